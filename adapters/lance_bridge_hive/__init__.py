@@ -1,0 +1,30 @@
+"""The Hive Metastore as a Lance namespace: ``impl=hive``."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from lance_bridge.catalog import Catalog
+from lance_bridge.errors import unsupported
+from lance_bridge.namespace import LanceBridgeNamespace
+
+from .config import HiveConfig
+
+__all__ = ["HiveConfig", "HiveNamespace"]
+
+
+class HiveNamespace(LanceBridgeNamespace):
+    """A Lance namespace on a Hive Metastore 2.3 to 4.2; see ``specs/hive.md``."""
+
+    impl = "hive"
+    config_type = HiveConfig
+
+    def _open(self, config: HiveConfig) -> Catalog:
+        for package in ("hmsclient", "thrift"):
+            if importlib.util.find_spec(package) is None:
+                raise unsupported(
+                    f"impl=hive needs the package '{package}': pip install 'lance-bridge[hive]'"
+                )
+        from .catalog import HiveCatalog  # noqa: PLC0415 - needs the packages checked above
+
+        return HiveCatalog(config)

@@ -1,0 +1,373 @@
+"""A Hive Metastore behind the port: names, records and errors, over one pool of connections."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import hmsclient.genthrift.hive_metastore.ttypes as hms_types
+from lance_namespace.errors import TableNotFoundError
+from thrift.Thrift import TApplicationException, TException
+
+from lance_bridge.catalog import (
+    LANCE,
+    TABLE_TYPE,
+    Capabilities,
+    Catalog,
+    NamespaceRecord,
+    Path,
+    TableRecord,
+)
+from lance_bridge.errors import (
+    display,
+    invalid,
+    namespace_already_exists,
+    namespace_not_empty,
+    namespace_not_found,
+    table_already_exists,
+    table_not_found,
+    unsupported,
+)
+
+from . import mapping
+from .config import HiveConfig
+from .errors import is_a, text_of, translated
+from .names import all_databases_of, capabilities, database_argument
+from .transport import ClientPool, Connection
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# `like` with (?i) finds every letter case that implementations write; `=` would find one.
+_LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
+_ALL = -1
+_BATCH = 500
+_DEFAULT_DATABASE = "default"
+
+
+class HiveCatalog(Catalog):
+    """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises."""
+
+    def __init__(self, config: HiveConfig) -> None:
+        self._config = config
+        self._pool = ClientPool(config)
+        self._capabilities = capabilities(catalog_levels=config.catalog_levels)
+        self._owner = config.user[0] if config.user else config.auth_username
+        self._has_catalogs = False
+        self._filter_fails = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def describe_connection(self) -> str:
+        levels = ", catalog_levels=true" if self._config.catalog_levels else ""
+        return self._config.uri + levels
+
+    def close(self) -> None:
+        self._pool.close()
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    @property
+    def _types(self) -> Any:
+        """The bindings in use: hmsclient's, or with catalogs those that have fields for them."""
+        if not self._config.catalog_levels:
+            return hms_types
+        from pymetastore.hive_metastore import ttypes  # noqa: PLC0415 - large, and seldom needed
+
+        return ttypes
+
+    def _read(self, name: str, operation: Callable[[Any], Any]) -> Any:
+        return self._call(name, operation, repeatable=True)
+
+    def _change(self, name: str, operation: Callable[[Any], Any]) -> Any:
+        return self._call(name, operation, repeatable=False)
+
+    def _call(self, name: str, operation: Callable[[Any], T], *, repeatable: bool) -> T:
+        if not self._config.catalog_levels:
+            return self._pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
+        self._require_catalogs()
+        return self._pool.call(lambda c: operation(c.catalogs), name=name, repeatable=repeatable)
+
+    def _require_catalogs(self) -> None:
+        """Refuse Hive 2, which takes no notice of catalogs and would use its only one."""
+        if self._has_catalogs:
+            return
+
+        def probe(connection: Connection) -> None:
+            connection.catalogs.get_catalogs()
+
+        with translated("list catalogs"):
+            try:
+                self._pool.call(probe, name="get_catalogs", repeatable=True)
+            except TApplicationException as error:
+                if error.type != TApplicationException.UNKNOWN_METHOD:
+                    raise
+                raise unsupported(
+                    f"The metastore at {self._config.uri} is older than Hive 3 and has no "
+                    "catalogs: leave out catalog_levels"
+                ) from error
+        self._has_catalogs = True
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def list_namespaces(self, parent: Path) -> Iterable[str]:
+        with translated(f"list the namespaces of '{display(parent)}'"):
+            if not self._config.catalog_levels:
+                return self._read("get_all_databases", lambda c: c.get_all_databases())
+            if not parent:
+                return self._read("get_catalogs", lambda c: c.get_catalogs()).names or []
+            pattern = all_databases_of(parent[0])
+            names = self._read("get_databases", lambda c: c.get_databases(pattern))
+        if not names:
+            self.load_namespace(parent)
+        return names
+
+    def load_namespace(self, path: Path) -> NamespaceRecord:
+        with translated(f"read namespace '{display(path)}'"):
+            try:
+                if len(path) < self._capabilities.levels:
+                    return mapping.catalog_from(self._load_catalog(path[0]))
+                return mapping.namespace_from(path, self._load_database(path))
+            except TException as error:
+                if is_a(error, "NoSuchObjectException"):
+                    raise namespace_not_found(path) from error
+                raise
+
+    def _load_database(self, path: Path) -> Any:
+        name = database_argument(path)
+        return self._read("get_database", lambda c: c.get_database(name))
+
+    def _load_catalog(self, name: str) -> Any:
+        request = self._types.GetCatalogRequest(name=name)
+        return self._read("get_catalog", lambda c: c.get_catalog(request)).catalog
+
+    def create_namespace(self, record: NamespaceRecord) -> None:
+        path = record.path
+        with translated(f"create namespace '{display(path)}'"):
+            try:
+                if len(path) < self._capabilities.levels:
+                    self._create_catalog(record)
+                else:
+                    database = mapping.database_from(self._types, record)
+                    self._change("create_database", lambda c: c.create_database(database))
+            except TException as error:
+                if is_a(error, "AlreadyExistsException"):
+                    raise namespace_already_exists(path) from error
+                if len(path) == self._capabilities.levels > 1:
+                    self.load_namespace(path[:-1])
+                raise
+
+    def _create_catalog(self, record: NamespaceRecord) -> None:
+        types = self._types
+        catalog = types.Catalog(**mapping.catalog_fields(record, self._config.root))
+        request = types.CreateCatalogRequest(catalog=catalog)
+        self._change("create_catalog", lambda c: c.create_catalog(request))
+
+    def alter_namespace(self, record: NamespaceRecord) -> None:
+        path = record.path
+        with translated(f"change namespace '{display(path)}'"):
+            try:
+                if len(path) < self._capabilities.levels:
+                    self._alter_catalog(record)
+                    return
+                database = mapping.database_with(self._load_database(path), record.properties)
+                name = database_argument(path)
+                self._change("alter_database", lambda c: c.alter_database(name, database))
+            except TException as error:
+                if is_a(error, "NoSuchObjectException"):
+                    raise namespace_not_found(path) from error
+                raise
+
+    def _alter_catalog(self, record: NamespaceRecord) -> None:
+        types = self._types
+        current = self._load_catalog(record.path[0])
+        fields = mapping.catalog_fields(record, current.locationUri.rsplit("/", 1)[0])
+        request = types.AlterCatalogRequest(name=record.path[0], newCat=types.Catalog(**fields))
+        self._change("alter_catalog", lambda c: c.alter_catalog(request))
+
+    def drop_namespace(self, path: Path) -> None:
+        with translated(f"drop namespace '{display(path)}'"):
+            try:
+                if len(path) < self._capabilities.levels:
+                    request = self._types.DropCatalogRequest(name=path[0])
+                    self._change("drop_catalog", lambda c: c.drop_catalog(request))
+                else:
+                    # deleteData and cascade are always False: files are never the metastore's.
+                    name = database_argument(path)
+                    self._change("drop_database", lambda c: c.drop_database(name, False, False))
+            except TException as error:
+                self._explain_failed_drop(path, error)
+                raise
+
+    def _explain_failed_drop(self, path: Path, error: TException) -> None:
+        if is_a(error, "InvalidOperationException"):
+            raise namespace_not_empty(path, text_of(error)) from error
+        if is_a(error, "NoSuchObjectException"):
+            raise namespace_not_found(path) from error
+        # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
+        self.load_namespace(path)
+        if path[-1] == _DEFAULT_DATABASE:
+            raise invalid(f"Hive keeps its database '{display(path)}': {text_of(error)}") from error
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
+        with translated(f"list the Lance tables of '{display(namespace)}'"):
+            names = None if self._filter_fails else self._filtered(namespace)
+            if names is None:
+                names = self._sorted_out(namespace)
+        if not names:
+            self.load_namespace(namespace)
+        return names
+
+    def _filtered(self, namespace: Path) -> list[str] | None:
+        """Ask the metastore for the Lance tables; None where it cannot filter by parameter."""
+        database = database_argument(namespace)
+        try:
+            found: list[str] = self._read(
+                "get_table_names_by_filter",
+                lambda c: c.get_table_names_by_filter(database, _LANCE_FILTER, _ALL),
+            )
+        except TException as error:
+            if is_a(error, "UnknownDBException"):
+                raise namespace_not_found(namespace) from error
+            logger.info("the metastore cannot filter tables by parameter: %s", text_of(error))
+            return None
+        return found
+
+    def _sorted_out(self, namespace: Path) -> list[str]:
+        """Find the Lance tables among all; remembered as the way to go once it has worked."""
+        names = list(self.list_tables(namespace))
+        found = [r.path[-1] for r in self.load_tables(namespace, names) if r.is_lance]
+        self._filter_fails = True
+        return found
+
+    def list_tables(self, namespace: Path) -> Iterable[str]:
+        database = database_argument(namespace)
+        with translated(f"list the tables of '{display(namespace)}'"):
+            try:
+                names = self._read("get_all_tables", lambda c: c.get_all_tables(database))
+            except TException as error:
+                if is_a(error, "NoSuchObjectException", "UnknownDBException"):
+                    raise namespace_not_found(namespace) from error
+                raise
+        if not names:
+            self.load_namespace(namespace)
+        return names
+
+    def load_tables(self, namespace: Path, names: Sequence[str]) -> Iterable[TableRecord]:
+        with translated(f"read tables of '{display(namespace)}'"):
+            for start in range(0, len(names), _BATCH):
+                batch = list(names[start : start + _BATCH])
+                for table in self._load_batch(namespace, batch):
+                    yield mapping.record_from(namespace, table)
+
+    def _load_batch(self, namespace: Path, names: list[str]) -> list[Any]:
+        request = self._types.GetTablesRequest(dbName=namespace[-1], tblNames=names)
+        self._set_catalog(request, namespace)
+        try:
+            answer = self._read(
+                "get_table_objects_by_name_req", lambda c: c.get_table_objects_by_name_req(request)
+            )
+        except TException as error:
+            if is_a(error, "UnknownDBException", "NoSuchObjectException"):
+                raise namespace_not_found(namespace) from error
+            raise
+        return answer.tables or []
+
+    def load_table(self, path: Path) -> TableRecord:
+        with translated(f"read table '{display(path)}'"):
+            return mapping.record_from(path[:-1], self._load_raw(path))
+
+    def _load_raw(self, path: Path) -> Any:
+        request = self._types.GetTableRequest(dbName=path[-2], tblName=path[-1])
+        self._set_catalog(request, path[:-1])
+        try:
+            return self._read("get_table_req", lambda c: c.get_table_req(request)).table
+        except TException as error:
+            if is_a(error, "NoSuchObjectException"):
+                raise table_not_found(path) from error
+            raise
+
+    def _set_catalog(self, request: Any, namespace: Path) -> None:
+        if self._config.catalog_levels:
+            request.catName = namespace[0]
+
+    def create_table(self, record: TableRecord) -> None:
+        path = record.path
+        table = mapping.table_from(self._types, record, self._owner)
+        context = self._quietly()
+        with translated(f"create table '{display(path)}' at {record.location}"):
+            try:
+                self._change(
+                    "create_table",
+                    lambda c: c.create_table_with_environment_context(table, context),
+                )
+            except TException as error:
+                if is_a(error, "AlreadyExistsException"):
+                    raise table_already_exists(path) from error
+                if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
+                    self.load_namespace(path[:-1])
+                raise
+
+    def _quietly(self) -> Any:
+        """Keep the metastore from listing the table's files for statistics of its own."""
+        return self._types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
+
+    def alter_table(self, record: TableRecord) -> None:
+        with translated(f"change table '{display(record.path)}'"):
+            table = mapping.altered(self._load_raw(record.path), record)
+            self._alter(record.path, table)
+
+    def _alter(self, path: Path, table: Any) -> None:
+        database, context = database_argument(path[:-1]), self._quietly()
+        self._change(
+            "alter_table",
+            lambda c: c.alter_table_with_environment_context(database, path[-1], table, context),
+        )
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        path = record.path
+        if path[:-2] != new_path[:-2]:
+            raise unsupported(
+                f"Table '{display(path)}' cannot be moved to another Hive catalog: register it "
+                "there, and deregister it here"
+            )
+        with translated(f"rename table '{display(path)}' to '{display(new_path)}'"):
+            table = self._load_raw(path)
+            if not mapping.is_external(table):
+                # The metastore moves the files of a table that it takes for its own.
+                self._alter(path, mapping.made_external(table))
+                table = self._load_raw(path)
+            table.dbName, table.tableName = new_path[-2], new_path[-1]
+            try:
+                self._alter(path, table)
+            except TException as error:
+                self._explain_failed_rename(path, new_path, error)
+                raise
+
+    def _explain_failed_rename(self, path: Path, new_path: Path, error: TException) -> None:
+        """Find out by looking which of the reasons for one and the same error it was."""
+        self.load_namespace(new_path[:-1])
+        try:
+            self._load_raw(new_path)
+        except TableNotFoundError:
+            self._load_raw(path)
+        else:
+            raise table_already_exists(new_path) from error
+
+    def drop_table(self, record: TableRecord) -> None:
+        path = record.path
+        database = database_argument(path[:-1])
+        with translated(f"drop table '{display(path)}'"):
+            try:
+                # deleteData is always False: only core deletes files.
+                self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
+            except TException as error:
+                if is_a(error, "NoSuchObjectException"):
+                    raise table_not_found(path) from error
+                raise

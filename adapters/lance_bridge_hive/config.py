@@ -1,0 +1,243 @@
+"""What can be set to reach a Hive Metastore: the declared properties of ``impl=hive``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from lance_bridge.config import CatalogConfig
+
+from .transport.endpoint import Endpoint, parse_endpoints
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+class HiveConfig(CatalogConfig):
+    """The properties of ``impl=hive``; see the descriptions of the fields."""
+
+    uri: str = Field(
+        alias="uri",
+        description="Where the metastore answers: `thrift://host:9083`, or `http(s)://host:port/"
+        "metastore` for the HTTP transport of Hive 4. Several, separated by commas, are tried in "
+        "turn: the last that answered first.",
+    )
+    pool_size: int = Field(
+        default=8,
+        ge=1,
+        le=1024,
+        alias="client.pool-size",
+        description="How many connections may be open at once. They are opened when first needed. "
+        "Threads beyond that number wait for a free one.",
+    )
+    connect_timeout: Seconds = Field(
+        default=10.0,
+        alias="client.connect-timeout",
+        description="How long opening one connection may take, encryption and authentication "
+        "included.",
+    )
+    timeout: Seconds = Field(
+        default=60.0,
+        alias="client.timeout",
+        description="How long one call may take from the first byte sent to the last received, "
+        "and how long a thread waits for a free connection.",
+    )
+    retry_timeout: float = Field(
+        default=20.0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        alias="client.retry-timeout",
+        description="For how long a call that failed is tried again, if it may be repeated "
+        "without harm; `0` turns that off.",
+    )
+    idle_timeout: Seconds = Field(
+        default=240.0,
+        alias="client.idle-timeout",
+        description="An unused connection older than this is replaced rather than used again: "
+        "firewalls and load balancers forget idle connections silently.",
+    )
+    max_message_size: int = Field(
+        default=104_857_600,
+        ge=65_536,
+        le=0x3FFFFFFF,
+        alias="client.max-message-size",
+        description="The largest reply that is read, in bytes.",
+    )
+    framed: bool = Field(
+        default=False,
+        alias="client.framed",
+        description="Whether the metastore uses the framed transport "
+        "(`hive.metastore.thrift.framed.transport.enabled`).",
+    )
+    catalog_levels: bool = Field(
+        default=False,
+        alias="catalog_levels",
+        description="Whether identifiers begin with a Hive catalog: `[catalog, database, table]`. "
+        "Needs Hive 3.1 or later.",
+    )
+    ugi: str | None = Field(
+        default=None,
+        alias="ugi",
+        description="The user on whose behalf calls are made, where the metastore does not "
+        "authenticate: `user` or `user:group1,group2`. Over HTTP only the user is sent; it "
+        "defaults there to the user of the operating system.",
+    )
+    auth_mechanism: Literal["none", "plain", "kerberos"] = Field(
+        default="none",
+        alias="auth.mechanism",
+        description="How to authenticate over SASL: `plain` sends `auth.username` and "
+        "`auth.password`, `kerberos` uses the tickets of the process "
+        "(`pip install 'lance-bridge[hive-kerberos]'`).",
+    )
+    auth_username: str | None = Field(
+        default=None, alias="auth.username", description="The user for `auth.mechanism=plain`."
+    )
+    auth_password: SecretStr | None = Field(
+        default=None, alias="auth.password", description="The password for `auth.mechanism=plain`."
+    )
+    kerberos_service: str = Field(
+        default="hive",
+        min_length=1,
+        alias="auth.kerberos.service-name",
+        description="The first part of the metastore's principal (`hive` of `hive/host@REALM`).",
+    )
+    kerberos_host: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="auth.kerberos.host",
+        description="The host part of the metastore's principal, where it differs from the host "
+        "in `uri`.",
+    )
+    tls_enabled: bool = Field(
+        default=False,
+        alias="tls.enabled",
+        description="Whether `thrift://` connections are encrypted; `https://` always are.",
+    )
+    tls_ca_file: str | None = Field(
+        default=None,
+        alias="tls.ca-file",
+        description="PEM file of the authorities that may have signed the metastore's "
+        "certificate. Without it, those of the system.",
+    )
+    tls_cert_file: str | None = Field(
+        default=None,
+        alias="tls.cert-file",
+        description="PEM file of the client's certificate, where the metastore asks for one.",
+    )
+    tls_key_file: str | None = Field(
+        default=None,
+        alias="tls.key-file",
+        description="PEM file of the client's private key, unencrypted, where it is not in "
+        "`tls.cert-file`.",
+    )
+    tls_verify: bool = Field(
+        default=True,
+        alias="tls.verify",
+        description="Whether the metastore's certificate and host name are checked. Without, "
+        "anyone on the way can read and change what is sent.",
+    )
+    http_token: SecretStr | None = Field(
+        default=None,
+        alias="http.token",
+        description="The bearer token (JWT) sent over the HTTP transport.",
+    )
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The places that ``uri`` names, in their order."""
+        return parse_endpoints(self.uri)
+
+    @property
+    def user(self) -> tuple[str, list[str]] | None:
+        """The user and groups that ``ugi`` names."""
+        return _user_and_groups(self.ugi)
+
+    @property
+    def is_http(self) -> bool:
+        """True where Thrift messages travel as HTTP requests."""
+        return self.endpoints[0].is_http
+
+    @field_validator("uri")
+    @classmethod
+    def _uri_is_well_formed(cls, uri: str) -> str:
+        parse_endpoints(uri)
+        return uri
+
+    @field_validator("ugi")
+    @classmethod
+    def _ugi_names_a_user(cls, ugi: str | None) -> str | None:
+        _user_and_groups(ugi)
+        return ugi
+
+    @field_validator("http_token")
+    @classmethod
+    def _token_fits_a_header(cls, token: SecretStr | None) -> SecretStr | None:
+        text = token.get_secret_value() if token is not None else "-"
+        if not text or any(not "!" <= c <= "~" for c in text):
+            raise ValueError("must be visible ASCII characters without spaces")
+        return token
+
+    @model_validator(mode="after")
+    def _fields_fit_together(self) -> HiveConfig:
+        for problem in (
+            self._sasl_problem(),
+            self._tls_problem(),
+            self._http_problem() if self.is_http else self._thrift_problem(),
+        ):
+            if problem:
+                raise ValueError(problem)
+        return self
+
+    def _sasl_problem(self) -> str:
+        plain = self.auth_mechanism == "plain"
+        if plain and not (self.auth_username and self.auth_password is not None):
+            return "auth.mechanism=plain needs auth.username and auth.password"
+        if not plain and (self.auth_username or self.auth_password is not None):
+            return "auth.username and auth.password need auth.mechanism=plain"
+        if self.kerberos_host and self.auth_mechanism != "kerberos":
+            return "auth.kerberos.host needs auth.mechanism=kerberos"
+        if self.auth_mechanism != "none" and self.framed:
+            return "client.framed cannot be combined with auth.mechanism: Hive frames SASL itself"
+        if self.auth_mechanism != "none" and self.ugi is not None:
+            return "ugi has no effect with auth.mechanism: leave one of them out"
+        return ""
+
+    def _tls_problem(self) -> str:
+        encrypted = self.tls_enabled or any(e.scheme == "https" for e in self.endpoints)
+        given = {
+            "tls.ca-file": self.tls_ca_file is not None,
+            "tls.cert-file": self.tls_cert_file is not None,
+            "tls.key-file": self.tls_key_file is not None,
+            "tls.verify": not self.tls_verify,
+        }
+        if not encrypted and any(given.values()):
+            key = next(key for key, present in given.items() if present)
+            return f"{key} needs tls.enabled=true, or an https:// uri"
+        if self.tls_key_file is not None and self.tls_cert_file is None:
+            return "tls.key-file needs tls.cert-file"
+        return ""
+
+    def _http_problem(self) -> str:
+        if self.auth_mechanism != "none":
+            return "auth.mechanism cannot be combined with an http(s):// uri: use http.token"
+        if self.framed:
+            return "client.framed cannot be combined with an http(s):// uri"
+        if self.tls_enabled and any(e.scheme == "http" for e in self.endpoints):
+            return "tls.enabled=true contradicts an http:// uri: write https://"
+        return ""
+
+    def _thrift_problem(self) -> str:
+        if self.http_token is not None:
+            return "http.token needs an http(s):// uri"
+        return ""
+
+
+def _user_and_groups(ugi: str | None) -> tuple[str, list[str]] | None:
+    if ugi is None:
+        return None
+    user, colon, rest = ugi.partition(":")
+    groups = [group.strip() for group in rest.split(",")] if colon else []
+    if not user.strip() or not all(groups) or not ugi.isprintable():
+        raise ValueError("write user, or user:group1,group2")
+    return user.strip(), groups

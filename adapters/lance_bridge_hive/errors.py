@@ -1,0 +1,70 @@
+"""What a metastore says, as errors of the Lance namespace.
+
+Hive has few error types and uses them freely, so that most of them only mean something together
+with the call that raised them: `catalog.py` handles those, and leaves the rest to this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lance_namespace.errors import InternalError, PermissionDeniedError, UnsupportedOperationError
+from thrift.Thrift import TApplicationException, TException
+
+from lance_bridge.errors import invalid
+
+_NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme:? ?\"?(\w+)")
+_REFUSED = re.compile(r"permission denied|AccessControlException|not authorized", re.I)
+_BAD_REQUEST = {"InvalidObjectException", "InvalidInputException", "InvalidOperationException"}
+
+
+def name_of(error: BaseException) -> str:
+    """Return the Thrift name of an error; the two sets of bindings have a class each for it."""
+    return type(error).__name__
+
+
+def is_a(error: BaseException, *names: str) -> bool:
+    """Return True where a metastore's error has one of these Thrift names."""
+    return name_of(error) in names
+
+
+def text_of(error: BaseException) -> str:
+    """Return the first line of what the metastore said."""
+    message = getattr(error, "message", None) or str(error)
+    return str(message).strip().split("\n", 1)[0][:300]
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn every Thrift error that is left into one of the library.
+
+    Args:
+        what: The thing that was done to an object, naming it: "create table 'db.t'".
+    """
+    try:
+        yield
+    except TApplicationException as error:
+        if error.type == TApplicationException.UNKNOWN_METHOD:
+            raise UnsupportedOperationError(
+                f"The metastore does not know a call that is needed to {what}: {text_of(error)}"
+            ) from error
+        raise InternalError(f"The metastore failed to {what}: {text_of(error)}") from error
+    except TException as error:
+        raise _classified(error, what) from error
+
+
+def _classified(error: TException, what: str) -> Exception:
+    said = text_of(error)
+    scheme = _NO_FILE_SYSTEM.search(said)
+    if scheme:
+        return UnsupportedOperationError(
+            f"The metastore cannot {what}: it has no file system for '{scheme[1]}://'. Its "
+            f"administrator must add the Hadoop connector for {scheme[1]} to its class path"
+        )
+    if _REFUSED.search(said):
+        return PermissionDeniedError(f"The metastore refused to {what}: {said}")
+    if name_of(error) in _BAD_REQUEST:
+        return invalid(f"The metastore cannot {what}: {said}")
+    return InternalError(f"The metastore failed to {what}: {name_of(error)}: {said}")

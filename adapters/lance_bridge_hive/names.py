@@ -1,0 +1,40 @@
+"""Names in a Hive Metastore: what is allowed, and how a database of a catalog is written."""
+
+from __future__ import annotations
+
+import re
+
+from lance_bridge.catalog import Capabilities, NameRule, Path
+
+_ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
+_SAYS = (
+    "letters, digits and underscores of ASCII (and hyphens, which Hive before 4.0 refuses), "
+    "and not begin with a hyphen"
+)
+
+_CATALOG = NameRule("catalog", _ALLOWED, _SAYS, 256)
+_DATABASE = NameRule("database", _ALLOWED, _SAYS, 128)
+_TABLE = NameRule("table", _ALLOWED, _SAYS, 256)
+
+
+def capabilities(*, catalog_levels: bool) -> Capabilities:
+    """Return what a Hive Metastore can do, with or without the level of catalogs."""
+    return Capabilities(
+        namespace_levels=(_CATALOG, _DATABASE) if catalog_levels else (_DATABASE,),
+        table_rule=_TABLE,
+        folds_case=True,
+        atomic_restrict=True,
+    )
+
+
+def database_argument(namespace: Path) -> str:
+    """Return a database as the calls without a field for the catalog take it."""
+    if len(namespace) == 1:
+        return namespace[0]
+    catalog, database = namespace
+    return f"@{catalog}#{database}"
+
+
+def all_databases_of(catalog: str) -> str:
+    """Return the pattern that lists every database of a catalog."""
+    return f"@{catalog}#"

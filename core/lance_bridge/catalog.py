@@ -1,0 +1,212 @@
+"""The port: what an adapter does for core, in the catalog's own terms.
+
+An adapter maps names, records and errors, and nothing else. Modes, page tokens, defaults, deletion
+of data, Arrow and datasets are core's. A catalog that cannot do something says so in
+:class:`Capabilities`, and core answers Unsupported (0) with the reason given there.
+
+Every path that reaches an adapter has been checked (number of names, allowed characters) and, where
+the catalog folds case, folded. Every method may raise ServiceUnavailable (17), PermissionDenied
+(15), Unauthenticated (16), Throttling (21) or Internal (18); "not found" only where the catalog
+itself said so. A method that changes something raises
+:class:`~lance_bridge.errors.OutcomeUnknownError` when its reply was lost, and never repeats it.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+Path = tuple[str, ...]
+"""Names from the outermost level to the object, without the root: ``("db", "table")``."""
+
+TABLE_TYPE = "table_type"
+LANCE = "lance"
+MANAGED_BY = "managed_by"
+STORAGE = "storage"
+RESERVED_PREFIX = "lance_bridge."
+"""Properties that core keeps for itself; callers neither set nor see them."""
+
+
+@dataclass(frozen=True)
+class NameRule:
+    """Which names a level takes; checked before any call is sent.
+
+    ``pattern`` must match the whole name; ``allowed`` says the same to a person.
+    """
+
+    noun: str
+    pattern: re.Pattern[str]
+    allowed: str
+    max_length: int
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a catalog is and can do; read by core and by the conformance kit.
+
+    A field that is a string holds the reason why the catalog can not do it, or ``""`` if it can.
+    """
+
+    namespace_levels: tuple[NameRule, ...]
+    """One rule per namespace level, outermost first; a table sits under the innermost."""
+    table_rule: NameRule
+    folds_case: bool = False
+    """Names are stored in lower case, and looked up in any."""
+    atomic_restrict: bool = False
+    """The catalog itself refuses to drop a namespace with anything in it."""
+    no_namespace_changes: str = ""
+    no_outer_namespace_changes: str = ""
+    """Why namespaces above the innermost level cannot be created or dropped."""
+    no_rename: str = ""
+    no_rename_across: str = ""
+    """Why a table cannot be renamed into another namespace."""
+    no_alter: str = ""
+
+    @property
+    def levels(self) -> int:
+        """Number of names in the identifier of the namespace that holds a table."""
+        return len(self.namespace_levels)
+
+
+@dataclass(frozen=True)
+class NamespaceRecord:
+    """One namespace as the catalog has it.
+
+    ``path`` is in the catalog's spelling; ``properties`` are the caller's and those that the
+    adapter documents; ``location`` is where the catalog would put tables, if it has such a place.
+    """
+
+    path: Path
+    properties: Mapping[str, str] = field(default_factory=dict)
+    location: str | None = None
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """One table entry as the catalog has it.
+
+    ``properties`` holds the entry's parameters, Lance's marks among them, without what the catalog
+    adds for its own use. ``location`` is the catalog's spelling. ``kind`` is what the catalog calls
+    the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages. ``revision`` is the catalog's
+    token for an optimistic lock, where it has one. ``created`` distinguishes an entry from a later
+    one of the same name, where the catalog says when it was made.
+    """
+
+    path: Path
+    location: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    kind: str = ""
+    revision: str | None = None
+    created: str | None = None
+
+    @property
+    def is_lance(self) -> bool:
+        """True where the entry carries ``table_type=lance`` in any letter case."""
+        return self.properties.get(TABLE_TYPE, "").strip().lower() == LANCE
+
+    def with_properties(self, properties: Mapping[str, str]) -> TableRecord:
+        """Return the same entry with these parameters in place of all it had."""
+        return replace(self, properties=dict(properties))
+
+
+class Catalog(ABC):
+    """What an adapter implements. Safe to call from many threads at once."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What the catalog is and can do. Makes no call."""
+
+    @abstractmethod
+    def describe_connection(self) -> str:
+        """Return what this is connected to, for people and for equality; never a secret."""
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def list_namespaces(self, parent: Path) -> Iterable[str]:
+        """Return the names of all children of ``parent`` (``()`` is the root), in any order.
+
+        Raises NamespaceNotFound (1).
+        """
+
+    @abstractmethod
+    def load_namespace(self, path: Path) -> NamespaceRecord:
+        """Raises NamespaceNotFound (1)."""
+
+    @abstractmethod
+    def create_namespace(self, record: NamespaceRecord) -> None:
+        """Raises NamespaceAlreadyExists (2), NamespaceNotFound (1) of the parent, InvalidInput."""
+
+    @abstractmethod
+    def alter_namespace(self, record: NamespaceRecord) -> None:
+        """Replace the properties of an existing namespace. Raises NamespaceNotFound (1)."""
+
+    @abstractmethod
+    def drop_namespace(self, path: Path) -> None:
+        """Remove an empty namespace's entry, and never a file.
+
+        Raises NamespaceNotFound (1), and NamespaceNotEmpty (3) where the catalog checks.
+        """
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
+        """Return the names of all Lance tables in ``namespace``, in any order.
+
+        One that has just vanished or cannot be read does not stop the listing.
+        Raises NamespaceNotFound (1).
+        """
+
+    @abstractmethod
+    def list_tables(self, namespace: Path) -> Iterable[str]:
+        """Return the names of all entries, Lance or not. Raises NamespaceNotFound (1)."""
+
+    @abstractmethod
+    def load_tables(self, namespace: Path, names: Sequence[str]) -> Iterable[TableRecord]:
+        """Return the entries of these names; those that do not exist are left out."""
+
+    @abstractmethod
+    def load_table(self, path: Path) -> TableRecord:
+        """Raises TableNotFound (4), or NamespaceNotFound (1) where the catalog tells them apart."""
+
+    @abstractmethod
+    def create_table(self, record: TableRecord) -> None:
+        """Add an external entry; the catalog must never own its files.
+
+        Raises TableAlreadyExists (5), NamespaceNotFound (1), InvalidInput (13).
+        """
+
+    @abstractmethod
+    def alter_table(self, record: TableRecord) -> None:
+        """Replace the location and properties of an entry, as loaded and then changed.
+
+        Raises TableNotFound (4), and ConcurrentModification (14) where the catalog can tell.
+        """
+
+    @abstractmethod
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        """Move the entry; its files stay where they are.
+
+        Raises TableNotFound (4), TableAlreadyExists (5), NamespaceNotFound (1) of the target.
+        """
+
+    @abstractmethod
+    def drop_table(self, record: TableRecord) -> None:
+        """Remove the entry, and never a file. Raises TableNotFound (4)."""
+
+    # -- storage and life ------------------------------------------------------------------------
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:  # noqa: ARG002
+        """Return storage options for the table's location, or None where the catalog vends none.
+
+        Temporary ones carry ``expires_at_millis`` (milliseconds since 1970, as a string).
+        """
+        return None
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections. The catalog may be used again: it reconnects."""

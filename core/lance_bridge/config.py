@@ -1,0 +1,227 @@
+"""Configuration: plain string properties, declared once per catalog, checked when connecting.
+
+A catalog's properties are the fields of a :class:`CatalogConfig`; the field's alias is the public
+key. Values come from the arguments, then from the environment (``LANCE_BRIDGE_<NAME>_<KEY>``), then
+from a YAML file of named catalogs (``~/.lance-bridge.yaml``, or ``$LANCE_BRIDGE_CONFIG``)::
+
+    catalogs:
+      prod:
+        impl: hive
+        uri: thrift://metastore:9083
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from .errors import invalid
+
+ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
+CONFIG_FILE_VARIABLE = "LANCE_BRIDGE_CONFIG"
+STORAGE_PREFIX = "storage."
+_SECRET_KEY = re.compile(r"secret|password|token|sas|credential|_key$|(?<!access_)key(?!_id)", re.I)
+
+ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
+
+
+@dataclass(frozen=True)
+class Property:
+    """One declared property, as a spec's table of properties shows it."""
+
+    key: str
+    type: str
+    required: bool
+    default: str | None
+    secret: bool
+    meaning: str
+
+
+class CatalogConfig(BaseModel):
+    """What every catalog takes; an adapter adds its own fields in a subclass."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
+    )
+
+    root: str | None = Field(
+        default=None,
+        alias="root",
+        description="Directory or URI under which new tables are placed, as "
+        "`<root>/<namespace>.db/<table>.lance`. Without it, the namespace's own location is used.",
+    )
+    drop_check: Literal["catalog", "namespace"] = Field(
+        default="catalog",
+        alias="drop.check-sharing",
+        description="Where DropTable looks for another entry that shares the table's location "
+        "before it deletes: `catalog` reads every entry of the catalog, `namespace` only those "
+        "beside the table.",
+    )
+    pickle_secrets: bool = Field(
+        default=False,
+        alias="pickle.secrets",
+        description="Whether a pickled namespace carries its secret properties. Without them, "
+        "the other side takes them from its environment.",
+    )
+    storage: dict[str, str] = Field(
+        default_factory=dict,
+        alias="storage.*",
+        repr=False,
+        description="Options for the object store, passed to Lance without the prefix "
+        "(for example `storage.aws_region`).",
+    )
+
+    @classmethod
+    def declared(cls) -> Iterator[Property]:
+        """Yield the properties that this catalog takes, in the order of their declaration."""
+        for name, field in cls.model_fields.items():
+            secret = SecretStr in _types_in(field.annotation)
+            yield Property(
+                key=field.alias or name,
+                type="string" if name == "storage" else _type_name(field.annotation),
+                required=field.is_required(),
+                default=None if name == "storage" else _default_text(field.get_default()),
+                secret=secret,
+                meaning=field.description or "",
+            )
+
+    @classmethod
+    def secret_keys(cls) -> set[str]:
+        """Return the keys of the declared properties that hold a secret."""
+        return {p.key for p in cls.declared() if p.secret}
+
+    @classmethod
+    def is_secret(cls, key: str) -> bool:
+        """Return True where the value of ``key`` must not be shown."""
+        if key.startswith(STORAGE_PREFIX):
+            return bool(_SECRET_KEY.search(key.removeprefix(STORAGE_PREFIX)))
+        return key in cls.secret_keys()
+
+
+def _types_in(annotation: Any) -> tuple[Any, ...]:
+    inner = get_args(annotation) if get_origin(annotation) is not Literal else ()
+    return (annotation, *(t for a in inner for t in _types_in(a)))
+
+
+def _type_name(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return " | ".join(f"`{choice}`" for choice in get_args(annotation))
+    types = [a for a in (get_args(annotation) or (annotation,)) if a is not type(None)]
+    if len(types) == 1 and get_origin(types[0]) is Literal:
+        return _type_name(types[0])
+    names = {bool: "boolean", int: "integer", float: "number of seconds"}
+    return names.get(types[0], "string")
+
+
+def _default_text(value: Any) -> str | None:
+    if value is None or "Undefined" in type(value).__name__:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> ConfigT:
+    """Check ``properties`` and complete them from the environment.
+
+    Raises:
+        InvalidInputError: (13) a key is unknown, a required one is missing, or a value is wrong.
+            The message names the key and never shows a secret.
+    """
+    merged = {**environment(config, impl), **_texts(impl, properties)}
+    nested: dict[str, Any] = {}
+    storage: dict[str, str] = {}
+    for key, value in merged.items():
+        if key.startswith(STORAGE_PREFIX) and key != "storage.*":
+            storage[key.removeprefix(STORAGE_PREFIX)] = value
+        else:
+            nested[key] = value
+    _refuse_unknown(config, impl, nested)
+    try:
+        return config.model_validate({**nested, "storage.*": storage})
+    except ValidationError as error:
+        raise invalid(_explain(impl, error)) from None
+
+
+def _texts(impl: str, properties: Mapping[str, Any]) -> dict[str, str]:
+    """Turn booleans and numbers into the strings that they stand for."""
+    texts: dict[str, str] = {}
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str | bool | int | float):
+            raise invalid(f"impl={impl}: property {key!r} must be a string with a string value")
+        texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+def _refuse_unknown(config: type[CatalogConfig], impl: str, given: Mapping[str, Any]) -> None:
+    known = [p.key for p in config.declared()]
+    for key in given:
+        if key in known and key != "storage.*":
+            continue
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+        raise invalid(f"impl={impl} has no property '{key}': {hint}")
+
+
+def _explain(impl: str, error: ValidationError) -> str:
+    problems = []
+    for item in error.errors(include_url=False, include_input=False):
+        key = ".".join(str(part) for part in item["loc"])
+        text = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "missing":
+            text = "is required"
+        problems.append(f"property '{key}': {text}" if key else text)
+    return f"impl={impl}: " + "; ".join(problems)
+
+
+def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
+    """Return the properties that the environment holds for the catalog ``name``."""
+    prefix = f"{ENVIRONMENT_PREFIX}{_variable(name)}_"
+    found = {}
+    for declared in config.declared():
+        value = os.environ.get(prefix + _variable(declared.key))
+        if value is not None:
+            found[declared.key] = value
+    for variable, value in os.environ.items():
+        if variable.startswith(prefix + "STORAGE_"):
+            found[STORAGE_PREFIX + variable.removeprefix(prefix + "STORAGE_").lower()] = value
+    return found
+
+
+def _variable(key: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "_", key).upper()
+
+
+def named_catalogs() -> dict[str, dict[str, str]]:
+    """Return the catalogs of the configuration file: name to properties, ``impl`` among them.
+
+    Raises:
+        InvalidInputError: (13) the file is not YAML, or not of the documented shape.
+    """
+    chosen = os.environ.get(CONFIG_FILE_VARIABLE)
+    path = FilePath(chosen) if chosen else FilePath.home() / ".lance-bridge.yaml"
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if chosen:
+            raise invalid(f"${CONFIG_FILE_VARIABLE} names {path}, which does not exist") from None
+        return {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
+    return _checked_catalogs(path, content)
+
+
+def _checked_catalogs(path: FilePath, content: Any) -> dict[str, dict[str, str]]:
+    catalogs = content.get("catalogs") if isinstance(content, dict) else None
+    if not isinstance(catalogs, dict):
+        raise invalid(f"{path} must hold a mapping `catalogs:` of names to properties")
+    for name, properties in catalogs.items():
+        if not isinstance(properties, dict) or not isinstance(properties.get("impl"), str):
+            raise invalid(f"{path}: catalog '{name}' must be a mapping with `impl:`")
+    return {str(name): _texts(str(name), properties) for name, properties in catalogs.items()}

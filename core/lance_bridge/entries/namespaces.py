@@ -1,0 +1,201 @@
+"""Namespaces: create, list, describe, drop."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from lance_namespace.errors import (
+    NamespaceAlreadyExistsError,
+    NamespaceNotFoundError,
+)
+
+from ..bridge import Bridge
+from ..catalog import RESERVED_PREFIX, NamespaceRecord, Path, TableRecord
+from ..errors import (
+    display,
+    invalid,
+    namespace_already_exists,
+    namespace_not_empty,
+    unsupported,
+)
+from . import properties as entry_properties
+from . import tables
+from .modes import CreateMode, DropBehavior, DropMode
+from .outcome import settle
+from .sharing import LocationIndex
+
+_NAMED = 5
+
+
+def create(
+    bridge: Bridge, path: Path, mode: CreateMode, properties: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Create a namespace and return its properties. Source: CreateNamespace.
+
+    Raises:
+        NamespaceAlreadyExistsError: (2) it exists and the mode is Create.
+        NamespaceNotEmptyError: (3) it is not empty and the mode is Overwrite.
+        NamespaceNotFoundError: (1) its parent does not exist.
+        InvalidInputError: (13) the root, or properties that the catalog refuses.
+    """
+    if not path:
+        raise invalid("The root namespace exists already and cannot be created")
+    _require_changes(bridge, path)
+    given = dict(properties or {})
+    _refuse_reserved(given)
+    record = NamespaceRecord(path, {**given, entry_properties.ENTRY_ID: uuid.uuid4().hex})
+    try:
+        settle(
+            lambda: bridge.catalog.create_namespace(record), lambda: _was_created(bridge, record)
+        )
+    except NamespaceAlreadyExistsError as error:
+        return _on_existing(bridge, record, mode, error)
+    return given
+
+
+def _refuse_reserved(properties: Mapping[str, str]) -> None:
+    for key in properties:
+        if not key or key.startswith(RESERVED_PREFIX):
+            raise invalid(f"Property key {key[:60]!r} is empty or reserved")
+
+
+def _on_existing(
+    bridge: Bridge, record: NamespaceRecord, mode: CreateMode, cause: Exception
+) -> dict[str, str]:
+    if mode is CreateMode.CREATE:
+        raise namespace_already_exists(record.path) from cause
+    if mode is CreateMode.OVERWRITE:
+        # Replacing its properties leaves no moment without the namespace, nor a lost table.
+        _refuse_content(bridge, record.path)
+        settle(lambda: bridge.catalog.alter_namespace(record), lambda: _was_created(bridge, record))
+        return entry_properties.visible(record.properties)
+    return entry_properties.visible(bridge.catalog.load_namespace(record.path).properties)
+
+
+def _was_created(bridge: Bridge, record: NamespaceRecord) -> bool:
+    try:
+        found = bridge.catalog.load_namespace(record.path)
+    except NamespaceNotFoundError:
+        return False
+    own = record.properties[entry_properties.ENTRY_ID]
+    return found.properties.get(entry_properties.ENTRY_ID, own) == own
+
+
+def describe(bridge: Bridge, path: Path) -> dict[str, str]:
+    """Return a namespace's properties; the root has none. Source: DescribeNamespace.
+
+    Raises:
+        NamespaceNotFoundError: (1)
+    """
+    if not path:
+        return {}
+    return entry_properties.visible(bridge.catalog.load_namespace(path).properties)
+
+
+def list_children(bridge: Bridge, path: Path) -> list[str]:
+    """Return the names of all child namespaces, in any order. Source: ListNamespaces.
+
+    Raises:
+        NamespaceNotFoundError: (1)
+    """
+    if len(path) == bridge.capabilities.levels:
+        bridge.catalog.load_namespace(path)
+        return []
+    return list(bridge.catalog.list_namespaces(path))
+
+
+def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> dict[str, str]:
+    """Drop a namespace and return the properties that it had. Source: DropNamespace.
+
+    Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes
+    nothing where one of them could not be dropped or something else lives there.
+
+    Raises:
+        NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
+        NamespaceNotEmptyError: (3) anything is inside, or with Cascade anything but Lance tables.
+        InvalidTableStateError: (19) Cascade, and a table shares its location with another.
+        InvalidInputError: (13) the root.
+    """
+    if not path:
+        raise invalid("The root namespace cannot be dropped")
+    _require_changes(bridge, path)
+    try:
+        properties = bridge.catalog.load_namespace(path).properties
+    except NamespaceNotFoundError:
+        if mode is DropMode.FAIL:
+            raise
+        return {}
+    if behavior is DropBehavior.CASCADE:
+        _empty(bridge, path)
+    if not bridge.capabilities.atomic_restrict:
+        _refuse_content(bridge, path)
+    _drop_entry(bridge, path)
+    return entry_properties.visible(properties)
+
+
+def _drop_entry(bridge: Bridge, path: Path) -> None:
+    settle(lambda: bridge.catalog.drop_namespace(path), lambda: _is_gone(bridge, path))
+
+
+def _is_gone(bridge: Bridge, path: Path) -> bool:
+    try:
+        bridge.catalog.load_namespace(path)
+    except NamespaceNotFoundError:
+        return True
+    return False
+
+
+def _refuse_content(bridge: Bridge, path: Path) -> None:
+    if len(path) < bridge.capabilities.levels:
+        inside, kind = sorted(bridge.catalog.list_namespaces(path)), "namespaces"
+    else:
+        inside, kind = sorted(bridge.catalog.list_tables(path)), "tables"
+    if inside:
+        raise namespace_not_empty(path, f"it holds {kind} {_some(inside)}")
+
+
+def _empty(bridge: Bridge, path: Path) -> None:
+    """Drop all Lance tables and namespaces under ``path``, after checking that each can be."""
+    inner, records = _content(bridge, path)
+    foreign = [display(record.path) for record in records if not record.is_lance]
+    if foreign:
+        raise namespace_not_empty(
+            path, f"Cascade drops Lance tables only, and it also holds {_some(foreign)}"
+        )
+    if records:
+        index = LocationIndex(bridge, records[0].path[:-1])
+        for record in records:
+            tables.require_droppable(bridge, record, index)
+    for record in records:
+        tables.drop_with_data(bridge, record)
+    for child in inner:
+        _drop_entry(bridge, child)
+
+
+def _content(bridge: Bridge, path: Path) -> tuple[list[Path], list[TableRecord]]:
+    """Return the namespaces below ``path``, innermost first, and all their table entries."""
+    if len(path) == bridge.capabilities.levels:
+        names = sorted(bridge.catalog.list_tables(path))
+        return [], [tables.load(bridge, (*path, name)) for name in names]
+    inner: list[Path] = []
+    records: list[TableRecord] = []
+    for child in sorted(bridge.catalog.list_namespaces(path)):
+        below, entries = _content(bridge, (*path, child))
+        inner += [*below, (*path, child)]
+        records += entries
+    return inner, records
+
+
+def _require_changes(bridge: Bridge, path: Path) -> None:
+    capabilities = bridge.capabilities
+    reason = capabilities.no_namespace_changes
+    if not reason and len(path) < capabilities.levels:
+        reason = capabilities.no_outer_namespace_changes
+    if reason:
+        raise unsupported(f"Namespace '{display(path)}' cannot be created or dropped: {reason}")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

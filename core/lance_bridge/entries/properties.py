@@ -1,0 +1,53 @@
+"""Properties of entries: Lance's marks, what core keeps for itself, and what callers see."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from ..catalog import LANCE, MANAGED_BY, RESERVED_PREFIX, STORAGE, TABLE_TYPE
+from ..errors import invalid
+
+ENTRY_ID = RESERVED_PREFIX + "id"
+"""Given to each new entry, so that its creator recognises it after a lost reply."""
+
+_MARKS = {TABLE_TYPE: (LANCE,), MANAGED_BY: (STORAGE, "catalog")}
+
+
+def checked(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the caller's properties of a table, without marks that say the same as ours.
+
+    Raises:
+        InvalidInputError: (13) an empty key, a reserved one, or a mark with another meaning.
+    """
+    kept = {}
+    for key, value in (properties or {}).items():
+        if not key or key.startswith(RESERVED_PREFIX):
+            raise invalid(f"Property key {key[:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')")
+        if key.lower() in _MARKS:
+            if value.lower() not in _MARKS[key.lower()]:
+                raise invalid(f"Property '{key}' marks Lance tables and cannot be {value[:60]!r}")
+        else:
+            kept[key] = value
+    return kept
+
+
+def for_new_table(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what a new table's entry holds: the caller's properties and the marks."""
+    marks = {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE, ENTRY_ID: uuid.uuid4().hex}
+    return {**properties, **marks}
+
+
+def replaced(old: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
+    """Return an entry's properties with the caller's own replaced, and the rest kept."""
+    kept = {k: v for k, v in old.items() if k in _MARKS or k.startswith(RESERVED_PREFIX)}
+    return {**properties, **kept}
+
+
+def visible(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what a caller sees: neither marks nor what core keeps for itself."""
+    return {
+        key: value
+        for key, value in properties.items()
+        if key.lower() not in _MARKS and not key.startswith(RESERVED_PREFIX)
+    }

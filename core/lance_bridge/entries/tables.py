@@ -1,0 +1,312 @@
+"""Table entries: declare, load, register, deregister, rename, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+
+from .. import location as locations
+from ..bridge import Bridge
+from ..catalog import Path, TableRecord
+from ..errors import display, invalid, table_already_exists, table_not_found, unsupported
+from . import placement
+from . import properties as entry_properties
+from .outcome import settle
+from .sharing import LocationIndex
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def load(bridge: Bridge, path: Path) -> TableRecord:
+    """Return any entry, Lance or not.
+
+    Raises:
+        TableNotFoundError: (4) the namespace is there, and the table is not.
+        NamespaceNotFoundError: (1) the namespace does not exist either.
+    """
+    try:
+        return bridge.catalog.load_table(path)
+    except TableNotFoundError as error:
+        bridge.catalog.load_namespace(path[:-1])
+        raise table_not_found(path) from error
+
+
+def load_lance(bridge: Bridge, path: Path) -> TableRecord:
+    """Return a Lance table's entry.
+
+    Raises:
+        TableNotFoundError: (4)
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) the entry is not a Lance table.
+        InvalidTableStateError: (19) the entry has no location.
+    """
+    record = load(bridge, path)
+    if not record.is_lance:
+        raise invalid(f"'{display(path)}' is not a Lance table but {_what(record)}")
+    if not record.location:
+        raise InvalidTableStateError(
+            f"Table '{display(path)}' has no location: deregister it, and register it with one"
+        )
+    return record
+
+
+def _what(record: TableRecord) -> str:
+    return f"an entry of kind {record.kind or 'unknown'} without table_type=lance"
+
+
+def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:
+    """Return True where the entry's location holds no Lance dataset."""
+    return not bridge.storage.has_dataset(record.location or "")
+
+
+# -- creating ------------------------------------------------------------------------------------
+
+
+def declare(
+    bridge: Bridge, path: Path, location: str | None, properties: Mapping[str, str] | None
+) -> TableRecord:
+    """Add an entry without data, or repeat a declaration that was never followed by data.
+
+    A writer declares first and writes then; were the second attempt refused after a failed write,
+    someone would have to clean up by hand. Two writers that share a declaration are told apart by
+    the storage: one commits version 1 and the other fails. Source: DeclareTable.
+
+    Raises:
+        TableAlreadyExistsError: (5) a table with data, a declaration with another location, or
+            an entry that is not Lance's has the name.
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) bad location or properties, or no location can be found.
+    """
+    given = entry_properties.checked(properties)
+    place = locations.check(location) if location is not None else None
+    try:
+        return add(
+            bridge, path, place or placement.free_location(bridge, path, must_look=False), given
+        )
+    except TableAlreadyExistsError as error:
+        record = _declared(bridge, path, error)
+        if place is not None and locations.key(place) != locations.key(record.location or ""):
+            raise table_already_exists(path, f"declared at {record.location}") from error
+        return set_properties(bridge, record, given) if properties else record
+
+
+def _declared(bridge: Bridge, path: Path, cause: Exception) -> TableRecord:
+    """Return the entry of that name if it is a Lance table without data, else raise code 5."""
+    record = existing_lance(bridge, path, cause)
+    try:
+        declared = is_only_declared(bridge, record)
+    except LanceNamespaceError as error:
+        raise table_already_exists(path, f"its storage cannot be looked at: {error}") from error
+    if not declared:
+        raise table_already_exists(path) from cause
+    return record
+
+
+def existing_lance(bridge: Bridge, path: Path, cause: Exception) -> TableRecord:
+    """Return the Lance table that has the name, or raise code 5 where it is something else."""
+    record = load(bridge, path)
+    if not record.is_lance or not record.location:
+        raise table_already_exists(path, f"as {_what(record)}") from cause
+    return record
+
+
+def add(bridge: Bridge, path: Path, location: str, properties: Mapping[str, str]) -> TableRecord:
+    """Create a Lance entry at ``location``; ``properties`` are checked already.
+
+    Raises:
+        TableAlreadyExistsError: (5) any entry has the name.
+        NamespaceNotFoundError: (1)
+    """
+    record = TableRecord(
+        path,
+        locations.for_catalog(location),
+        entry_properties.for_new_table(properties),
+    )
+    settle(lambda: bridge.catalog.create_table(record), lambda: _is_same(bridge, record))
+    return record
+
+
+def _is_same(bridge: Bridge, record: TableRecord) -> bool:
+    """Return True where the catalog has this very entry under its name."""
+    try:
+        found = bridge.catalog.load_table(record.path)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return False
+    return _identity(found) == _identity(record)
+
+
+def _identity(record: TableRecord) -> object:
+    own = record.properties.get(entry_properties.ENTRY_ID)
+    return own or (record.created, locations.key(record.location or "/"))
+
+
+def set_properties(
+    bridge: Bridge, record: TableRecord, properties: Mapping[str, str]
+) -> TableRecord:
+    """Replace the caller's own properties of an entry."""
+    wanted = entry_properties.replaced(record.properties, properties)
+    if wanted == dict(record.properties):
+        return record
+    if bridge.capabilities.no_alter:
+        raise unsupported(
+            f"Properties of '{display(record.path)}' cannot change: {bridge.capabilities.no_alter}"
+        )
+    changed = record.with_properties(wanted)
+    settle(
+        lambda: bridge.catalog.alter_table(changed),
+        lambda: dict(bridge.catalog.load_table(record.path).properties) == wanted,
+    )
+    return changed
+
+
+def register(
+    bridge: Bridge,
+    path: Path,
+    location: str,
+    properties: Mapping[str, str] | None,
+    *,
+    overwrite: bool,
+) -> TableRecord:
+    """Add an entry for data that exists; the data is neither read nor changed.
+
+    Raises:
+        TableAlreadyExistsError: (5) the name is taken; with ``overwrite``, by another kind of
+            entry than a Lance table.
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) bad location or properties.
+    """
+    place = locations.check(location)
+    given = entry_properties.checked(properties)
+    try:
+        return add(bridge, path, place, given)
+    except TableAlreadyExistsError as error:
+        if not overwrite:
+            raise table_already_exists(path) from error
+        return _move_registration(bridge, existing_lance(bridge, path, error), place, given)
+
+
+def _move_registration(
+    bridge: Bridge, record: TableRecord, location: str, properties: Mapping[str, str]
+) -> TableRecord:
+    """Point an entry to another place; the files of the old one stay."""
+    if bridge.capabilities.no_alter:
+        raise unsupported(
+            f"Table '{display(record.path)}' cannot be registered again in place: "
+            f"{bridge.capabilities.no_alter}. Deregister it first"
+        )
+    moved = replace(
+        record,
+        location=locations.for_catalog(location),
+        properties=entry_properties.for_new_table(properties),
+    )
+    settle(lambda: bridge.catalog.alter_table(moved), lambda: _is_same(bridge, moved))
+    return moved
+
+
+# -- renaming and dropping -----------------------------------------------------------------------
+
+
+def rename(bridge: Bridge, path: Path, new_path: Path) -> None:
+    """Move the entry to another name; its files stay where they are. Source: RenameTable.
+
+    Raises:
+        TableNotFoundError: (4)
+        NamespaceNotFoundError: (1) of the table, or of its new place.
+        TableAlreadyExistsError: (5) the new name is taken.
+        InvalidInputError: (13) the entry is not a Lance table.
+        UnsupportedOperationError: (0) the catalog cannot rename, or not across namespaces.
+    """
+    capabilities = bridge.capabilities
+    reason = capabilities.no_rename
+    if not reason and path[:-1] != new_path[:-1]:
+        reason = capabilities.no_rename_across
+    if reason:
+        raise unsupported(f"Table '{display(path)}' cannot be renamed: {reason}")
+    record = load_lance(bridge, path)
+    if path == new_path:
+        raise table_already_exists(new_path, "it is the table itself")
+    _keep_place(bridge, record)
+    settle(
+        lambda: bridge.catalog.rename_table(record, new_path),
+        lambda: _is_same(bridge, replace(record, path=new_path)),
+    )
+
+
+def _keep_place(bridge: Bridge, record: TableRecord) -> None:
+    """Keep an empty location from being given to the next table of the old name."""
+    place = record.location or ""
+    try:
+        if not bridge.storage.is_occupied(place):
+            bridge.storage.reserve(place)
+    except LanceNamespaceError as error:
+        placement.logger.warning("could not reserve %s: %s", place, error)
+
+
+def deregister(bridge: Bridge, path: Path) -> TableRecord:
+    """Remove the entry and no file. Source: DeregisterTable.
+
+    Raises:
+        TableNotFoundError: (4)
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) the entry is not a Lance table.
+    """
+    record = load(bridge, path)
+    if not record.is_lance:
+        raise invalid(f"'{display(path)}' is not a Lance table but {_what(record)}")
+    _drop_entry(bridge, record)
+    return record
+
+
+def drop(bridge: Bridge, path: Path) -> TableRecord:
+    """Remove the entry, then the table's files. Source: DropTable.
+
+    Raises:
+        TableNotFoundError: (4)
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) the entry is not a Lance table.
+        InvalidTableStateError: (19) another entry shares the location, or Lance cannot delete
+            there; nothing is changed.
+    """
+    record = load_lance(bridge, path)
+    require_droppable(bridge, record, LocationIndex(bridge, path[:-1]))
+    drop_with_data(bridge, record)
+    return record
+
+
+def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex) -> None:
+    """Check all that can be checked before anything is changed.
+
+    Raises:
+        InvalidTableStateError: (19)
+    """
+    name = display(record.path)
+    if not record.location or not locations.is_supported(record.location):
+        raise InvalidTableStateError(
+            f"Table '{name}' is at {record.location}, where nothing can be deleted: deregister it"
+        )
+    index.refuse_shared(record)
+    bridge.storage.is_occupied(record.location)  # storage that does not answer ends it here
+
+
+def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
+    """Remove the entry, then the files; both have been checked to be this table's alone."""
+    _drop_entry(bridge, record)
+    try:
+        bridge.storage.delete_table(record.location or "")
+    except LanceNamespaceError as error:
+        raise type(error)(
+            f"Table '{display(record.path)}' is dropped, but files are left at "
+            f"{record.location}: delete them there. {error}"
+        ) from error
+
+
+def _drop_entry(bridge: Bridge, record: TableRecord) -> None:
+    settle(lambda: bridge.catalog.drop_table(record), lambda: not _is_same(bridge, record))

@@ -1,0 +1,91 @@
+"""The errors that leave the library, all of them types of ``lance_namespace.errors``.
+
+This module adds what that package lacks: messages made in one place, so that each names the
+object and what to do, and one error that tells "failed" apart from "perhaps done".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NamespaceNotFoundError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+    UnsupportedOperationError,
+)
+
+__all__ = [
+    "LanceNamespaceError",
+    "OutcomeUnknownError",
+    "display",
+    "invalid",
+    "namespace_already_exists",
+    "namespace_not_empty",
+    "namespace_not_found",
+    "table_already_exists",
+    "table_not_found",
+    "unsupported",
+]
+
+
+class OutcomeUnknownError(ServiceUnavailableError):
+    """A change was sent and its reply was lost: it may have happened or not (code 17).
+
+    A :class:`~lance_bridge.catalog.Catalog` raises this, never a plain ServiceUnavailable, when a
+    call that changes something may have reached the server. Core then reads back and decides.
+    """
+
+
+def display(path: Sequence[str]) -> str:
+    """Return an identifier as a person reads it: names joined with dots, or ``(root)``."""
+    return ".".join(path) if path else "(root)"
+
+
+def invalid(message: str) -> InvalidInputError:
+    """Code 13."""
+    return InvalidInputError(message)
+
+
+def unsupported(message: str) -> UnsupportedOperationError:
+    """Code 0."""
+    return UnsupportedOperationError(message)
+
+
+def namespace_not_found(path: Sequence[str]) -> NamespaceNotFoundError:
+    """Code 1."""
+    return NamespaceNotFoundError(
+        f"Namespace '{display(path)}' does not exist: create it first, or check its spelling"
+    )
+
+
+def namespace_already_exists(path: Sequence[str]) -> NamespaceAlreadyExistsError:
+    """Code 2."""
+    return NamespaceAlreadyExistsError(
+        f"Namespace '{display(path)}' already exists: use mode ExistOk to keep it"
+    )
+
+
+def namespace_not_empty(path: Sequence[str], inside: str) -> NamespaceNotEmptyError:
+    """Code 3. ``inside`` says what was found there."""
+    return NamespaceNotEmptyError(f"Namespace '{display(path)}' is not empty: {inside}")
+
+
+def table_not_found(path: Sequence[str]) -> TableNotFoundError:
+    """Code 4."""
+    return TableNotFoundError(
+        f"Table '{display(path)}' does not exist: declare, create or register it first, "
+        "or check its spelling"
+    )
+
+
+def table_already_exists(path: Sequence[str], what: str = "") -> TableAlreadyExistsError:
+    """Code 5. ``what`` says what kind of entry has the name, when that is not plain."""
+    return TableAlreadyExistsError(
+        f"Table '{display(path)}' already exists{': ' + what if what else ''}"
+    )

@@ -1,0 +1,85 @@
+"""Pages of a sorted listing.
+
+A token holds the last name that was returned, so that names which come or go between two pages
+neither repeat nor hide others. It is bound to its listing and checked: it is opaque to callers, and
+not a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .errors import invalid
+
+_VERSION = 1
+_SCOPE_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """``limit`` names (None: all) that sort after ``after`` (None: from the start)."""
+
+    scope: str
+    limit: int | None
+    after: tuple[str, ...] | None
+
+    @classmethod
+    def parse(cls, scope: str, limit: int | None, token: str | None) -> PageRequest:
+        """Check what a caller sent; an empty token is the start, as in a response it is the end.
+
+        Args:
+            scope: What is listed; a token of another listing is refused.
+
+        Raises:
+            InvalidInputError: (13) the limit is below 1, or the token is not of this listing.
+        """
+        if limit is not None and limit < 1:
+            raise invalid(f"limit must be 1 or more, not {limit}")
+        return cls(scope, limit, _decode(scope, token) if token else None)
+
+    def cut(self, names: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], str | None]:
+        """Return one page of ``names`` and the token of the next, or None at the end.
+
+        Args:
+            names: Sorted; at least ``limit + 1`` of those after ``after``, if there are as many.
+        """
+        rest = [name for name in names if self.after is None or name > self.after]
+        if self.limit is None or len(rest) <= self.limit:
+            return rest, None
+        page = rest[: self.limit]
+        return page, _encode(self.scope, page[-1])
+
+    def cut_names(self, names: Sequence[str]) -> tuple[list[str], str | None]:
+        """Like :meth:`cut`, for single names in any order; sorts them, without repeats."""
+        page, token = self.cut(sorted({(name,) for name in names}))
+        return [name for (name,) in page], token
+
+
+def _digest(scope: str) -> str:
+    return hashlib.sha256(scope.encode()).hexdigest()[:_SCOPE_LENGTH]
+
+
+def _encode(scope: str, last: tuple[str, ...]) -> str:
+    content = json.dumps([_VERSION, _digest(scope), *last], separators=(",", ":"))
+    return base64.urlsafe_b64encode(content.encode()).decode()
+
+
+def _decode(scope: str, token: str) -> tuple[str, ...]:
+    try:
+        content = json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, RecursionError):
+        raise _bad_token() from None
+    if not isinstance(content, list) or len(content) < 3 or content[0] != _VERSION:
+        raise _bad_token()
+    if content[1] != _digest(scope) or not all(isinstance(name, str) for name in content[2:]):
+        raise _bad_token()
+    return tuple(content[2:])
+
+
+def _bad_token() -> Exception:
+    return invalid("page_token is not one that this listing gave: start again without it")

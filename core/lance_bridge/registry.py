@@ -1,0 +1,89 @@
+"""Finding a catalog by name: entry points, the configuration file, and pylance's own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+import lance_namespace
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import LanceNamespaceError
+
+from . import config as configuration
+from .errors import invalid, unsupported
+from .namespace import LanceBridgeNamespace
+
+GROUP = "lance_bridge.catalogs"
+
+
+def catalogs() -> dict[str, str]:
+    """Return the catalogs that are installed: ``impl`` to class path (``package.Class``)."""
+    points = metadata.entry_points(group=GROUP)
+    return {point.name: point.value.replace(":", ".") for point in points}
+
+
+def register_with_lance_namespace() -> None:
+    """Let ``lance_namespace.connect`` find the installed catalogs by their names."""
+    for impl, class_path in catalogs().items():
+        lance_namespace.register_namespace_impl(impl, class_path)
+
+
+def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any) -> LanceNamespace:
+    """Connect to a catalog, to a catalog of the configuration file, or to pylance's own.
+
+    Args:
+        name: ``hive`` or another installed catalog; ``dir`` or ``rest``, which are pylance's;
+            the name of a catalog in the configuration file; or a class path.
+        properties: String properties of that catalog; ``more`` are added to them.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, or bad properties.
+        UnsupportedOperationError: (0) an extra is not installed; the message has the command.
+    """
+    given = {**(properties or {}), **more}
+    named = {} if _is_impl(name) else configuration.named_catalogs()
+    if name in named:
+        stored = dict(named[name])
+        impl = stored.pop("impl")
+        kind = _find(impl)
+        if issubclass(kind, LanceBridgeNamespace):
+            stored.update(configuration.environment(kind.config_type, name))
+        return _construct(kind, impl, {**stored, **given})
+    return _construct(_find(name, named), name, given)
+
+
+def _is_impl(name: str) -> bool:
+    return name in lance_namespace.NATIVE_IMPLS or name in catalogs()
+
+
+def _find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespace]:
+    known = {**lance_namespace.NATIVE_IMPLS, **catalogs()}
+    class_path = known.get(name, name)
+    if "." not in class_path:
+        choices = sorted({*known, *(named or {})})
+        raise invalid(f"There is no catalog '{name}': known are {', '.join(choices)}")
+    module, _, attribute = class_path.rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise unsupported(f"Catalog '{name}' ({class_path}) cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise invalid(f"There is no class '{class_path}'") from error
+    if not (isinstance(kind, type) and issubclass(kind, LanceNamespace)):
+        raise invalid(f"'{class_path}' is not a LanceNamespace")
+    return kind
+
+
+def _construct(
+    kind: type[LanceNamespace], name: str, properties: Mapping[str, Any]
+) -> LanceNamespace:
+    if issubclass(kind, LanceBridgeNamespace):
+        return kind(**properties)
+    try:
+        return kind(**{key: str(value) for key, value in properties.items()})
+    except LanceNamespaceError:
+        raise
+    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        raise invalid(f"impl={name}: {error}") from error

@@ -1,0 +1,197 @@
+"""The object store under a table: is a dataset there, is anything there, delete a table's files.
+
+Local files go through the standard library, which never follows a link out of a directory that it
+removes; everything else through obstore, the store that Lance is built on, with the same options.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import obstore
+from lance_namespace.errors import (
+    InvalidInputError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnauthenticatedError,
+)
+from obstore.exceptions import BaseError, UnknownConfigurationKeyError
+from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
+from obstore.exceptions import UnauthenticatedError as StoreUnauthenticated
+from obstore.store import from_url
+
+from . import location as locations
+
+logger = logging.getLogger(__name__)
+
+RESERVED_FILE = ".lance-reserved"
+"""Marks a place as taken by a table without data, as pylance's directory namespace does."""
+
+_VERSIONS = "_versions"
+_LANCE_FILES = (
+    _VERSIONS, "data", "_deletions", "_indices", "_transactions", "_refs", "tree", "_mem_wal",
+    "_blobs", "_latest.manifest", RESERVED_FILE,
+)  # fmt: skip
+_CLIENT_OPTIONS = {
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
+    "http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host",
+    "proxy_url", "timeout", "user_agent",
+}  # fmt: skip
+_DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
+_RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+_UNKNOWN_KEY = re.compile(r"Configuration key: '([^']+)' is not valid")
+
+
+class TableStorage:
+    """Looks at, and deletes, the files of tables. Holds the storage options of one namespace.
+
+    Every method takes a location in any spelling, and raises PermissionDenied (15),
+    Unauthenticated (16), ServiceUnavailable (17) or InvalidInput (13: bad options) where the
+    storage does not answer: "no" is only ever the storage's own answer.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+
+    def has_dataset(self, location: str) -> bool:
+        """Return True where a Lance dataset with at least one version is at ``location``."""
+        return any(name.endswith(".manifest") for name in self._names(location, _VERSIONS))
+
+    def is_occupied(self, location: str) -> bool:
+        """Return True where any file is at or under ``location``."""
+        return next(self._names(location), None) is not None
+
+    def reserve(self, location: str) -> None:
+        """Leave a mark that keeps the place from being given to another table."""
+        with _translated(location):
+            directory = _local(location)
+            if directory is None:
+                obstore.put(self._store(location), RESERVED_FILE, b"")
+            else:
+                directory.mkdir(parents=True, exist_ok=True)
+                (directory / RESERVED_FILE).touch()
+
+    def delete_table(self, location: str) -> None:
+        """Delete what Lance keeps inside ``location``, and the directory if that empties it.
+
+        Files that are not Lance's stay, and are logged. Safe to repeat.
+        """
+        with _translated(location):
+            directory = _local(location)
+            if directory is None:
+                self._delete_remote(location)
+            elif directory.is_dir():
+                _delete_local(directory)
+
+    def _delete_remote(self, location: str) -> None:
+        store = self._store(location)
+        others = 0
+        for batch in obstore.list(store):
+            own = [m["path"] for m in batch if m["path"].split("/", 1)[0] in _LANCE_FILES]
+            others += len(batch) - len(own)
+            if own:
+                obstore.delete(store, own)
+        _log_others(location, others)
+
+    def _names(self, location: str, inside: str = "") -> Iterator[str]:
+        """Yield the paths of all files under a directory of the location, relative to it."""
+        with _translated(location):
+            directory = _local(location)
+            if directory is None:
+                for batch in obstore.list(self._store(location), prefix=inside or None):
+                    yield from (meta["path"] for meta in batch)
+            else:
+                yield from _local_names(directory / inside)
+
+    def _store(self, location: str) -> Any:
+        uri = locations.for_lance(location)
+        client = dict(_DEFAULT_CLIENT)
+        config = {}
+        for option, value in self.options.items():
+            plain = option.lower().removeprefix("aws_").removeprefix("azure_")
+            if plain in _CLIENT_OPTIONS:
+                client[plain] = value
+            else:
+                config[option] = value
+        while True:
+            try:
+                return from_url(uri, config=config, client_options=client, retry_config=_RETRY)  # type: ignore[call-overload]  # plain strings, not the TypedDicts
+            except UnknownConfigurationKeyError as error:
+                # Options of Lance's own, such as expires_at_millis, mean nothing to the store.
+                found = _UNKNOWN_KEY.search(str(error))
+                if found is None or config.pop(found[1], None) is None:
+                    raise
+
+
+def _local(location: str) -> Path | None:
+    path = locations.for_lance(location)
+    return Path(path) if path.startswith("/") else None
+
+
+def _local_names(directory: Path) -> Iterator[str]:
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        yield directory.name
+        return
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    for parent, _, files in os.walk(directory, onerror=stop):
+        for name in files:
+            yield str(Path(parent, name).relative_to(directory))
+
+
+def _delete_local(directory: Path) -> None:
+    others = 0
+    for child in sorted(directory.iterdir()):
+        if child.name not in _LANCE_FILES:
+            others += 1
+        elif child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child)
+        else:
+            child.unlink()
+    _log_others(str(directory), others)
+    if not others:
+        directory.rmdir()
+
+
+def _log_others(location: str, count: int) -> None:
+    if count:
+        logger.warning("%d entries that are not Lance's were left in %s", count, location)
+
+
+@contextmanager
+def _translated(location: str) -> Iterator[None]:
+    """Turn what a store raises into the errors of this library, naming the place."""
+    place = locations.for_lance(location)
+    try:
+        yield
+    except (StorePermissionDenied, PermissionError) as error:
+        raise PermissionDeniedError(f"Storage refused access to {place}") from error
+    except StoreUnauthenticated as error:
+        raise UnauthenticatedError(
+            f"Storage did not accept the credentials for {place}: check the storage.* properties"
+        ) from error
+    except UnknownConfigurationKeyError as error:
+        raise InvalidInputError(f"A storage.* property does not fit {place}") from error
+    except (BaseError, OSError) as error:
+        raise ServiceUnavailableError(
+            f"Storage at {place} could not be used ({_brief(error)}): check that it exists and can "
+            "be reached, and the storage.* properties"
+        ) from error
+
+
+def _brief(error: BaseException) -> str:
+    # A store's message goes on with a dump of its request, which may hold signed headers.
+    return str(error).split("\n", 1)[0].split("Debug source", 1)[0].strip()[:300]

@@ -1,0 +1,1 @@
+"""What happens inside a Lance table, over pylance and the location that the catalog gave."""

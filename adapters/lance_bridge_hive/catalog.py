@@ -80,10 +80,10 @@ class HiveCatalog(Catalog):
 
         return ttypes
 
-    def _read(self, name: str, operation: Callable[[Any], Any]) -> Any:
+    def _read(self, name: str, operation: Callable[[Any], T]) -> T:
         return self._call(name, operation, repeatable=True)
 
-    def _change(self, name: str, operation: Callable[[Any], Any]) -> Any:
+    def _change(self, name: str, operation: Callable[[Any], T]) -> T:
         return self._call(name, operation, repeatable=False)
 
     def _call(self, name: str, operation: Callable[[Any], T], *, repeatable: bool) -> T:
@@ -117,14 +117,14 @@ class HiveCatalog(Catalog):
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         with translated(f"list the namespaces of '{display(parent)}'"):
             if not self._config.catalog_levels:
-                return self._read("get_all_databases", lambda c: c.get_all_databases())
+                return list(self._read("get_all_databases", lambda c: c.get_all_databases()))
             if not parent:
-                return self._read("get_catalogs", lambda c: c.get_catalogs()).names or []
+                return list(self._read("get_catalogs", lambda c: c.get_catalogs()).names or [])
             pattern = all_databases_of(parent[0])
             names = self._read("get_databases", lambda c: c.get_databases(pattern))
         if not names:
             self.load_namespace(parent)
-        return names
+        return list(names)
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         with translated(f"read namespace '{display(path)}'"):
@@ -257,7 +257,7 @@ class HiveCatalog(Catalog):
                 raise
         if not names:
             self.load_namespace(namespace)
-        return names
+        return list(names)
 
     def load_tables(self, namespace: Path, names: Sequence[str]) -> Iterable[TableRecord]:
         with translated(f"read tables of '{display(namespace)}'"):

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from .catalog import Capabilities, Catalog, TableRecord
 from .config import CatalogConfig
+from .entries.declarations import Declarations
 from .storage import TableStorage
 
 
@@ -24,6 +25,10 @@ class Bridge:
     @cached_property
     def storage(self) -> TableStorage:
         return TableStorage(self.config.storage)
+
+    @cached_property
+    def declarations(self) -> Declarations:
+        return Declarations(self.config.declare_grace)
 
     def storage_options(
         self, record: TableRecord, *, vend: bool | None, write: bool = False

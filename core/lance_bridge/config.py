@@ -58,6 +58,15 @@ class CatalogConfig(BaseModel):
         description="Directory or URI under which new tables are placed, as "
         "`<root>/<namespace>.db/<table>.lance`. Without it, the namespace's own location is used.",
     )
+    declare_grace: float = Field(
+        default=60.0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        alias="declare.grace",
+        description="How long a declared table without data is kept for the thread that declared "
+        "it. Later, anyone may declare it again.",
+    )
     drop_check: Literal["catalog", "namespace"] = Field(
         default="catalog",
         alias="drop.check-sharing",

@@ -246,8 +246,8 @@ class LanceBridgeNamespace(LanceNamespace):
             path,
             ipc.read_stream(request_data),
             mode,
-            request.properties or {},
-            request.storage_options or {},
+            request.properties,
+            request.storage_options,
         )
         record, version = create.create_table(self._bridge, table)
         return CreateTableResponse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import uuid
 
@@ -11,6 +12,8 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path
 from ..errors import display, invalid
+
+_LONGEST_NAME = 200
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +26,7 @@ def default_location(bridge: Bridge, path: Path) -> str:
         NamespaceNotFoundError: (1)
     """
     *namespace, table = path
-    file_name = f"{table}.lance"
+    file_name = _file_name(table)
     if bridge.config.root is not None:
         parents = [*namespace[:-1], f"{namespace[-1]}.db"]
         return locations.join(locations.check(bridge.config.root), *parents, file_name)
@@ -35,6 +38,14 @@ def default_location(bridge: Bridge, path: Path) -> str:
             f"{where}. Set the property 'root', or give a location"
         )
     return locations.for_lance(locations.join(parent, file_name))
+
+
+def _file_name(table: str) -> str:
+    """Return the table's name as a file name; file systems allow 255 bytes, with our suffixes."""
+    if len(table.encode()) > _LONGEST_NAME:
+        digest = hashlib.sha256(table.encode()).hexdigest()[:16]
+        table = f"{table.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
+    return f"{table}.lance"
 
 
 def free_location(bridge: Bridge, path: Path, *, must_look: bool) -> str:

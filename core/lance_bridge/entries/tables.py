@@ -19,6 +19,7 @@ from ..catalog import Path, TableRecord
 from ..errors import display, invalid, table_already_exists, table_not_found, unsupported
 from . import placement
 from . import properties as entry_properties
+from .declarations import DECLARED_AT, now
 from .outcome import settle
 from .sharing import LocationIndex
 
@@ -75,22 +76,20 @@ def declare(
 ) -> TableRecord:
     """Add an entry without data, or repeat a declaration that was never followed by data.
 
-    A writer declares first and writes then; were the second attempt refused after a failed write,
-    someone would have to clean up by hand. Two writers that share a declaration are told apart by
-    the storage: one commits version 1 and the other fails. Source: DeclareTable.
+    Repeating lets a failed first write be tried again without anyone's help; `declarations` says
+    who may. Source: DeclareTable.
 
     Raises:
-        TableAlreadyExistsError: (5) a table with data, a declaration with another location, or
-            an entry that is not Lance's has the name.
+        TableAlreadyExistsError: (5) a table with data, somebody's fresh declaration, one with
+            another location, or an entry that is not Lance's has the name.
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad location or properties, or no location can be found.
     """
     given = entry_properties.checked(properties)
     place = locations.check(location) if location is not None else None
+    new_place = place or placement.free_location(bridge, path, must_look=False)
     try:
-        return add(
-            bridge, path, place or placement.free_location(bridge, path, must_look=False), given
-        )
+        return add(bridge, path, new_place, given, declared=True)
     except TableAlreadyExistsError as error:
         record = _declared(bridge, path, error)
         if place is not None and locations.key(place) != locations.key(record.location or ""):
@@ -99,7 +98,7 @@ def declare(
 
 
 def _declared(bridge: Bridge, path: Path, cause: Exception) -> TableRecord:
-    """Return the entry of that name if it is a Lance table without data, else raise code 5."""
+    """Return the entry of that name if its declaration may be repeated, else raise code 5."""
     record = existing_lance(bridge, path, cause)
     try:
         declared = is_only_declared(bridge, record)
@@ -107,6 +106,13 @@ def _declared(bridge: Bridge, path: Path, cause: Exception) -> TableRecord:
         raise table_already_exists(path, f"its storage cannot be looked at: {error}") from error
     if not declared:
         raise table_already_exists(path) from cause
+    if not bridge.declarations.may_repeat(record):
+        raise table_already_exists(
+            path,
+            f"declared {bridge.declarations.age(record):.0f} s ago and not written yet. Its data "
+            f"can be created with CreateTable or written with mode 'overwrite'; it can be declared "
+            f"again after {bridge.config.declare_grace:.0f} s",
+        ) from cause
     return record
 
 
@@ -118,18 +124,28 @@ def existing_lance(bridge: Bridge, path: Path, cause: Exception) -> TableRecord:
     return record
 
 
-def add(bridge: Bridge, path: Path, location: str, properties: Mapping[str, str]) -> TableRecord:
+def add(
+    bridge: Bridge,
+    path: Path,
+    location: str,
+    properties: Mapping[str, str],
+    *,
+    declared: bool = False,
+) -> TableRecord:
     """Create a Lance entry at ``location``; ``properties`` are checked already.
+
+    Args:
+        declared: Whether the data is still to come.
 
     Raises:
         TableAlreadyExistsError: (5) any entry has the name.
         NamespaceNotFoundError: (1)
     """
-    record = TableRecord(
-        path,
-        locations.for_catalog(location),
-        entry_properties.for_new_table(properties),
-    )
+    marked = entry_properties.for_new_table(properties)
+    if declared:
+        marked[DECLARED_AT] = now()
+    record = TableRecord(path, locations.for_catalog(location), marked)
+    bridge.declarations.remember(record)
     settle(lambda: bridge.catalog.create_table(record), lambda: _is_same(bridge, record))
     return record
 
@@ -300,12 +316,23 @@ def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
     """Remove the entry, then the files; both have been checked to be this table's alone."""
     _drop_entry(bridge, record)
     try:
-        bridge.storage.delete_table(record.location or "")
+        if not _is_taken_again(bridge, record):
+            bridge.storage.delete_table(record.location or "")
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(record.path)}' is dropped, but files are left at "
             f"{record.location}: delete them there. {error}"
         ) from error
+
+
+def _is_taken_again(bridge: Bridge, record: TableRecord) -> bool:
+    """Return whether somebody has meanwhile made the table anew in the same place."""
+    try:
+        found = bridge.catalog.load_table(record.path)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return False
+    place = locations.key(found.location or record.location or "")
+    return locations.overlap(place, locations.key(record.location or ""))
 
 
 def _drop_entry(bridge: Bridge, record: TableRecord) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import lance
 import pyarrow as pa
+from lance.fragment import write_fragments
 from lance_namespace.errors import ServiceUnavailableError, TableAlreadyExistsError
 
 from .. import location as locations
@@ -17,7 +19,9 @@ from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.modes import CreateMode
 from ..errors import display, table_already_exists
-from .dataset import LANCE_FAILURES, brief, open_dataset
+from .dataset import LANCE_FAILURES, brief, open_dataset, translated
+
+FIRST_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,8 @@ class NewTable:
     path: Path
     data: pa.Table
     mode: CreateMode = CreateMode.CREATE
-    properties: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = None
 
 
 def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
@@ -44,50 +48,94 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
         InvalidInputError: (13) bad properties, or no location can be found.
         ServiceUnavailableError: (17) the storage did not take the data.
     """
-    given = entry_properties.checked(table.properties)
+    table = replace(table, properties=_checked(table.properties))
     try:
         place = placement.free_location(bridge, table.path, must_look=True)
-        record = entries.add(bridge, table.path, place, given)
+        record = entries.add(bridge, table.path, place, table.properties or {}, declared=True)
     except TableAlreadyExistsError as error:
-        existing = entries.existing_lance(bridge, table.path, error)
-        return _onto_existing(bridge, table, existing, given)
-    return record, _write(bridge, table, record, "create")
+        return _onto_existing(bridge, table, entries.existing_lance(bridge, table.path, error))
+    return record, _write_first(bridge, table, record)
 
 
-def _onto_existing(
-    bridge: Bridge, table: NewTable, record: TableRecord, properties: Mapping[str, str]
-) -> tuple[TableRecord, int]:
+def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if properties is None else entry_properties.checked(properties)
+
+
+def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
     """Complete a declared table, or do with one that has data what the mode says."""
-    if not entries.is_only_declared(bridge, record):
-        if table.mode is CreateMode.CREATE:
-            raise table_already_exists(table.path)
-        if table.mode is CreateMode.EXIST_OK:
-            return record, open_dataset(bridge, record).version
-    # Lance's own overwrite is atomic: readers see the old table or the new one.
-    how = "overwrite" if table.mode is CreateMode.OVERWRITE else "create"
-    try:
-        version = _write(bridge, table, record, how)
-    except TableAlreadyExistsError:
-        if table.mode is not CreateMode.EXIST_OK:
-            raise
+    if entries.is_only_declared(bridge, record):
+        try:
+            version = _write_first(bridge, table, record)
+        except TableAlreadyExistsError:
+            if table.mode is CreateMode.CREATE:
+                raise
+        else:
+            return _with_properties(bridge, table, record), version
+    elif table.mode is CreateMode.CREATE:
+        raise table_already_exists(table.path)
+    if table.mode is CreateMode.EXIST_OK:
         return record, open_dataset(bridge, record).version
-    return entries.set_properties(bridge, record, properties), version
+    version = _overwrite(bridge, table, record)
+    return entries.set_properties(bridge, record, table.properties or {}), version
 
 
-def _write(bridge: Bridge, table: NewTable, record: TableRecord, how: str) -> int:
-    """Write the data in one commit and return the number of its version."""
-    place = locations.for_lance(record.location or "")
-    options = {
-        **table.storage_options,
-        **(bridge.storage_options(record, vend=None, write=True) or {}),
-    }
+def _with_properties(bridge: Bridge, table: NewTable, record: TableRecord) -> TableRecord:
+    if table.properties is None:
+        return record
+    return entries.set_properties(bridge, record, table.properties)
+
+
+def _overwrite(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
+    """Replace the data. Lance does it in one step: readers see the old table or the new one."""
+    place, options = _target(bridge, table, record)
     try:
-        written = lance.write_dataset(table.data, place, mode=how, storage_options=options or None)
+        written = lance.write_dataset(table.data, place, mode="overwrite", storage_options=options)
     except LANCE_FAILURES as error:
-        if how == "create" and not entries.is_only_declared(bridge, record):
-            raise table_already_exists(record.path, "another writer created its data") from error
-        raise ServiceUnavailableError(
-            f"The data of table '{display(record.path)}' could not be written to {place}: "
-            f"{brief(error)}. The table is declared; create it again to complete it"
-        ) from error
+        raise _not_written(record, error) from error
     return int(written.version)
+
+
+def _write_first(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
+    """Commit version 1 and no other.
+
+    ``write_dataset(mode="create")`` only looks for a dataset when it begins: of writers that race,
+    several succeed, and each overwrites the one before.
+
+    Raises:
+        TableAlreadyExistsError: (5) another writer was first.
+    """
+    place, options = _target(bridge, table, record)
+    transaction_id = str(uuid.uuid4())
+    try:
+        fragments = write_fragments(table.data, place, mode="create", storage_options=options)
+        first = lance.LanceOperation.Overwrite(table.data.schema, fragments)
+        transaction = lance.Transaction(read_version=0, operation=first, uuid=transaction_id)
+        lance.LanceDataset.commit(place, transaction, max_retries=0, storage_options=options)
+    except LANCE_FAILURES as error:
+        if entries.is_only_declared(bridge, record):
+            raise _not_written(record, error) from error
+        if not _is_own(bridge, record, transaction_id):
+            raise table_already_exists(record.path, "another writer created its data") from error
+    return FIRST_VERSION
+
+
+def _is_own(bridge: Bridge, record: TableRecord, transaction_id: str) -> bool:
+    """Return whether version 1 is of this transaction: its reply may have been lost."""
+    with translated(f"Table '{display(record.path)}' could not be read back"):
+        transaction = open_dataset(bridge, record).read_transaction(FIRST_VERSION)
+    return transaction is not None and transaction.uuid == transaction_id
+
+
+def _target(
+    bridge: Bridge, table: NewTable, record: TableRecord
+) -> tuple[str, dict[str, str] | None]:
+    vended = bridge.storage_options(record, vend=None, write=True)
+    options = {**(table.storage_options or {}), **(vended or {})}
+    return locations.for_lance(record.location or ""), options or None
+
+
+def _not_written(record: TableRecord, error: Exception) -> ServiceUnavailableError:
+    return ServiceUnavailableError(
+        f"The data of table '{display(record.path)}' could not be written to {record.location}: "
+        f"{brief(error)}. The entry is there; create the table again to complete it"
+    )

@@ -1,0 +1,94 @@
+# Everything a developer or CI does with this repository. `make` alone lists the targets.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
+DEPS_STAMP := $(VENV)/.dependencies-installed
+STAMP := $(VENV)/.project-installed
+LOCKS := requirements/build.txt requirements/dev.txt
+TYPED := core/lance_bridge adapters/lance_bridge_hive tests $(wildcard demo bench)
+
+COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
+	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
+
+JDBC_VERSION := 42.7.8
+JDBC_JAR := docker/jars/postgresql.jar
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv test test-fast check check-lint check-format check-types check-docs \
+	demo bench wheel lock docker-driver clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS='-k rename -x' goes to pytest"
+
+venv: $(STAMP) ## set up .venv: locked dependencies, then this project in editable mode
+
+$(DEPS_STAMP): $(LOCKS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+		echo "lance-bridge needs Python 3.10 or later; choose one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments; on Debian: apt install python3-venv" >&2; exit 1; }
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP_INSTALL) --require-hashes -r requirements/build.txt
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/dev.txt
+	@touch $@
+
+$(STAMP): $(DEPS_STAMP) pyproject.toml
+	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+test: $(STAMP) ## run all tests, those against real servers too
+	@$(PY) -m pytest --continue-on-collection-errors $(PYTEST_ARGS)
+
+test-fast: $(STAMP) ## run the tests that need no server, no Spark and no download
+	@$(PY) -m pytest -m "not server and not spark" $(PYTEST_ARGS)
+
+check: check-lint check-format check-types check-docs ## lint, format, types, documents (make -k check: all of them)
+
+check-lint: $(STAMP)
+	@echo "ruff check"; $(PY) -m ruff check --quiet .
+
+check-format: $(STAMP)
+	@echo "ruff format"; $(PY) -m ruff format --quiet --check . || { \
+		echo "not formatted:"; $(PY) -m ruff format --check . ; exit 1; }
+
+check-types: $(STAMP)
+	@echo "mypy --strict"; $(PY) -m mypy --strict --no-error-summary $(TYPED)
+
+check-docs: $(STAMP)
+	@echo "documents and packaging"; $(PY) -m pytest --quiet tests/docs
+
+demo: $(STAMP) ## run the main job on a real metastore, step by step
+	@$(PY) demo/hive.py
+
+bench: $(STAMP) ## measure operations against a metastore of 1,000 tables
+	@$(PY) bench/hive.py
+
+wheel: $(STAMP) ## build the wheel and the source archive into dist/
+	@$(PY) -m build --no-isolation --outdir dist .
+
+lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
+	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
+	@$(COMPILE) --upgrade pyproject.toml --extra hive --extra spark --extra testing --group dev \
+		--constraint requirements/build.txt --output-file requirements/dev.txt
+	@echo "$(LOCKS) written"
+
+docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
+
+$(JDBC_JAR): | $(STAMP)
+	@mkdir -p $(@D)
+	@java -cp "$$($(PY) -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')/jars/*" \
+		org.apache.ivy.Main -warn -cache .cache/ivy -dependency org.postgresql postgresql $(JDBC_VERSION) \
+		-confs default -types jar bundle -notransitive -retrieve "$(@D)/[artifact].[ext]"
+	@test -s $@ && echo "$@ is there"
+
+clean: ## remove what the other targets made, except downloaded jars in .cache
+	@rm -rf $(VENV) dist build metastore_db derby.log spark-warehouse docker/jars
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	@find core adapters tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,182 @@
+"""What is published: the wheel's content, the locked dependencies and every tracked file."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGES = [REPOSITORY / "core" / "lance_bridge", REPOSITORY / "adapters" / "lance_bridge_hive"]
+LOCKS = sorted((REPOSITORY / "requirements").glob("*.txt"))
+LOCKED_EXTRAS = {"hive", "spark", "testing"}
+PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+
+LINE_LIMIT = 400
+# Files that may be longer, each with its reason.
+LONGER_FILES: dict[str, str] = {}
+
+REGISTRY_HOSTS = re.compile(
+    r"pypi\.org|pythonhosted\.org|repo1?\.maven\.(?:org|apache\.org)|anaconda\.org"
+    r"|artifactory|jfrog|--(?:extra-)?index-url|--find-links"
+)
+HOME_DIRECTORIES = re.compile(r"(?<![\w.])/(?:home|Users)/\w|(?<![\w./-])/root/")
+THIS_FILE = Path(__file__).resolve()
+
+
+def python_files(directory: Path) -> set[str]:
+    return {
+        path.relative_to(directory.parent).as_posix()
+        for path in directory.rglob("*.py")
+        if "__pycache__" not in path.parts
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
+    """The wheel as it would be published, built once."""
+    target = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    subprocess.run([*command, "--directory", str(target)], cwd=REPOSITORY, check=True)
+    [built] = target.glob("*.whl")
+    with ZipFile(built) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: ZipFile) -> Message:
+    """The wheel's METADATA file."""
+    [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    return Parser().parsestr(wheel.read(name).decode())
+
+
+@pytest.fixture(scope="module")
+def tracked_files() -> dict[str, str]:
+    """Path and text of every file of the repository, those not yet committed included."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    paths = [REPOSITORY / name for name in listed.stdout.split("\0") if name]
+    return {
+        path.relative_to(REPOSITORY).as_posix(): path.read_text(encoding="utf-8", errors="replace")
+        for path in paths
+        if path.is_file() and path != THIS_FILE
+    }
+
+
+def locked_versions(lock: Path) -> list[Requirement]:
+    """The requirements of a lock file, without their hashes."""
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    return [Requirement(line.rstrip(" \\")) for line in lines if re.match(r"[a-z0-9]", line)]
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel: ZipFile) -> None:
+    roots = {name.split("/")[0] for name in wheel.namelist()}
+    packages = {root for root in roots if not root.endswith(".dist-info")}
+
+    assert packages == {package.name for package in PACKAGES}
+    assert len(roots) == len(packages) + 1
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_the_wheel_holds_every_module_and_the_typing_mark(wheel: ZipFile, package: Path) -> None:
+    modules = python_files(package)
+
+    assert f"{package.name}/__init__.py" in modules
+    assert modules <= set(wheel.namelist())
+    assert f"{package.name}/py.typed" in wheel.namelist()
+
+
+def test_the_wheel_holds_the_conformance_kit(wheel: ZipFile) -> None:
+    assert "lance_bridge/testing/__init__.py" in wheel.namelist()
+    assert "lance_bridge/testing/__main__.py" in wheel.namelist()
+
+
+def test_the_wheel_registers_the_hive_adapter(wheel: ZipFile) -> None:
+    [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
+
+    assert wheel.read(name).decode().splitlines()[:2] == [
+        "[lance_bridge.catalogs]",
+        "hive = lance_bridge_hive:HiveNamespace",
+    ]
+
+
+def test_the_wheel_states_licence_and_python_version(wheel: ZipFile, metadata: Message) -> None:
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel.namelist())
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_satisfies_what_the_package_requires(metadata: Message, python: str) -> None:
+    environment = {"python_version": python, "python_full_version": f"{python}.9"}
+
+    def applies(marker: Marker | None, extra: str = "") -> bool:
+        return marker is None or marker.evaluate({**environment, "extra": extra})
+
+    locked = {
+        pin.name.lower(): next(iter(pin.specifier)).version
+        for pin in locked_versions(REPOSITORY / "requirements" / "dev.txt")
+        if applies(pin.marker)
+    }
+    required = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
+    wanted = [
+        requirement
+        for requirement in required
+        if any(applies(requirement.marker, extra) for extra in ["", *LOCKED_EXTRAS])
+    ]
+
+    assert len(wanted) > len(LOCKED_EXTRAS)
+    for requirement in wanted:
+        assert requirement.specifier.contains(locked[requirement.name.lower()]), requirement
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_every_locked_version_has_a_hash_and_names_no_place(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8")
+    entries = re.split(r"\n(?=[a-z0-9])", text)
+
+    assert all("==" in entry and "--hash=sha256:" in entry for entry in entries)
+    assert not re.search(r"://|file:| @ |^-", text, flags=re.MULTILINE)
+
+
+def test_no_tracked_file_names_a_registry_host(tracked_files: dict[str, str]) -> None:
+    found = {
+        path: match.group()
+        for path, text in tracked_files.items()
+        if (match := REGISTRY_HOSTS.search(text))
+    }
+
+    assert found == {}
+
+
+def test_no_tracked_file_names_a_home_directory(tracked_files: dict[str, str]) -> None:
+    found = {
+        path: match.group()
+        for path, text in tracked_files.items()
+        if (match := HOME_DIRECTORIES.search(text))
+    }
+
+    assert found == {}
+
+
+def test_source_files_stay_short(tracked_files: dict[str, str]) -> None:
+    lengths = {
+        path: len(text.splitlines())
+        for path, text in tracked_files.items()
+        if path.endswith((".py", ".java", ".sh", ".yaml")) or path in {"Makefile", ".ci/run"}
+    }
+    too_long = {path: length for path, length in lengths.items() if length > LINE_LIMIT}
+
+    assert lengths
+    assert set(too_long) == set(LONGER_FILES), too_long

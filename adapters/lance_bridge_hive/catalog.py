@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -31,9 +32,10 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
+from .catalog_level import DEFAULT_DATABASE, CatalogLevel
 from .config import HiveConfig
 from .errors import is_a, text_of, translated
-from .names import all_databases_of, capabilities, database_argument
+from .names import capabilities, database_argument
 from .transport import ClientPool, Connection
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,8 @@ T = TypeVar("T")
 _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
 _BATCH = 500
-_DEFAULT_DATABASE = "default"
+_SORT_OUT_SECONDS = 300.0
+"""How long a metastore that could not filter is not asked to; its failure may have passed."""
 
 
 class HiveCatalog(Catalog):
@@ -56,7 +59,8 @@ class HiveCatalog(Catalog):
         self._capabilities = capabilities(catalog_levels=config.catalog_levels)
         self._owner = config.user[0] if config.user else config.auth_username
         self._has_catalogs = False
-        self._filter_fails = False
+        self._catalogs = CatalogLevel(self._read, self._change, config.root)
+        self._sort_out_until = 0.0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -90,7 +94,9 @@ class HiveCatalog(Catalog):
         if not self._config.catalog_levels:
             return self._pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
         self._require_catalogs()
-        return self._pool.call(lambda c: operation(c.catalogs), name=name, repeatable=repeatable)
+        return self._pool.call(
+            lambda c: _with_familiar_errors(operation, c.catalogs), name=name, repeatable=repeatable
+        )
 
     def _require_catalogs(self) -> None:
         """Refuse Hive 2, which takes no notice of catalogs and would use its only one."""
@@ -118,10 +124,7 @@ class HiveCatalog(Catalog):
         with translated(f"list the namespaces of '{display(parent)}'"):
             if not self._config.catalog_levels:
                 return list(self._read("get_all_databases", lambda c: c.get_all_databases()))
-            if not parent:
-                return list(self._read("get_catalogs", lambda c: c.get_catalogs()).names or [])
-            pattern = all_databases_of(parent[0])
-            names = self._read("get_databases", lambda c: c.get_databases(pattern))
+            names = self._catalogs.databases_of(parent[0]) if parent else self._catalogs.names()
         if not names:
             self.load_namespace(parent)
         return list(names)
@@ -130,7 +133,7 @@ class HiveCatalog(Catalog):
         with translated(f"read namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
-                    return mapping.catalog_from(self._load_catalog(path[0]))
+                    return mapping.catalog_from(self._catalogs.load(path[0]))
                 return mapping.namespace_from(path, self._load_database(path))
             except TException as error:
                 if is_a(error, "NoSuchObjectException"):
@@ -141,16 +144,12 @@ class HiveCatalog(Catalog):
         name = database_argument(path)
         return self._read("get_database", lambda c: c.get_database(name))
 
-    def _load_catalog(self, name: str) -> Any:
-        request = self._types.GetCatalogRequest(name=name)
-        return self._read("get_catalog", lambda c: c.get_catalog(request)).catalog
-
     def create_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
         with translated(f"create namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
-                    self._create_catalog(record)
+                    self._catalogs.create(record)
                 else:
                     database = mapping.database_from(self._types, record)
                     self._change("create_database", lambda c: c.create_database(database))
@@ -161,18 +160,12 @@ class HiveCatalog(Catalog):
                     self.load_namespace(path[:-1])
                 raise
 
-    def _create_catalog(self, record: NamespaceRecord) -> None:
-        types = self._types
-        catalog = types.Catalog(**mapping.catalog_fields(record, self._config.root))
-        request = types.CreateCatalogRequest(catalog=catalog)
-        self._change("create_catalog", lambda c: c.create_catalog(request))
-
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
         with translated(f"change namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
-                    self._alter_catalog(record)
+                    self._catalogs.alter(record)
                     return
                 database = mapping.database_with(self._load_database(path), record.properties)
                 name = database_argument(path)
@@ -182,19 +175,11 @@ class HiveCatalog(Catalog):
                     raise namespace_not_found(path) from error
                 raise
 
-    def _alter_catalog(self, record: NamespaceRecord) -> None:
-        types = self._types
-        current = self._load_catalog(record.path[0])
-        fields = mapping.catalog_fields(record, current.locationUri.rsplit("/", 1)[0])
-        request = types.AlterCatalogRequest(name=record.path[0], newCat=types.Catalog(**fields))
-        self._change("alter_catalog", lambda c: c.alter_catalog(request))
-
     def drop_namespace(self, path: Path) -> None:
         with translated(f"drop namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
-                    request = self._types.DropCatalogRequest(name=path[0])
-                    self._change("drop_catalog", lambda c: c.drop_catalog(request))
+                    self._catalogs.drop(path[0])
                 else:
                     # deleteData and cascade are always False: files are never the metastore's.
                     name = database_argument(path)
@@ -210,14 +195,14 @@ class HiveCatalog(Catalog):
             raise namespace_not_found(path) from error
         # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
         self.load_namespace(path)
-        if path[-1] == _DEFAULT_DATABASE:
+        if path[-1] == DEFAULT_DATABASE:
             raise invalid(f"Hive keeps its database '{display(path)}': {text_of(error)}") from error
 
     # -- tables ----------------------------------------------------------------------------------
 
     def list_lance_tables(self, namespace: Path) -> Iterable[str]:
         with translated(f"list the Lance tables of '{display(namespace)}'"):
-            names = None if self._filter_fails else self._filtered(namespace)
+            names = self._filtered(namespace) if time.monotonic() >= self._sort_out_until else None
             if names is None:
                 names = self._sorted_out(namespace)
         if not names:
@@ -240,10 +225,10 @@ class HiveCatalog(Catalog):
         return found
 
     def _sorted_out(self, namespace: Path) -> list[str]:
-        """Find the Lance tables among all; remembered as the way to go once it has worked."""
+        """Find the Lance tables among all; the way to go for a while, once it has worked."""
         names = list(self.list_tables(namespace))
         found = [r.path[-1] for r in self.load_tables(namespace, names) if r.is_lance]
-        self._filter_fails = True
+        self._sort_out_until = time.monotonic() + _SORT_OUT_SECONDS
         return found
 
     def list_tables(self, namespace: Path) -> Iterable[str]:
@@ -371,3 +356,18 @@ class HiveCatalog(Catalog):
                 if is_a(error, "NoSuchObjectException"):
                     raise table_not_found(path) from error
                 raise
+
+
+def _with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
+    """Run an operation with pymetastore's client, and raise hmsclient's errors.
+
+    Errors of newer Thrift bindings refuse every attribute, also those that contextlib sets on an
+    error that passes through a context manager: it would become a TypeError.
+    """
+    try:
+        return operation(client)
+    except TException as error:
+        familiar = getattr(hms_types, type(error).__name__, None)
+        if familiar is None:
+            raise
+        raise familiar(message=getattr(error, "message", str(error))) from error

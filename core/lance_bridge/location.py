@@ -2,7 +2,8 @@
 
 Catalogs spell one place in many ways (``/p``, ``file:/p``, ``file:///p``, ``s3a://``, a slash at
 the end). Lance gets one spelling: a plain absolute path for local files, else a URI with a scheme
-that Lance knows.
+that Lance knows. Lance reads a URI as a URL: it resolves ``.`` and ``..``, drops a query, a
+fragment and a user, and decodes ``%XX`` once. Local paths are taken as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import PurePosixPath
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from .errors import invalid
 
@@ -21,18 +22,23 @@ _LANCE_SCHEME = {
     "az": "az", "abfs": "abfss", "abfss": "abfss",
 }  # fmt: skip
 _MAX_LENGTH = 2048
+_BUCKET = re.compile(r"[A-Za-z0-9._$-]+")
+_CONTAINER_OF_ACCOUNT = re.compile(r"[A-Za-z0-9._$-]+@[A-Za-z0-9.-]+")
+_USER = re.compile(r"(?<=//)[^/?#]*:[^/?#]*@")
 
 
 def check(location: str) -> str:
     """Return ``location`` in the spelling for Lance.
 
     Raises:
-        InvalidInputError: (13) it is empty, relative, holds ``..``, control characters, a query or
-            a fragment, has no bucket, or is on storage that Lance cannot write.
+        InvalidInputError: (13) it is empty, relative, holds ``..``, control characters, a user, a
+            query or a fragment, has no bucket, or is on storage that Lance cannot write.
     """
-    shown = repr(location[:120])
+    shown = repr(_USER.sub("…@", location)[:120])
     if not location.strip() or len(location) > _MAX_LENGTH:
         raise invalid(f"Location {shown} must have 1 to {_MAX_LENGTH} characters")
+    if location != location.strip():
+        raise invalid(f"Location {shown} begins or ends with a space")
     if any(ord(c) < 32 or ord(c) == 127 for c in location):
         raise invalid(f"Location {shown} has control characters")
     scheme, place = _split(location)
@@ -41,22 +47,39 @@ def check(location: str) -> str:
             f"Location {shown} is on '{scheme}', which Lance cannot write: use a local path, "
             "s3://, gs://, az:// or abfss://"
         )
-    if scheme is None and not location.startswith("/"):
-        raise invalid(f"Location {shown} is relative: give an absolute path or a URI")
+    if scheme in (None, "file"):
+        _check_local(shown, scheme, place)
     if ".." in PurePosixPath(place).parts:
         raise invalid(f"Location {shown} must not hold '..'")
     if scheme not in (None, "file"):
-        _check_remote(shown, place)
+        _check_remote(shown, _LANCE_SCHEME[scheme], place)
     if not _segments(place)[0 if scheme in (None, "file") else 1 :]:
         raise invalid(f"Location {shown} is a whole bucket or file system: name a directory in it")
     return for_lance(location)
 
 
-def _check_remote(shown: str, place: str) -> None:
-    if not place.startswith("//") or not place[2:].split("/", 1)[0]:
+def _check_local(shown: str, scheme: str | None, place: str) -> None:
+    if not place.startswith("/"):
+        raise invalid(f"Location {shown} is relative: give an absolute path or a URI")
+    host = place[2:].split("/", 1)[0] if scheme and place.startswith("//") else ""
+    if host not in ("", "localhost"):
+        raise invalid(f"Location {shown} is on the host '{host[:60]}': files must be on this one")
+
+
+def _check_remote(shown: str, scheme: str, place: str) -> None:
+    bucket, _, path = place[2:].partition("/") if place.startswith("//") else ("", "", "")
+    if not bucket:
         raise invalid(f"Location {shown} has no bucket")
     if "?" in place or "#" in place:
         raise invalid(f"Location {shown} must not hold '?' or '#'")
+    with_account = scheme == "abfss" and _CONTAINER_OF_ACCOUNT.fullmatch(bucket)
+    if not with_account and not _BUCKET.fullmatch(bucket):
+        raise invalid(f"Location {shown} must name a bucket only, without a user or a port")
+    segments = unquote(path.rstrip("/")).split("/")
+    if ".." in segments or any(ord(c) < 32 for c in unquote(path)):
+        raise invalid(f"Location {shown} must not hold '..' or control characters, encoded or not")
+    if "" in segments[:-1]:
+        raise invalid(f"Location {shown} has an empty segment ('//'), which Lance cannot write")
 
 
 def is_supported(location: str) -> bool:
@@ -69,7 +92,7 @@ def for_lance(location: str) -> str:
     """Return the spelling that pylance takes, without checking it."""
     scheme, place = _split(location)
     if scheme in (None, "file"):
-        return _local_path(place)
+        return _local_path(scheme, place)
     return f"{_LANCE_SCHEME.get(scheme, scheme)}:{place.rstrip('/')}"
 
 
@@ -79,7 +102,9 @@ def for_catalog(location: str) -> str:
     A plain path would be completed by some metastores with their default file system.
     """
     scheme, place = _split(location)
-    return f"file://{_local_path(place)}" if scheme in (None, "file") else location.rstrip("/")
+    if scheme in (None, "file"):
+        return f"file://{_local_path(scheme, place)}"
+    return location.rstrip("/")
 
 
 def table_uri(location: str) -> str:
@@ -87,7 +112,7 @@ def table_uri(location: str) -> str:
     scheme, place = _split(for_lance(location))
     if scheme is None:
         return "file://" + quote(place)
-    return f"{scheme}:{quote(place, safe='/@:')}"
+    return f"{scheme}:{quote(unquote(place), safe='/@:')}"
 
 
 def join(location: str, *names: str) -> str:
@@ -100,10 +125,30 @@ def key(location: str) -> tuple[str, ...]:
 
     One location contains another exactly when its key is a prefix of the other's.
     """
-    scheme, place = _split(for_lance(location))
+    scheme, place = _split(for_lance(location.strip()))
     if scheme is None:
+        place = for_lance(location)
         return ("file", *_segments(os.path.realpath(place)))
-    return (scheme, *_segments(place))
+    return _remote_key(scheme, place)
+
+
+def _remote_key(scheme: str, place: str) -> tuple[str, ...]:
+    """Read a URI as Lance does, also one that `check` would refuse: others may have written it."""
+    plain = re.split(r"[?#]", re.sub(r"[\t\r\n]", "", place).strip())[0].removeprefix("//")
+    authority, _, path = plain.partition("/")
+    if scheme in ("az", "abfss"):
+        # One container is named with its account in one scheme, and without it in the other.
+        scheme, bucket = "az", authority.split("@")[0]
+    else:
+        bucket = authority.rsplit("@", 1)[-1].split(":")[0]
+    names: list[str] = []
+    for segment in path.split("/"):
+        dots = re.sub("%2e", ".", segment, flags=re.IGNORECASE)
+        if dots == "..":
+            names = names[:-1]
+        elif dots != ".":
+            names += _segments(unquote(segment))
+    return (scheme, bucket, *names)
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
@@ -117,8 +162,8 @@ def _split(location: str) -> tuple[str | None, str]:
     return (found[1].lower(), found[2]) if found else (None, location)
 
 
-def _local_path(place: str) -> str:
-    path = re.sub(r"^//[^/]*(?=/)", "", place) if place.startswith("//") else place
+def _local_path(scheme: str | None, place: str) -> str:
+    path = re.sub(r"^//[^/]*(?=/)", "", place) if scheme else place
     return re.sub(r"/{2,}", "/", path).rstrip("/") or "/"
 
 

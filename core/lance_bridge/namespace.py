@@ -153,7 +153,7 @@ class LanceBridgeNamespace(LanceNamespace):
     # -- tables as entries -----------------------------------------------------------------------
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        """Add an entry without data, or repeat one that never got data. Errors: 1, 5, 13."""
+        """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13."""
         path = self._table(request.id)
         record = entries.declare(self._bridge, path, request.location, request.properties)
         return DeclareTableResponse(
@@ -184,7 +184,7 @@ class LanceBridgeNamespace(LanceNamespace):
         return ListTablesResponse(tables=[DELIMITER.join(p) for p in paths], page_token=token)
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
-        """Describe a Lance table. Errors: 1, 4, 11, 13 (also: not Lance's), 19."""
+        """Describe a Lance table. Errors: 0 (tag, branch), 1, 4, 11, 13 (also: not Lance's), 19."""
         path = self._table(request.id)
         _refuse_refs(tag=request.tag, branch=request.branch, version=request.version)
         return read.describe(self._bridge, entries.load_lance(self._bridge, path), request)
@@ -219,7 +219,7 @@ class LanceBridgeNamespace(LanceNamespace):
         )
 
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
-        """Move an entry to another name; its files stay. Errors: 0, 1, 4, 5, 13."""
+        """Move an entry to another name; its files stay. Errors: 0, 1, 4, 5, 13, 19."""
         path = self._table(request.id)
         namespace = request.new_namespace_id
         target = list(path[:-1]) if namespace is None else namespace
@@ -239,7 +239,7 @@ class LanceBridgeNamespace(LanceNamespace):
     # -- tables as data --------------------------------------------------------------------------
 
     def create_table(self, request: CreateTableRequest, request_data: bytes) -> CreateTableResponse:
-        """Create a table from an Arrow IPC stream. Errors: 1, 5, 13, 17."""
+        """Create a table from an Arrow IPC stream. Errors: 1, 5, 13, 15, 16, 17."""
         path = self._table(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         table = create.NewTable(
@@ -258,7 +258,7 @@ class LanceBridgeNamespace(LanceNamespace):
         )
 
     def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
-        """Count rows, with a version and a predicate. Errors: 1, 4, 11, 13, 19."""
+        """Count rows, with a version and a predicate. Errors: 0 (branch), 1, 4, 11, 13, 19."""
         path = self._table(request.id)
         _refuse_refs(branch=request.branch)
         record = entries.load_lance(self._bridge, path)

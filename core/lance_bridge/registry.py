@@ -67,9 +67,9 @@ def _find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamesp
     module, _, attribute = class_path.rpartition(".")
     try:
         kind = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise unsupported(f"Catalog '{name}' ({class_path}) cannot be imported: {error}") from error
-    except AttributeError as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise invalid(f"There is no class '{class_path}'") from error
     if not (isinstance(kind, type) and issubclass(kind, LanceNamespace)):
         raise invalid(f"'{class_path}' is not a LanceNamespace")

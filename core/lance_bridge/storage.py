@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -40,6 +41,8 @@ _LANCE_FILES = (
     _VERSIONS, "data", "_deletions", "_indices", "_transactions", "_refs", "tree", "_mem_wal",
     "_blobs", "_latest.manifest", RESERVED_FILE,
 )  # fmt: skip
+_SHARED_NAMES = ("data", "tree")
+"""Of these, names that other formats use too: Iceberg keeps its files in `data`."""
 _CLIENT_OPTIONS = {
     "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
     "http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout",
@@ -83,20 +86,22 @@ class TableStorage:
     def delete_table(self, location: str) -> None:
         """Delete what Lance keeps inside ``location``, and the directory if that empties it.
 
-        Files that are not Lance's stay, and are logged. Safe to repeat.
+        Files that are not Lance's stay, and are logged. Where no version was ever committed,
+        only a file that ends in ``.lance`` counts as Lance's under ``data``. Safe to repeat.
         """
+        whole = self.has_dataset(location)
         with _translated(location):
             directory = _local(location)
             if directory is None:
-                self._delete_remote(location)
+                self._delete_remote(location, whole)
             elif directory.is_dir():
-                _delete_local(directory)
+                _delete_local(directory, whole)
 
-    def _delete_remote(self, location: str) -> None:
+    def _delete_remote(self, location: str, whole: bool) -> None:
         store = self._store(location)
         others = 0
         for batch in obstore.list(store):
-            own = [m["path"] for m in batch if m["path"].split("/", 1)[0] in _LANCE_FILES]
+            own = [meta["path"] for meta in batch if _is_own(meta["path"], whole)]
             others += len(batch) - len(own)
             if own:
                 obstore.delete(store, own)
@@ -138,9 +143,12 @@ def _local(location: str) -> Path | None:
 
 
 def _local_names(directory: Path) -> Iterator[str]:
-    if not directory.exists():
+    try:
+        # Not `exists`, which takes what cannot be looked at for absent.
+        mode = directory.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
         return
-    if not directory.is_dir():
+    if not stat.S_ISDIR(mode):
         yield directory.name
         return
 
@@ -152,18 +160,39 @@ def _local_names(directory: Path) -> Iterator[str]:
             yield str(Path(parent, name).relative_to(directory))
 
 
-def _delete_local(directory: Path) -> None:
+def _is_own(path: str, whole: bool) -> bool:
+    """Return whether a path relative to a table's location is a file of Lance."""
+    top = path.split("/", 1)[0]
+    return top in _LANCE_FILES and (whole or top not in _SHARED_NAMES or path.endswith(".lance"))
+
+
+def _delete_local(directory: Path, whole: bool) -> None:
     others = 0
     for child in sorted(directory.iterdir()):
         if child.name not in _LANCE_FILES:
             others += 1
+        elif child.name in _SHARED_NAMES and child.is_dir() and not whole:
+            others += not _delete_uncommitted(child)
         elif child.is_dir() and not child.is_symlink():
             shutil.rmtree(child)
         else:
             child.unlink()
     _log_others(str(directory), others)
-    if not others:
+    if not others and not directory.is_symlink():
         directory.rmdir()
+
+
+def _delete_uncommitted(directory: Path) -> bool:
+    """Delete what a failed write left in ``directory``; return whether that emptied it."""
+    if directory.is_symlink():
+        return False
+    for child in directory.glob("*.lance"):
+        if not child.is_dir():
+            child.unlink()
+    if any(directory.iterdir()):
+        return False
+    directory.rmdir()
+    return True
 
 
 def _log_others(location: str, count: int) -> None:

@@ -68,7 +68,7 @@ def _on_existing(
     if mode is CreateMode.OVERWRITE:
         # Replacing its properties leaves no moment without the namespace, nor a lost table.
         _refuse_content(bridge, record.path)
-        settle(lambda: bridge.catalog.alter_namespace(record), lambda: _was_created(bridge, record))
+        settle(lambda: bridge.catalog.alter_namespace(record), lambda: _was_altered(bridge, record))
         return entry_properties.visible(record.properties)
     return entry_properties.visible(bridge.catalog.load_namespace(record.path).properties)
 
@@ -80,6 +80,16 @@ def _was_created(bridge: Bridge, record: NamespaceRecord) -> bool:
         return False
     own = record.properties[entry_properties.ENTRY_ID]
     return found.properties.get(entry_properties.ENTRY_ID, own) == own
+
+
+def _was_altered(bridge: Bridge, record: NamespaceRecord) -> bool:
+    """Return whether the namespace has these properties; not every kind can hold our own one."""
+    found = bridge.catalog.load_namespace(record.path).properties
+    own = entry_properties.ENTRY_ID
+    if own in found:
+        return found[own] == record.properties[own]
+    wanted = entry_properties.visible(record.properties)
+    return all(found.get(key) == value for key, value in wanted.items())
 
 
 def describe(bridge: Bridge, path: Path) -> dict[str, str]:
@@ -109,7 +119,7 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
     """Drop a namespace and return the properties that it had. Source: DropNamespace.
 
     Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes
-    nothing where one of them could not be dropped or something else lives there.
+    nothing where one of them could not be dropped or an entry of another kind lives there.
 
     Raises:
         NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
@@ -164,7 +174,7 @@ def _empty(bridge: Bridge, path: Path) -> None:
             path, f"Cascade drops Lance tables only, and it also holds {_some(foreign)}"
         )
     if records:
-        index = LocationIndex(bridge, records[0].path[:-1])
+        index = LocationIndex(bridge, [record.path[:-1] for record in records])
         for record in records:
             tables.require_droppable(bridge, record, index)
     for record in records:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lance_namespace.errors import InvalidTableStateError, NamespaceNotFoundError
 
@@ -17,10 +17,10 @@ _BATCH = 200
 class LocationIndex:
     """The places of all entries that DropTable has to care for, read once."""
 
-    def __init__(self, bridge: Bridge, namespace: Path) -> None:
-        """Read the whole catalog, or only ``namespace``, as `drop.check-sharing` says."""
+    def __init__(self, bridge: Bridge, namespaces: Iterable[Path]) -> None:
+        """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
         everywhere = bridge.config.drop_check == "catalog"
-        scope = innermost_namespaces(bridge) if everywhere else iter((namespace,))
+        scope = innermost_namespaces(bridge) if everywhere else sorted(set(namespaces))
         self._places: dict[Path, tuple[str, ...]] = {}
         for each in scope:
             for record in _entries(bridge, each):

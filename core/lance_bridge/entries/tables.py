@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lance_namespace.errors import (
+    InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
     NamespaceNotFoundError,
@@ -168,19 +169,25 @@ def set_properties(
     bridge: Bridge, record: TableRecord, properties: Mapping[str, str]
 ) -> TableRecord:
     """Replace the caller's own properties of an entry."""
+    require_settable(bridge, record, properties)
     wanted = entry_properties.replaced(record.properties, properties)
     if wanted == dict(record.properties):
         return record
-    if bridge.capabilities.no_alter:
-        raise unsupported(
-            f"Properties of '{display(record.path)}' cannot change: {bridge.capabilities.no_alter}"
-        )
     changed = record.with_properties(wanted)
     settle(
         lambda: bridge.catalog.alter_table(changed),
         lambda: dict(bridge.catalog.load_table(record.path).properties) == wanted,
     )
     return changed
+
+
+def require_settable(bridge: Bridge, record: TableRecord, properties: Mapping[str, str]) -> None:
+    """Raises UnsupportedOperation (0) where `set_properties` would have to change what cannot."""
+    wanted = entry_properties.replaced(record.properties, properties)
+    if bridge.capabilities.no_alter and wanted != dict(record.properties):
+        raise unsupported(
+            f"Properties of '{display(record.path)}' cannot change: {bridge.capabilities.no_alter}"
+        )
 
 
 def register(
@@ -292,7 +299,7 @@ def drop(bridge: Bridge, path: Path) -> TableRecord:
             there; nothing is changed.
     """
     record = load_lance(bridge, path)
-    require_droppable(bridge, record, LocationIndex(bridge, path[:-1]))
+    require_droppable(bridge, record, LocationIndex(bridge, [path[:-1]]))
     drop_with_data(bridge, record)
     return record
 
@@ -303,13 +310,16 @@ def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex)
     Raises:
         InvalidTableStateError: (19)
     """
-    name = display(record.path)
-    if not record.location or not locations.is_supported(record.location):
+    location = record.location or ""
+    try:
+        locations.check(location)
+    except InvalidInputError as error:
         raise InvalidTableStateError(
-            f"Table '{name}' is at {record.location}, where nothing can be deleted: deregister it"
-        )
+            f"Table '{display(record.path)}' is where nothing can be deleted: {error}. "
+            "Deregister it instead"
+        ) from error
     index.refuse_shared(record)
-    bridge.storage.is_occupied(record.location)  # storage that does not answer ends it here
+    bridge.storage.is_occupied(location)  # storage that does not answer ends it here
 
 
 def drop_with_data(bridge: Bridge, record: TableRecord) -> None:

@@ -64,6 +64,8 @@ def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
 def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
     """Complete a declared table, or do with one that has data what the mode says."""
     if entries.is_only_declared(bridge, record):
+        if table.properties is not None:
+            entries.require_settable(bridge, record, table.properties)
         try:
             version = _write_first(bridge, table, record)
         except TableAlreadyExistsError:
@@ -75,6 +77,7 @@ def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tupl
         raise table_already_exists(table.path)
     if table.mode is CreateMode.EXIST_OK:
         return record, open_dataset(bridge, record).version
+    entries.require_settable(bridge, record, table.properties or {})
     version = _overwrite(bridge, table, record)
     return entries.set_properties(bridge, record, table.properties or {}), version
 
@@ -129,8 +132,8 @@ def _is_own(bridge: Bridge, record: TableRecord, transaction_id: str) -> bool:
 def _target(
     bridge: Bridge, table: NewTable, record: TableRecord
 ) -> tuple[str, dict[str, str] | None]:
-    vended = bridge.storage_options(record, vend=None, write=True)
-    options = {**(table.storage_options or {}), **(vended or {})}
+    common = bridge.storage_options(record, vend=None, write=True)
+    options = {**(common or {}), **(table.storage_options or {})}
     return locations.for_lance(record.location or ""), options or None
 
 

@@ -18,7 +18,7 @@ from ..catalog import TableRecord
 from ..entries.tables import is_only_declared
 from ..errors import display
 
-LANCE_FAILURES = (OSError, ValueError, RuntimeError, NotImplementedError)
+LANCE_FAILURES = (OSError, ValueError, RuntimeError, NotImplementedError, OverflowError)
 """What pylance raises for anything that goes wrong in its Rust half."""
 
 

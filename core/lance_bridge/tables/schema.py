@@ -32,11 +32,19 @@ def to_json(schema: pa.Schema) -> JsonArrowSchema:
 
 
 def _field(field: pa.Field) -> JsonArrowField:
+    kind, metadata = field.type, dict(field.metadata or {})
+    if isinstance(kind, pa.BaseExtensionType):
+        # In the JSON form an extension is its storage with two more entries, as in Arrow IPC.
+        metadata[b"ARROW:extension:name"] = kind.extension_name.encode()
+        # Arrow's own extensions do not tell theirs.
+        serialize = getattr(kind, "__arrow_ext_serialize__", bytes)
+        metadata[b"ARROW:extension:metadata"] = serialize()
+        kind = kind.storage_type
     return JsonArrowField(
         name=field.name,
         nullable=field.nullable,
-        type=_type(field.type),
-        metadata=_texts(field.metadata),
+        type=_type(kind),
+        metadata=_texts(metadata),
     )
 
 

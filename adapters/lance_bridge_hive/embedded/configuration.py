@@ -1,0 +1,83 @@
+"""The hive-site.xml of one embedded metastore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from .releases import Release
+
+INSTANCE_KEY = "hive.metastore.lance.bridge.instance"
+"""Holds a value made anew for each start, by which a server is known to be ours."""
+
+
+def hive_site(
+    release: Release,
+    directory: Path,
+    warehouse: str,
+    instance: str,
+    settings: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the settings of a metastore that keeps its state in ``directory``.
+
+    ``settings`` are added last, and win. ``instance`` goes under :data:`INSTANCE_KEY`.
+    """
+    site = {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:{directory / 'metastore_db'};create=true",
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+        "hive.metastore.warehouse.dir": warehouse,
+        "hive.metastore.schema.verification": "false",
+        # Hive's own script for Derby makes parameter values a CLOB, which filters cannot compare.
+        "datanucleus.schema.autoCreateAll": "true",
+        # The default of 10 attempts, 2 s apart, makes each error of the database a 20 s stall.
+        "hive.hmshandler.retry.attempts": "1",
+        "hive.async.log.enabled": "false",
+        INSTANCE_KEY: instance,
+    }
+    if release.from_pyspark:
+        # The default, BoneCP, is not among PySpark's jars: drop_database would end the connection.
+        site["datanucleus.connectionPoolingType"] = "none"
+    else:
+        site |= _standalone()
+    if release.is_hive_4:
+        site["metastore.thrift.bind.host"] = "127.0.0.1"
+        # Hive 4 refuses external tables inside the managed warehouse, and puts databases here.
+        site["metastore.warehouse.external.dir"] = warehouse
+        site["hive.metastore.warehouse.dir"] = f"file://{directory / 'managed'}"
+    chosen = {_without_prefix(name) for name in settings}
+    ours = {name: value for name, value in site.items() if _without_prefix(name) not in chosen}
+    return ours | dict(settings)
+
+
+def _without_prefix(name: str) -> str:
+    """Most settings have a name with ``hive.`` in front and one without, and mean the same."""
+    return name.removeprefix("hive.")
+
+
+def _standalone() -> dict[str, str]:
+    """What a metastore without the rest of Hive needs, from 3.1 on."""
+    return {
+        # The defaults of these two name classes that only the rest of Hive has.
+        "metastore.expression.proxy": (
+            "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy"
+        ),
+        "metastore.task.threads.always": (
+            "org.apache.hadoop.hive.metastore.events.EventCleanerTask"
+        ),
+    }
+
+
+def to_xml(site: Mapping[str, str]) -> str:
+    """Return settings as the text of a hive-site.xml."""
+    properties = "\n".join(
+        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in site.items()
+    )
+    head = '<?xml version="1.0" encoding="UTF-8"?>'
+    return f"{head}\n<configuration>\n{properties}\n</configuration>\n"
+
+
+def enabled(site: Mapping[str, str], *names: str) -> bool:
+    """Say whether a switch is on, under any of the names that releases know it by."""
+    return any(site.get(name, "").strip().lower() == "true" for name in names)

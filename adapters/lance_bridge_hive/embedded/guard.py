@@ -1,0 +1,87 @@
+"""Runs one program and ends it when the process that asked for it is gone.
+
+A program of its own, and only the standard library, so that it starts at once and has one thread:
+``python -I -S guard.py PARENT_PID PID_FILE remove|keep COMMAND...``. SIGTERM ends the program
+in good order, SIGUSR1 kills it. Signals sent through its parent never reach a stranger who was
+given the same process id later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+_POLL_SECONDS = 0.2
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    """Return what a child does first, so that on Linux even a killed guard leaves no child."""
+    if not sys.platform.startswith("linux"):
+        return lambda: None
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask_the_kernel() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask_the_kernel
+
+
+def _pass_on(child: subprocess.Popen[bytes]) -> None:
+    def terminate(_signal: int, _frame: FrameType | None) -> None:
+        child.terminate()
+
+    def kill(_signal: int, _frame: FrameType | None) -> None:
+        child.kill()
+
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGUSR1, kill)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGUSR1})
+
+
+def _unblocked(then: Callable[[], None]) -> Callable[[], None]:
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGUSR1})
+        then()
+
+    return prepare
+
+
+def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
+    """Run ``command`` until it ends or process ``parent`` does; return its exit code.
+
+    ``orphaned`` says what to do with the directory of ``pid_file`` in the second case.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+    if os.getppid() != parent:
+        return 1
+    # preexec_fn is dangerous where there are threads; here there is only this one.
+    prepare = _unblocked(_die_with_parent(os.getpid()))
+    child = subprocess.Popen(command, preexec_fn=prepare)  # noqa: PLW1509
+    with open(f"{pid_file}.part", "w", encoding="ascii") as file:
+        file.write(str(child.pid))
+    os.replace(f"{pid_file}.part", pid_file)
+    _pass_on(child)
+    while os.getppid() == parent:
+        try:
+            return child.wait(timeout=_POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+    child.kill()
+    code = child.wait()
+    if orphaned == "remove":
+        shutil.rmtree(os.path.dirname(pid_file), ignore_errors=True)
+    return code
+
+
+if __name__ == "__main__":
+    code = main(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])
+    sys.exit(code if code >= 0 else 128 - code)

@@ -1,0 +1,78 @@
+"""A child process that never outlives the one that started it (see ``guard.py``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import EmbeddedError
+
+_GUARD = Path(__file__).with_name("guard.py")
+_POLL_SECONDS = 0.02
+_LAUNCH_SECONDS = 30.0
+
+
+class GuardedProcess:
+    """One running program, its output in a file.
+
+    Not killed by a Ctrl-C in the terminal: who started it decides when it ends. A temporary
+    ``directory`` is removed when that one is gone without having done so.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        directory: Path,
+        log: Path,
+        directory_is_temporary: bool,
+    ) -> None:
+        pid_file = directory / "pid"
+        pid_file.unlink(missing_ok=True)
+        remove = "remove" if directory_is_temporary else "keep"
+        guard = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), str(pid_file), remove]
+        with log.open("ab") as output:
+            self._guard = subprocess.Popen(
+                [*guard, *command],
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.pid = self._wait_for_pid(pid_file)
+
+    def _wait_for_pid(self, pid_file: Path) -> int:
+        deadline = time.monotonic() + _LAUNCH_SECONDS
+        while not pid_file.exists():
+            if self._guard.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise EmbeddedError(
+                    f"The process that looks after the metastore ended at once "
+                    f"(exit code {self._guard.returncode})"
+                )
+            time.sleep(_POLL_SECONDS)
+        return int(pid_file.read_text(encoding="ascii"))
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; 128 and the signal's number when a signal ended it."""
+        return self._guard.poll()
+
+    def stop(self, timeout: float) -> None:
+        """End it gracefully; kill it when it has not ended after ``timeout`` seconds."""
+        self._guard.send_signal(signal.SIGTERM)
+        try:
+            self._guard.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would, and wait until it is gone."""
+        self._guard.send_signal(signal.SIGUSR1)
+        self._guard.wait()

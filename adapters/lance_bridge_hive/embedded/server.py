@@ -1,0 +1,334 @@
+"""One embedded Hive Metastore: a real server in a JVM of its own, with Derby for its state."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from .artifacts import jars_of
+from .configuration import hive_site, to_xml
+from .errors import MetastoreStartError
+from .java import find_java
+from .probe import answers
+from .process import GuardedProcess
+from .releases import release
+
+_MAIN_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
+_JAVA_FLAGS = (
+    # Enough for a catalog of thousands of tables, and quick to start on a small machine.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.net=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+)
+_NOT_DURABLE = ("-Dderby.system.durability=test",)
+"""Survives a killed JVM but not a crash of the machine, and saves seconds where disks are busy."""
+_LOGGING = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+"""
+_PORTS = range(15000, 32768)
+_PORT_TAKEN = "Address already in use"
+_ATTEMPTS = 5
+_POLL_SECONDS = 0.05
+_TAIL_LINES = 40
+_STOP_SECONDS = 10.0
+
+
+class Metastore:
+    """A Hive Metastore for demonstrations, tests, and people who have none yet.
+
+    ::
+
+        with Metastore("2.3") as metastore:
+            lance_bridge.connect("hive", {"uri": metastore.uri})
+
+    Args:
+        version: one of :data:`~.releases.RELEASES`; 2.3 needs nothing but PySpark, the others are
+            fetched once.
+        directory: where state, configuration and log are kept; only one metastore at a time. By
+            default a temporary directory, removed by :meth:`close`.
+        port: 0 chooses a free one, and keeps it for restarts.
+        warehouse: where databases lie by default (path or URI); ``directory/warehouse``.
+        extra_classpath: jars, or directories of classes, put before the server's own.
+        settings: properties of hive-site.xml, which win over the ones made here.
+        java: the Java to run it with (path, or name on ``PATH``); else one that is new enough is
+            looked for, see :func:`~.java.find_java`.
+        heap_megabytes: the JVM's largest heap.
+        start_timeout: seconds that :meth:`start` waits for an answer.
+
+    From 4.0 on it listens on 127.0.0.1 only; 2.3 and 3.1 have no setting for that, and listen on
+    every address of the machine. Ends with the Python process that started it, however that ends.
+    """
+
+    def __init__(
+        self,
+        version: str = "2.3",
+        directory: Path | None = None,
+        port: int = 0,
+        *,
+        warehouse: str | Path | None = None,
+        extra_classpath: Sequence[str | Path] = (),
+        settings: Mapping[str, str] | None = None,
+        java: str | None = None,
+        heap_megabytes: int = 512,
+        start_timeout: float = 120.0,
+    ) -> None:
+        self.release = release(version)
+        self._directory = Path(directory).absolute() if directory is not None else None
+        self._is_temporary = directory is None
+        self._wanted_port = port
+        self._port = port
+        self._warehouse = warehouse
+        self._extra_classpath = [str(entry) for entry in extra_classpath]
+        self._settings = dict(settings or {})
+        self._java = java
+        self._heap_megabytes = heap_megabytes
+        self._start_timeout = start_timeout
+        self._process: GuardedProcess | None = None
+        self._owner = os.getpid()
+        self._log_offset = 0
+        self._lock = threading.RLock()
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; 0 before the first start, where none was given."""
+        return self._port
+
+    @property
+    def uri(self) -> str:
+        """``thrift://127.0.0.1:PORT``."""
+        return f"thrift://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The JVM's process id, or None when it does not run."""
+        return self._process.pid if self._process is not None and self.is_running else None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the JVM is alive."""
+        return self._process is not None and self._process.exit_code is None
+
+    @property
+    def directory(self) -> Path:
+        """Where state, configuration and log are. Made on first use when it is temporary."""
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="lance-bridge-metastore-"))
+        return self._directory
+
+    @property
+    def warehouse(self) -> str:
+        """Where databases lie by default, as a URI."""
+        place = self._warehouse if self._warehouse is not None else self.directory / "warehouse"
+        text = str(place)
+        return text if ":/" in text else f"file://{Path(text).absolute()}"
+
+    @property
+    def log_path(self) -> Path:
+        """What the server printed, over all its starts."""
+        return self.directory / "metastore.log"
+
+    def log_tail(self, lines: int = _TAIL_LINES) -> str:
+        """Return the last lines that the server printed since its last start."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_offset)
+            text = log.read().decode("utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    # -- its life --------------------------------------------------------------------------------
+
+    def start(self) -> Metastore:
+        """Start it, and return once it has answered a call.
+
+        State from an earlier start in the same directory is there again. Raises
+        MetastoreStartError, JavaNotFoundError, ArtifactsUnavailableError.
+        """
+        with self._lock:
+            if self.is_running:
+                raise MetastoreStartError(f"This metastore runs already, at {self.uri}")
+            java = find_java(self.release.minimum_java, self._java)
+            jars = jars_of(self.release)
+            atexit.register(self.close)
+            for attempt in range(1, _ATTEMPTS + 1):
+                port = self._port or _free_port()
+                try:
+                    self._launch(java.path, jars, port)
+                except _PortTakenError:
+                    if self._port or attempt == _ATTEMPTS:
+                        raise
+                else:
+                    self._port = port
+                    break
+            return self
+
+    def stop(self) -> None:
+        """End it gracefully, or by force after a few seconds. Its state stays for a new start."""
+        with self._lock:
+            if self._is_mine_and_running():
+                self._running.stop(_STOP_SECONDS)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would. Its state stays for a new start."""
+        with self._lock:
+            if self._is_mine_and_running():
+                self._running.kill()
+
+    def restart(self) -> None:
+        """End it gracefully and start it again: same port, same state."""
+        with self._lock:
+            self.stop()
+            self.start()
+
+    def close(self) -> None:
+        """Stop it; remove its directory when that is temporary."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            self.stop()
+            if self._is_temporary and self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+            atexit.unregister(self.close)
+
+    def __enter__(self) -> Metastore:
+        try:
+            return self if self.is_running else self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = f"at {self.uri}" if self.is_running else "not running"
+        return f"<Metastore {self.release.full_version} {state}>"
+
+    # -- how a start goes ------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> GuardedProcess:
+        if self._process is None:
+            raise MetastoreStartError("This metastore has not been started")
+        return self._process
+
+    def _is_mine_and_running(self) -> bool:
+        """False in a process forked from the one that started it, which must not end it."""
+        return os.getpid() == self._owner and self.is_running
+
+    def _launch(self, java: str, jars: Path, port: int) -> None:
+        if not _is_free(port):
+            raise _PortTakenError(f"Port {port} is taken by another program")
+        instance = uuid.uuid4().hex
+        site = self._configure(instance)
+        self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
+        command = self._command(java, jars, port)
+        self._process = GuardedProcess(
+            command,
+            directory=self.directory,
+            log=self.log_path,
+            directory_is_temporary=self._is_temporary,
+        )
+        try:
+            self._wait_for_answer(port, instance, site)
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def _configure(self, instance: str) -> dict[str, str]:
+        """Write the configuration directory; return the settings of hive-site.xml."""
+        site = hive_site(self.release, self.directory, self.warehouse, instance, self._settings)
+        configuration = self.directory / "conf"
+        configuration.mkdir(parents=True, exist_ok=True)
+        (self.directory / "warehouse").mkdir(exist_ok=True)
+        hive_site_file = configuration / "hive-site.xml"
+        # Settings may hold the passwords of key stores.
+        hive_site_file.touch(mode=0o600)
+        hive_site_file.write_text(to_xml(site), encoding="utf-8")
+        (configuration / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+        return site
+
+    def _command(self, java: str, jars: Path, port: int) -> list[str]:
+        class_path = [str(self.directory / "conf"), *self._extra_classpath, f"{jars}/*"]
+        return [
+            java,
+            f"-Xmx{self._heap_megabytes}m",
+            *_JAVA_FLAGS,
+            *(_NOT_DURABLE if self._is_temporary else ()),
+            f"-Dderby.stream.error.file={self.directory / 'derby.log'}",
+            *("-cp", os.pathsep.join(class_path)),
+            *(_MAIN_CLASS, "-p", str(port)),
+        ]
+
+    def _wait_for_answer(self, port: int, instance: str, site: Mapping[str, str]) -> None:
+        deadline = time.monotonic() + self._start_timeout
+        while not answers(port, instance, site):
+            if not self.is_running:
+                raise self._died()
+            if time.monotonic() > deadline:
+                raise MetastoreStartError(
+                    f"Hive Metastore {self.release.full_version} did not answer within "
+                    f"{self._start_timeout:g} seconds. Its log ends:\n{self.log_tail()}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _died(self) -> MetastoreStartError:
+        tail = self.log_tail()
+        kind = _PortTakenError if _PORT_TAKEN in tail else MetastoreStartError
+        return kind(
+            f"Hive Metastore {self.release.full_version} ended while starting "
+            f"(exit code {self._running.exit_code}). Its log ends:\n{tail}"
+        )
+
+
+class _PortTakenError(MetastoreStartError):
+    """Another program has the port."""
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as candidate:
+        # As Java does: connections of an earlier server that linger do not count.
+        candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            candidate.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_port() -> int:
+    """Return a free port below those that the system gives to outgoing connections.
+
+    From among those, a client that reconnects while the server is down could be given the
+    server's own port, be connected to itself, and keep the server from coming back.
+    """
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if _is_free(port):
+            return port
+    raise MetastoreStartError(f"No port is free between {_PORTS[0]} and {_PORTS[-1]}")

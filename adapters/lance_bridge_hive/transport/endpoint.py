@@ -1,0 +1,79 @@
+"""Where a metastore listens: what a ``uri`` property says, taken apart and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit
+
+Scheme = Literal["thrift", "http", "https"]
+
+_DEFAULT_PORTS: dict[Scheme, int] = {"thrift": 9083, "http": 9083, "https": 9083}
+_HTTP_PATH = "/metastore"
+_EXAMPLE = "write thrift://host:9083, or http(s)://host:port/metastore"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One place where a metastore answers."""
+
+    scheme: Scheme
+    host: str
+    port: int
+    path: str = ""
+    """The HTTP path; empty for ``thrift``."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+    @property
+    def is_http(self) -> bool:
+        """True where Thrift messages travel as HTTP requests."""
+        return self.scheme != "thrift"
+
+
+def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Return the endpoints of a comma-separated list of URIs, in their order, each once.
+
+    Raises:
+        ValueError: A URI is malformed, or the schemes are mixed. The message says what to write
+            and never repeats user information.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise ValueError(f"an empty URI between commas: {_EXAMPLE}")
+    endpoints = tuple(dict.fromkeys(_parse(part) for part in parts))
+    if len({endpoint.is_http for endpoint in endpoints}) > 1:
+        raise ValueError("thrift:// and http(s):// cannot be mixed in one list")
+    return endpoints
+
+
+def _parse(text: str) -> Endpoint:
+    if "@" in text:
+        raise ValueError(
+            "a URI must not carry a user or password: write auth.username and auth.password"
+        )
+    if "://" not in text:
+        raise ValueError(f"'{text}' has no scheme: write thrift://{text}")
+    try:
+        split = urlsplit(text)
+        port = split.port
+    except ValueError as error:
+        raise ValueError(f"'{text}' is malformed ({error}): {_EXAMPLE}") from error
+    if split.scheme not in _DEFAULT_PORTS:
+        raise ValueError(f"'{text}' has the unknown scheme '{split.scheme}': {_EXAMPLE}")
+    scheme = split.scheme
+    if not split.hostname or any(c.isspace() for c in text) or port == 0:
+        raise ValueError(f"'{text}' names no host or no valid port: {_EXAMPLE}")
+    return Endpoint(scheme, split.hostname, port or _DEFAULT_PORTS[scheme], _path(split))
+
+
+def _path(split: SplitResult) -> str:
+    if split.query or split.fragment:
+        raise ValueError(f"'{split.geturl()}' must not have a query or fragment: {_EXAMPLE}")
+    if split.scheme == "thrift":
+        if split.path not in ("", "/"):
+            raise ValueError(f"'{split.geturl()}' must not have a path: {_EXAMPLE}")
+        return ""
+    return split.path if split.path not in ("", "/") else _HTTP_PATH

@@ -1,0 +1,135 @@
+"""What went wrong with a connection: told apart by what a caller can do about it."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnauthenticatedError,
+)
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException, TException
+from thrift.transport.TTransport import TTransportException
+
+from .connection import Connection
+from .http_line import HttpRefused
+from .protocol import ReplyMismatch
+from .security import SaslRefused
+from .sockets import describe
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A failure of the connection, not of the call.
+
+    ``lasting``: another attempt would end the same way. ``refused``: the server turned the call
+    away before it did anything.
+    """
+
+    text: str
+    error: type[LanceNamespaceError] = ServiceUnavailableError
+    lasting: bool = False
+    refused: bool = False
+
+
+def opening_fault(error: Exception) -> Fault:
+    """Return what an error means that came while a connection was opened."""
+    if isinstance(error, SaslRefused):
+        return Fault(str(error.message), UnauthenticatedError, lasting=True)
+    if isinstance(error, OSError):
+        return _os_fault(error)
+    if isinstance(error, TTransportException):
+        hint = "" if isinstance(error.inner, OSError) else _HINT
+        return _transport_fault(error, hint)
+    if isinstance(error, TException) and not isinstance(error, TProtocolException):
+        return Fault(f"set_ugi was refused: {error}", UnauthenticatedError, lasting=True)
+    return Fault(f"its answer is not understood ({_words(error)})", lasting=True)
+
+
+def call_fault(error: BaseException, connection: Connection) -> Fault | None:
+    """Return what an error means that came out of a call; None where it is the call's own answer.
+
+    The exceptions that the metastore declares, and TApplicationException, are answers.
+    """
+    if isinstance(error, TTransportException):
+        return _transport_fault(error, "" if connection.first_bytes else _HINT)
+    if isinstance(error, ReplyMismatch):
+        return Fault(str(error.message))
+    if isinstance(error, TApplicationException):
+        return None
+    broken = isinstance(error, TProtocolException) or (
+        isinstance(error, Exception) and connection.awaits_reply
+    )
+    if broken:
+        guess = "" if connection.endpoint.is_http else _guess(connection.first_bytes)
+        return Fault(guess or _undecodable(error), lasting=True)
+    return None
+
+
+_TOO_LARGE = "its reply has, or announces, a size that client.max-message-size does not allow"
+_HINT = " (do client.framed, tls.enabled and auth.mechanism fit this metastore?)"
+
+
+def _undecodable(error: BaseException) -> str:
+    if isinstance(error, OverflowError):
+        return _TOO_LARGE
+    return f"its reply cannot be decoded ({_words(error)})"
+
+
+def _words(error: BaseException) -> str:
+    return getattr(error, "message", None) or type(error).__name__
+
+
+def _transport_fault(error: TTransportException, hint: str) -> Fault:
+    if isinstance(error, HttpRefused):
+        return _http_fault(error)
+    if isinstance(error.inner, ssl.SSLError):
+        return _os_fault(error.inner)
+    if error.type in (TTransportException.SIZE_LIMIT, TTransportException.NEGATIVE_SIZE):
+        return Fault(_TOO_LARGE, lasting=True)
+    return Fault(f"{error.message}{hint}")
+
+
+def _http_fault(error: HttpRefused) -> Fault:
+    text = str(error.message)
+    if error.status == 401:
+        return Fault(f"{text}: check http.token", UnauthenticatedError, lasting=True, refused=True)
+    if error.status == 403:
+        return Fault(text, PermissionDeniedError, lasting=True, refused=True)
+    if error.status < 500 and error.status not in (408, 429):
+        return Fault(f"{text}: check the path in uri", lasting=True, refused=True)
+    return Fault(text)
+
+
+def _os_fault(error: OSError) -> Fault:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Fault(f"{describe(error)} (check tls.ca-file and the host in uri)", lasting=True)
+    if isinstance(error, ssl.SSLError):
+        return _tls_fault(error)
+    return Fault(describe(error))
+
+
+def _tls_fault(error: ssl.SSLError) -> Fault:
+    reason = (error.reason or "").upper()
+    if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
+        text = f"it does not accept the client's certificate ({reason}): check tls.cert-file"
+        return Fault(text, UnauthenticatedError, lasting=True)
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+        return Fault("it does not speak TLS (check tls.enabled)", lasting=True)
+    # With TLS 1.3 a server that wants another certificate may be gone before its alert is read.
+    return Fault(f"{describe(error)} (check tls.enabled and tls.cert-file)")
+
+
+def _guess(first: bytes) -> str:
+    """Return what kind of server begins its answer with these bytes, or nothing."""
+    if first.startswith(b"HTTP/"):
+        return "it speaks HTTP, not Thrift: for Hive 4's HTTP transport write http://"
+    if first[:2] == b"\x15\x03":
+        return "it answers with a TLS alert: set tls.enabled=true"
+    if first[:1] in (b"\x03", b"\x04") and first[1:3] == b"\0\0":
+        return "it refuses to go on without SASL: set auth.mechanism"
+    return ""

@@ -1,0 +1,252 @@
+"""The pool: lends each connection to one thread at a time, and decides what may be tried again."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_before_delay,
+    wait_exponential,
+    wait_random,
+)
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException, TException
+from thrift.transport.TTransport import TTransportException
+
+from lance_bridge.errors import OutcomeUnknownError
+
+from .connection import Connection, open_connection
+from .endpoint import Endpoint
+from .failover import Failover
+from .faults import Fault, call_fault, opening_fault
+from .security import tls_context
+
+if TYPE_CHECKING:
+    from ..config import HiveConfig
+
+T = TypeVar("T")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_OPENING_ERRORS = (TException, OSError, EOFError, ValueError, struct.error)
+_SPOILING_ERRORS = (TTransportException, TApplicationException, TProtocolException)
+
+
+class _AttemptFailed(Exception):
+    """One attempt at a call found no connection, or lost it."""
+
+    def __init__(self, faults: list[tuple[Endpoint, Fault]], *, unknown: bool, again: bool) -> None:
+        super().__init__()
+        self.faults = faults
+        self.unknown = unknown
+        self.again = again and not all(fault.lasting for _, fault in faults)
+
+
+class ClientPool:
+    """Up to ``client.pool-size`` connections to the metastores of one configuration.
+
+    Opens nothing before the first call. Safe to share between threads; after a fork, the child
+    starts with no connections.
+    """
+
+    def __init__(self, config: HiveConfig) -> None:
+        """Raises InvalidInputError (13) where a file of ``tls.*`` is unusable."""
+        self._config = config
+        self._endpoints = config.endpoints
+        self._tls = tls_context(config)
+        self._generation = 0
+        self._start()
+        _pools.add(self)
+
+    def __repr__(self) -> str:
+        return f"ClientPool({self.describe()})"
+
+    def describe(self) -> str:
+        """Return the URIs, comma-separated, without any secret."""
+        return ",".join(map(str, self._endpoints))
+
+    def call(self, operation: Callable[[Connection], T], *, name: str, repeatable: bool) -> T:
+        """Run ``operation`` on a connection of its own and return what it returns.
+
+        ``name`` is the call's, for messages. ``repeatable``: running it twice does no harm; it is
+        then tried again for ``client.retry-timeout`` when the connection fails. Anything else is
+        tried again only if its request cannot have reached a metastore.
+
+        Takes at most ``client.retry-timeout`` plus, for the last attempt, ``client.timeout`` (wait
+        for a free connection), ``client.connect-timeout`` for each URI, and ``client.timeout`` for
+        each Thrift call in ``operation``.
+
+        Raises:
+            OutcomeUnknownError: (17) not repeatable, sent, and the reply was lost.
+            ServiceUnavailableError: (17) no metastore answered in time.
+            UnauthenticatedError: (16) no metastore accepts these credentials.
+            PermissionDeniedError: (15) HTTP status 403.
+            TException: What the metastore declares, and TApplicationException, unchanged.
+        """
+        started = time.monotonic()
+        try:
+            # Most calls end here. The machinery below costs as much as a quick call itself.
+            return self._attempt(operation, repeatable)
+        except _AttemptFailed as failed:
+            first = failed
+        left = self._config.retry_timeout - (time.monotonic() - started)
+        if not first.again or left <= 0:
+            raise _final_error(name, first, 1, started) from first.__cause__
+        attempts = Retrying(
+            retry=retry_if_exception(_may_be_repeated),
+            stop=stop_before_delay(left),
+            wait=wait_exponential(_FIRST_PAUSE, _LONGEST_PAUSE) + wait_random(0, _FIRST_PAUSE),
+            reraise=True,
+        )
+        try:
+            answer: T = attempts(self._attempt, operation, repeatable)
+        except _AttemptFailed as failed:
+            tried = 1 + attempts.statistics["attempt_number"]
+            raise _final_error(name, failed, tried, started) from failed.__cause__
+        return answer
+
+    def close(self) -> None:
+        """Close idle connections now and lent ones when they come back. May be used again."""
+        with self._lock:
+            self._generation += 1
+            idle = list(self._idle)
+            self._idle.clear()
+        for connection in idle:
+            connection.close()
+
+    # ---------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(self._config.pool_size)
+        self._idle: deque[Connection] = deque()
+        self._failover = Failover(self._endpoints)
+
+    def _restart_in_child(self) -> None:
+        # The parent goes on with these connections: two processes on one would mix their answers.
+        # Closing the child's copies of the descriptors says nothing to the server.
+        inherited = self._idle
+        self._generation += 1
+        self._start()
+        for connection in inherited:
+            connection.close()
+
+    def _attempt(self, operation: Callable[[Connection], T], repeatable: bool) -> T:
+        with self._slot():
+            connection = self._take()
+            try:
+                answer = operation(connection)
+            except BaseException as error:
+                fault = call_fault(error, connection)
+                self._put_back(connection, usable=_leaves_intact(error))
+                if fault is None:
+                    raise
+                raise self._attempt_failed(fault, connection, repeatable) from error
+            self._put_back(connection, usable=True)
+            return answer
+
+    def _attempt_failed(
+        self, fault: Fault, connection: Connection, repeatable: bool
+    ) -> _AttemptFailed:
+        self._failover.failed(connection.endpoint)
+        sent = connection.may_have_changed_something and not fault.refused
+        return _AttemptFailed(
+            [(connection.endpoint, fault)],
+            unknown=sent and not repeatable,
+            again=repeatable or not sent,
+        )
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        slots = self._slots
+        if not slots.acquire(timeout=self._config.timeout):
+            raise ServiceUnavailableError(
+                f"All {self._config.pool_size} connections to {self.describe()} were in use for "
+                f"{self._config.timeout:g} s: raise client.pool-size, or make fewer calls at once"
+            )
+        try:
+            yield
+        finally:
+            slots.release()
+
+    def _take(self) -> Connection:
+        """Return the connection that was used last and still works, or a new one."""
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+                generation = self._generation
+            if connection is None:
+                return self._open(generation).lend()
+            if connection.is_usable(self._config.idle_timeout):
+                return connection.lend()
+            connection.close()
+
+    def _open(self, generation: int) -> Connection:
+        faults: list[tuple[Endpoint, Fault]] = []
+        for endpoint in self._failover.candidates():
+            try:
+                opened = open_connection(endpoint, self._config, self._tls, generation)
+            except LanceNamespaceError:
+                raise
+            except _OPENING_ERRORS as error:
+                self._failover.failed(endpoint)
+                faults.append((endpoint, opening_fault(error)))
+                cause = error
+            else:
+                self._failover.worked(endpoint)
+                return opened
+        raise _AttemptFailed(faults, unknown=False, again=True) from cause
+
+    def _put_back(self, connection: Connection, *, usable: bool) -> None:
+        if usable and connection.at_rest:
+            connection.give_back()
+            with self._lock:
+                if connection.generation == self._generation:
+                    self._idle.append(connection)
+                    return
+        connection.close()
+
+
+def _may_be_repeated(error: BaseException) -> bool:
+    return isinstance(error, _AttemptFailed) and error.again
+
+
+def _leaves_intact(error: BaseException) -> bool:
+    """Return True for what an operation raises between calls: declared errors, and its own."""
+    return isinstance(error, Exception) and not isinstance(error, _SPOILING_ERRORS)
+
+
+def _final_error(
+    name: str, failed: _AttemptFailed, tried: int, started: float
+) -> LanceNamespaceError:
+    causes = "; ".join(f"{endpoint}: {fault.text}" for endpoint, fault in failed.faults)
+    if failed.unknown:
+        return OutcomeUnknownError(
+            f"{name} was sent and its reply was lost, so it may have happened or not: {causes}"
+        )
+    kinds = [fault.error for _, fault in failed.faults]
+    kind = next((k for k in kinds if k is not ServiceUnavailableError), ServiceUnavailableError)
+    times = "once" if tried == 1 else f"{tried} times"
+    elapsed = time.monotonic() - started
+    return kind(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}")
+
+
+_pools: weakref.WeakSet[ClientPool] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for pool in list(_pools):
+        pool._restart_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

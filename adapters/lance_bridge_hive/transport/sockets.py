@@ -1,0 +1,261 @@
+"""A TCP or TLS socket on which every exchange has a deadline and a size limit.
+
+Thrift's own sockets limit the wait for each piece, not for the whole: a server that sends one byte
+now and then would hold a caller for ever. They also log every failed connect as an error.
+"""
+
+from __future__ import annotations
+
+import io
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from thrift.transport.TTransport import TTransportException
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+_PIECE = 262_144
+_KEPT = 16
+_SLACK = 1.1
+
+
+class DeadlineSocket:
+    """A connected socket, as Thrift's layered transports and ``http.client`` want it.
+
+    A deadline may be overrun by a tenth.
+
+    It serves one exchange at a time, between :meth:`begin` and the next. A request is sent once the
+    operating system has taken all its bytes: before that, the server cannot have understood it.
+    """
+
+    def __init__(self, sock: socket.socket, max_bytes: int) -> None:
+        self._sock = sock
+        self._arrivals = select.poll()
+        self._arrivals.register(sock, select.POLLIN)
+        self._max_bytes = max_bytes
+        self._deadline = 0.0
+        self._allowed = 0.0
+        self._received = 0
+        self.request_sent = False
+        """The request of the current exchange is sent."""
+        self.any_request_sent = False
+        """As ``request_sent``, for all exchanges since its user last set it to False."""
+        self.first_bytes = b""
+        """The first bytes ever received: they tell what kind of server answers."""
+
+    def begin(self, seconds: float) -> None:
+        """Start an exchange that must be over in ``seconds``."""
+        self._allowed = seconds
+        self._deadline = time.monotonic() + seconds
+        self._received = 0
+        self.request_sent = False
+
+    def mark_sent(self) -> None:
+        """Note that the current request is on its way as a whole."""
+        self.request_sent = True
+        self.any_request_sent = True
+
+    def is_alive(self) -> bool:
+        """Return False where the peer has hung up, or sent what nobody asked for.
+
+        Asks the operating system, not the server. Where something has come, it is read and not
+        peeked at: unasked, it makes the connection useless, and TLS must digest its own messages.
+        """
+        if not self._arrivals.poll(0):
+            return True
+        try:
+            self._sock.settimeout(0)
+            self._sock.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    # -- what Thrift's transports call ------------------------------------------------------------
+
+    def isOpen(self) -> bool:
+        """Return True: a closed one is thrown away."""
+        return True
+
+    def open(self) -> None:
+        """Do nothing: the socket is connected before it gets here."""
+
+    def close(self) -> None:
+        """Close without waiting for the peer."""
+        self._sock.close()
+
+    def read(self, size: int) -> bytes:
+        """Return between 1 and ``size`` bytes.
+
+        Raises:
+            TTransportException: END_OF_FILE, TIMED_OUT, SIZE_LIMIT, or UNKNOWN with the socket's
+                error as ``inner``.
+        """
+        chunk = self._guarded("reply", self._sock.recv, size)
+        if not chunk:
+            raise TTransportException(
+                TTransportException.END_OF_FILE, "the server closed the connection"
+            )
+        self._received += len(chunk)
+        if self._received > self._max_bytes:
+            raise TTransportException(
+                TTransportException.SIZE_LIMIT,
+                f"the reply exceeds client.max-message-size={self._max_bytes} bytes",
+            )
+        if len(self.first_bytes) < _KEPT:
+            self.first_bytes = (self.first_bytes + chunk)[:_KEPT]
+        return chunk
+
+    def readAll(self, size: int) -> bytes:
+        """Return exactly ``size`` bytes; errors as :meth:`read`.
+
+        What is announced is not allocated before it has come.
+        """
+        if size > self._max_bytes:
+            raise TTransportException(
+                TTransportException.SIZE_LIMIT,
+                f"the server announces {size} bytes, more than client.max-message-size",
+            )
+        pieces = bytearray()
+        while len(pieces) < size:
+            pieces += self.read(min(size - len(pieces), _PIECE))
+        return bytes(pieces)
+
+    def write(self, data: bytes) -> None:
+        """Send everything. Raises TTransportException as :meth:`read`."""
+        self.sendall(data)
+        self.mark_sent()
+
+    def flush(self) -> None:
+        """Do nothing: :meth:`write` has sent everything."""
+
+    # -- what http.client calls -------------------------------------------------------------------
+
+    def sendall(self, data: bytes) -> None:
+        """Send everything, which need not be a whole request."""
+        self._guarded("request", self._sock.sendall, data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002 - http.client passes "rb"
+        """Return a stream over :meth:`read`; closing it leaves the socket open."""
+        return io.BufferedReader(_Stream(self))
+
+    # ---------------------------------------------------------------------------------------------
+
+    def _arm(self, remaining: float) -> None:
+        """Limit the next wait; the limit of the last one is kept where it is nearly right.
+
+        Setting it costs a system call, and each call of the metastore has two waits.
+        """
+        current = self._sock.gettimeout() or 0.0
+        if not remaining <= current <= remaining * _SLACK:
+            self._sock.settimeout(remaining)
+
+    def _guarded(self, what: str, operation: Callable[[A], R], argument: A) -> R:
+        """Run a socket operation within the deadline; Thrift's errors instead of the socket's."""
+        remaining = self._deadline - time.monotonic()
+        try:
+            if remaining <= 0:
+                raise TimeoutError
+            self._arm(remaining)
+            return operation(argument)
+        except TimeoutError as error:
+            message = f"no complete {what} within {self._allowed:g} s"
+            raise TTransportException(TTransportException.TIMED_OUT, message, error) from error
+        except OSError as error:
+            raise TTransportException(
+                TTransportException.UNKNOWN, f"{what}: {describe(error)}", error
+            ) from error
+
+
+class _Stream(io.RawIOBase):
+    def __init__(self, line: DeadlineSocket) -> None:
+        self._line = line
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io passes
+        try:
+            chunk = self._line.read(len(buffer))
+        except TTransportException as error:
+            if error.type == TTransportException.END_OF_FILE:
+                return 0
+            raise
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def describe(error: OSError) -> str:
+    """Return a socket's error in a few words."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error.strerror or error}"
+    return (error.strerror or str(error) or type(error).__name__).lower()
+
+
+def connect(
+    host: str,
+    port: int,
+    *,
+    timeout: float,
+    max_bytes: int,
+    tls: ssl.SSLContext | None,
+) -> DeadlineSocket:
+    """Open a connection to the first address of ``host`` that answers.
+
+    ``timeout`` (seconds) covers all addresses and the TLS handshake. The name look-up is the
+    operating system's, with its own limit.
+
+    Raises:
+        OSError: No address answered (the last one's error), or the TLS handshake failed.
+    """
+    deadline = time.monotonic() + timeout
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError = OSError(f"{host} has no address")
+    for position, (family, kind, protocol, _, address) in enumerate(addresses):
+        share = max(deadline - time.monotonic(), 0.001) / (len(addresses) - position)
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(share)
+            sock.connect(address)
+            refuse_own_echo(sock)
+        except OSError as error:
+            sock.close()
+            failure = error
+            continue
+        return DeadlineSocket(_prepared(sock, host, deadline, tls), max_bytes)
+    raise failure
+
+
+def refuse_own_echo(sock: socket.socket) -> None:
+    """Raise where the system has connected the socket to itself.
+
+    It does that when nobody listens and the port is among those it gives to outgoing connections.
+    Kept open, such a socket would keep a restarting server off its own port.
+    """
+    if sock.getsockname() == sock.getpeername():
+        raise ConnectionRefusedError("connection refused")
+
+
+def _prepared(
+    sock: socket.socket, host: str, deadline: float, tls: ssl.SSLContext | None
+) -> socket.socket:
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if tls is None:
+            return sock
+        sock.settimeout(max(deadline - time.monotonic(), 0.001))
+        return tls.wrap_socket(sock, server_hostname=host)
+    except BaseException:
+        sock.close()
+        raise

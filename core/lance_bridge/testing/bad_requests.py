@@ -1,0 +1,95 @@
+"""Cases: identifiers of the wrong shape, and operations that are not there."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+
+import pytest
+from lance_namespace import ErrorCode, LanceNamespace
+
+from .build import unique_name
+from .calls import Id
+from .cases import Cases, needs
+from .expect import refused
+from .names import NAMESPACE_OPERATIONS, TABLE_OPERATIONS, check_refused, skip_if_absent
+from .space import Space
+
+INVALID = ErrorCode.INVALID_INPUT
+
+
+class BadRequestCases(Cases):
+    """Requests that must be refused before anything is changed."""
+
+    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
+    def test_a_table_operation_without_an_identifier_is_invalid_input(
+        self, space: Space, operation: str
+    ) -> None:
+        skip_if_absent(space, operation)
+        call = TABLE_OPERATIONS[operation]
+        absent: list[Id] = [None, []]
+        check_refused(absent, lambda id: call(space, id))
+
+    @needs("fixed_depth")
+    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
+    def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
+        self, space: Space, operation: str
+    ) -> None:
+        skip_if_absent(space, operation)
+        call = TABLE_OPERATIONS[operation]
+        depths = [depth for depth in range(1, 7) if depth != len(space.id) + 1]
+        wrong = [[unique_name()] * depth for depth in depths]
+        check_refused(wrong, lambda id: call(space, id))
+
+    @needs("fixed_depth")
+    @pytest.mark.parametrize("operation", NAMESPACE_OPERATIONS)
+    def test_a_namespace_identifier_with_too_many_names_is_invalid_input(
+        self, space: Space, operation: str
+    ) -> None:
+        skip_if_absent(space, operation)
+        call = NAMESPACE_OPERATIONS[operation]
+        wrong = [[*space.id, "n"], [*space.id, "n", "n"]]
+        check_refused(wrong, lambda id: call(space, id))
+
+    @needs("fixed_depth")
+    def test_list_tables_above_the_level_that_holds_tables_is_invalid_input(
+        self, space: Space
+    ) -> None:
+        outer = [space.id[:depth] for depth in range(len(space.id))]
+        check_refused(outer, space.api.list_tables)
+
+    @needs("fixed_depth", "rename")
+    def test_rename_into_a_namespace_of_another_level_is_invalid_input(self, space: Space) -> None:
+        table_id = space.with_rows()
+        wrong = [[*space.id, "n"], [*space.id, "n", "n"]]
+        check_refused(
+            wrong, lambda id: space.api.rename_table(table_id, "new", new_namespace_id=id)
+        )
+        assert space.names() == ["t"]
+
+    @needs("absent")
+    def test_operations_that_are_not_there_are_unsupported(self, space: Space) -> None:
+        wrong = {}
+        for name in sorted(space.features.absent):
+            try:
+                with refused(ErrorCode.UNSUPPORTED, naming=name):
+                    _call_bare(space.api.namespace, name, space.table())
+            except AssertionError as error:
+                wrong[name] = str(error)
+        assert not wrong
+
+    def test_the_client_has_an_identity_for_people(self, space: Space) -> None:
+        first = space.api.namespace.namespace_id()
+        assert first
+        assert first == space.target.connect().namespace_id()
+
+
+def _call_bare(namespace: LanceNamespace, name: str, table_id: list[str]) -> object:
+    """Call an operation by name with a request that holds nothing but an identifier."""
+    operation = getattr(LanceNamespace, name)
+    models = typing.get_type_hints(operation)
+    arguments: list[object] = [models["request"].model_construct(id=table_id)]
+    if "request_data" in inspect.signature(operation).parameters:
+        arguments.append(b"")
+    result: object = getattr(namespace, name)(*arguments)
+    return result

@@ -1,0 +1,141 @@
+"""Requests made short: one method per operation, identifiers and options as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import lance_namespace as api
+import pyarrow as pa
+
+from .build import ipc
+
+Id = Sequence[str] | None
+
+
+class Calls:
+    """A client under test, called with identifiers in place of request models.
+
+    Keyword options are fields of the request model of the operation. ``locations`` collects every
+    place that an answer named, so that a case can clean up.
+    """
+
+    def __init__(self, namespace: api.LanceNamespace) -> None:
+        self.namespace = namespace
+        self.locations: set[str] = set()
+
+    def close(self) -> None:
+        """Close the client, if it can be closed."""
+        close = getattr(self.namespace, "close", None)
+        if callable(close):
+            close()
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, id: Id, **options: Any) -> api.CreateNamespaceResponse:
+        return self.namespace.create_namespace(_request(api.CreateNamespaceRequest, id, options))
+
+    def describe_namespace(self, id: Id) -> api.DescribeNamespaceResponse:
+        return self.namespace.describe_namespace(_request(api.DescribeNamespaceRequest, id, {}))
+
+    def namespace_exists(self, id: Id) -> None:
+        self.namespace.namespace_exists(_request(api.NamespaceExistsRequest, id, {}))
+
+    def drop_namespace(self, id: Id, **options: Any) -> api.DropNamespaceResponse:
+        return self.namespace.drop_namespace(_request(api.DropNamespaceRequest, id, options))
+
+    def list_namespaces(self, id: Id, **options: Any) -> api.ListNamespacesResponse:
+        return self.namespace.list_namespaces(_request(api.ListNamespacesRequest, id, options))
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def list_tables(self, id: Id, **options: Any) -> api.ListTablesResponse:
+        return self.namespace.list_tables(_request(api.ListTablesRequest, id, options))
+
+    def list_all_tables(self, **options: Any) -> api.ListTablesResponse:
+        return self.namespace.list_all_tables(api.ListTablesRequest(**options))
+
+    def declare_table(self, id: Id, **options: Any) -> api.DeclareTableResponse:
+        answer = self.namespace.declare_table(_request(api.DeclareTableRequest, id, options))
+        self._note(answer.location)
+        return answer
+
+    def create_table(
+        self, id: Id, content: pa.Table | bytes, **options: Any
+    ) -> api.CreateTableResponse:
+        data = content if isinstance(content, bytes) else ipc(content)
+        answer = self.namespace.create_table(_request(api.CreateTableRequest, id, options), data)
+        self._note(answer.location)
+        return answer
+
+    def register_table(self, id: Id, location: str, **options: Any) -> api.RegisterTableResponse:
+        options = {"location": location, **options}
+        return self.namespace.register_table(_request(api.RegisterTableRequest, id, options))
+
+    def describe_table(self, id: Id, **options: Any) -> api.DescribeTableResponse:
+        return self.namespace.describe_table(_request(api.DescribeTableRequest, id, options))
+
+    def table_exists(self, id: Id, **options: Any) -> None:
+        self.namespace.table_exists(_request(api.TableExistsRequest, id, options))
+
+    def deregister_table(self, id: Id) -> api.DeregisterTableResponse:
+        return self.namespace.deregister_table(_request(api.DeregisterTableRequest, id, {}))
+
+    def drop_table(self, id: Id) -> api.DropTableResponse:
+        return self.namespace.drop_table(_request(api.DropTableRequest, id, {}))
+
+    def rename_table(self, id: Id, new_name: str, **options: Any) -> api.RenameTableResponse:
+        options = {"new_table_name": new_name, **options}
+        return self.namespace.rename_table(_request(api.RenameTableRequest, id, options))
+
+    def count(self, id: Id, **options: Any) -> int:
+        """Return the count, which implementations give as a number or in a response model."""
+        request = _request(api.CountTableRowsRequest, id, options)
+        answer: Any = self.namespace.count_table_rows(request)
+        return int(getattr(answer, "count", answer))
+
+    # -- listings --------------------------------------------------------------------------------
+
+    def all_tables(self, id: Id, limit: int | None = None, **options: Any) -> list[str]:
+        """Return all names of ``list_tables``, page by page."""
+        return collect(self.list_tables, "tables", limit, id=id, **options)
+
+    def all_namespaces(self, id: Id, limit: int | None = None) -> list[str]:
+        """Return all names of ``list_namespaces``, page by page."""
+        return collect(self.list_namespaces, "namespaces", limit, id=id)
+
+    def _note(self, location: str | None) -> None:
+        if location:
+            self.locations.add(location)
+
+
+def pages(
+    call: Callable[..., Any], field: str, limit: int | None, token: str | None = None, **more: Any
+) -> Iterator[tuple[list[str], str | None]]:
+    """Yield each page of a listing, from ``token`` on, with the token of the next.
+
+    Fails where a page is longer than ``limit``, and where a token comes twice: such a listing
+    never ends.
+    """
+    seen: set[str] = set()
+    while True:
+        answer = call(limit=limit, page_token=token, **more)
+        names = list(getattr(answer, field))
+        assert limit is None or len(names) <= limit, f"a page of {len(names)} names, limit {limit}"
+        token = answer.page_token or None
+        yield names, token
+        if token is None:
+            return
+        assert token not in seen, f"the listing gave the token {token!r} twice"
+        seen.add(token)
+
+
+def collect(
+    call: Callable[..., Any], field: str, limit: int | None, token: str | None = None, **more: Any
+) -> list[str]:
+    """Return the names of all pages of a listing from ``token`` on."""
+    return [name for names, _ in pages(call, field, limit, token, **more) for name in names]
+
+
+def _request(model: Any, id: Id, options: dict[str, Any]) -> Any:
+    return model(id=list(id) if id is not None else None, **options)

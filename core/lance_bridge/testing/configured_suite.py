@@ -1,0 +1,9 @@
+"""The suite as ``python -m lance_bridge.testing`` runs it; the ``target`` comes from there."""
+
+from __future__ import annotations
+
+from .suite import ConformanceSuite
+
+
+class TestCatalog(ConformanceSuite):
+    """The configured catalog."""

@@ -1,0 +1,129 @@
+"""The in-memory model that the stateful case compares a catalog with.
+
+It answers a call with a value or raises the error type that the catalog must raise. Locations are
+left to the catalog: the model is told where a table was put.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lance_namespace import (
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NamespaceNotFoundError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+
+Ids = list[int]
+
+
+@dataclass
+class Entry:
+    """One table: where it lies, and the ids in it; None where it is only declared."""
+
+    location: str = ""
+    ids: Ids | None = None
+
+
+@dataclass
+class Model:
+    """Namespaces by name, each with its tables by name, in the catalog's spelling."""
+
+    declare_again: bool
+    create_completes: bool
+    spaces: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    kept: dict[str, Ids] = field(default_factory=dict)
+    """Data that no entry points to any more and that must still be there, by location."""
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, name: str, mode: str) -> None:
+        """Apply CreateNamespace."""
+        if name in self.spaces:
+            if mode == "ExistOk":
+                return
+            if mode == "Create":
+                raise NamespaceAlreadyExistsError(name)
+            if self.spaces[name]:
+                raise NamespaceNotEmptyError(name)
+        self.spaces[name] = {}
+
+    def drop_namespace(self, name: str, mode: str, behavior: str) -> None:
+        """Apply DropNamespace."""
+        if name not in self.spaces:
+            if mode == "Skip":
+                return
+            raise NamespaceNotFoundError(name)
+        if self.spaces[name] and behavior == "Restrict":
+            raise NamespaceNotEmptyError(name)
+        del self.spaces[name]
+
+    def tables(self, space: str) -> dict[str, Entry]:
+        """Return the tables of a namespace by name."""
+        if space not in self.spaces:
+            raise NamespaceNotFoundError(space)
+        return self.spaces[space]
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def table(self, space: str, name: str) -> Entry:
+        """Return an entry."""
+        tables = self.tables(space)
+        if name not in tables:
+            raise TableNotFoundError(name)
+        return tables[name]
+
+    def declare(self, space: str, name: str) -> Entry:
+        """Apply DeclareTable; the caller sets the location of a new entry."""
+        entry = self.tables(space).get(name)
+        if entry and not (self.declare_again and entry.ids is None):
+            raise TableAlreadyExistsError(name)
+        return self.spaces[space].setdefault(name, Entry())
+
+    def create(self, space: str, name: str, mode: str, ids: Ids) -> Entry:
+        """Apply CreateTable; the caller sets the location."""
+        entry = self.tables(space).get(name)
+        if entry is None:
+            entry = self.spaces[space][name] = Entry(ids=ids)
+        elif entry.ids is None and (self.create_completes or mode == "Overwrite"):
+            entry.ids = ids
+        elif mode == "Create":
+            raise TableAlreadyExistsError(name)
+        elif mode == "Overwrite":
+            entry.ids = ids
+        return entry
+
+    def register(self, space: str, name: str, mode: str, location: str, ids: Ids) -> Entry:
+        """Apply RegisterTable."""
+        entry = self.tables(space).get(name)
+        if entry and mode == "Create":
+            raise TableAlreadyExistsError(name)
+        if entry:
+            self._keep(entry)
+        self.spaces[space][name] = Entry(location, ids)
+        return self.spaces[space][name]
+
+    def deregister(self, space: str, name: str) -> Entry:
+        """Apply DeregisterTable."""
+        entry = self.table(space, name)
+        self._keep(entry)
+        return self.spaces[space].pop(name)
+
+    def drop(self, space: str, name: str) -> Entry:
+        """Apply DropTable."""
+        self.table(space, name)
+        return self.spaces[space].pop(name)
+
+    def rename(self, space: str, name: str, new_space: str, new_name: str) -> Entry:
+        """Apply RenameTable."""
+        entry = self.table(space, name)
+        if new_name in self.tables(new_space):
+            raise TableAlreadyExistsError(new_name)
+        self.spaces[new_space][new_name] = self.spaces[space].pop(name)
+        return entry
+
+    def _keep(self, entry: Entry) -> None:
+        if entry.ids is not None:
+            self.kept[entry.location] = entry.ids

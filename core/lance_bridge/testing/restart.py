@@ -1,0 +1,182 @@
+"""Cases: the server is killed and comes back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from lance_namespace import (
+    LanceNamespaceError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+
+from .cases import Cases, needs
+from .expect import described
+from .space import Space
+from .storage import same_place
+
+THREADS = 8
+OPERATIONS = 50
+"""Each thread does at least so many."""
+
+
+class RestartCases(Cases):
+    """What survives a restart of the server, and what callers see of it."""
+
+    @needs("stop_server", "start_server")
+    def test_the_first_call_of_an_idle_client_after_a_restart_succeeds(self, space: Space) -> None:
+        table_id = space.with_rows()
+        before = space.location(table_id)
+        space.target.stop_server()
+        space.target.start_server()
+        assert same_place(space.location(table_id), before)
+
+    @needs("stop_server", "start_server")
+    def test_a_first_change_by_an_idle_client_after_a_restart_succeeds(self, space: Space) -> None:
+        space.names()
+        space.target.stop_server()
+        space.target.start_server()
+        location = space.api.declare_table(space.table()).location
+        assert same_place(space.location(space.table()), location or "")
+
+    @needs("stop_server", "start_server")
+    def test_calls_while_the_server_is_down_are_service_unavailable(self, space: Space) -> None:
+        table_id, missing = space.with_rows(), space.missing_namespace()
+        space.target.stop_server()
+        try:
+            calls: list[Callable[[], object]] = [
+                lambda: space.api.describe_table(table_id),
+                lambda: space.api.list_tables(space.id),
+                lambda: space.api.declare_table(space.table("new")),
+                lambda: space.api.table_exists(space.table("missing")),
+                lambda: space.api.namespace_exists(missing),
+            ]
+            with ThreadPoolExecutor(len(calls)) as pool:
+                errors = list(pool.map(_error, calls))
+        finally:
+            space.target.start_server()
+        wrong = [error for error in errors if not isinstance(error, ServiceUnavailableError)]
+        assert not wrong
+        assert space.ids(table_id) == [0, 1, 2]
+
+    @needs("stop_server", "start_server")
+    def test_threads_work_on_through_a_restart(self, space: Space) -> None:
+        workers = [_Worker(space, number) for number in range(THREADS)]
+        deadline = time.monotonic() + space.target.restart_deadline
+        with ThreadPoolExecutor(THREADS) as pool:
+            futures = [pool.submit(worker.run, deadline) for worker in workers]
+            try:
+                _wait_until(lambda: all(w.done >= 5 for w in workers), futures, deadline)
+            finally:
+                space.target.stop_server()
+                space.target.start_server()
+            for worker in workers:
+                worker.restarted.set()
+            _, hanging = wait(futures, timeout=max(1.0, deadline + 30 - time.monotonic()))
+            assert not hanging, f"{len(hanging)} threads hang"
+        for future in futures:
+            future.result()
+        assert [worker.wrong for worker in workers] == [[] for _ in workers]
+        assert all(worker.done >= OPERATIONS for worker in workers)
+
+
+class _Worker:
+    """One thread: declares, describes, checks and deregisters its own tables, and remembers.
+
+    It knows the location of its table, or that there is none, until an error leaves that open.
+    """
+
+    def __init__(self, space: Space, number: int) -> None:
+        self.space = space
+        self.table_id = space.table(f"t{number}")
+        self.restarted = threading.Event()
+        self.done = 0
+        self.wrong: list[str] = []
+        self._known = True
+        self._location: str | None = None
+
+    def run(self, deadline: float) -> None:
+        """Work until the restart is over and enough was done, with successes after it."""
+        good_since = 0
+        turn = 0
+        while time.monotonic() < deadline:
+            if self.restarted.is_set() and good_since >= 8 and self.done >= OPERATIONS:
+                return
+            succeeded = self._step(turn)
+            turn += succeeded
+            good_since += succeeded and self.restarted.is_set()
+            self.done += 1
+        self.wrong.append("no success after the restart before the deadline")
+
+    def _step(self, turn: int) -> bool:
+        step = (self._declare, self._describe, self._list, self._deregister)[turn % 4]
+        try:
+            step()
+        except ServiceUnavailableError:
+            self._known = self._known and step in (self._describe, self._list)
+            return False
+        except LanceNamespaceError as error:
+            self.wrong.append(described(error))
+        return True
+
+    def _declare(self) -> None:
+        try:
+            location = self.space.api.declare_table(self.table_id).location
+        except TableAlreadyExistsError:
+            if self._known or self.space.features.declare_again:
+                raise
+            self._describe()
+            return
+        self._check_own(location, "declare")
+        self._settle(location)
+
+    def _describe(self) -> None:
+        self._compare(lambda: self.space.api.describe_table(self.table_id).location, "describe")
+
+    def _deregister(self) -> None:
+        self._compare(lambda: self.space.api.deregister_table(self.table_id).location, "deregister")
+        self._settle(None)
+
+    def _list(self) -> None:
+        listed = self.table_id[-1] in self.space.api.list_tables(self.space.id).tables
+        if self._known and listed != (self._location is not None):
+            self.wrong.append(f"list says {listed}, expected {self._location}")
+
+    def _compare(self, call: Callable[[], str | None], what: str) -> None:
+        """Note an answer that contradicts what is known, then believe it."""
+        try:
+            found = call()
+        except TableNotFoundError:
+            found = None
+        self._check_own(found, what)
+        if self._known and not same_place(found or "", self._location or ""):
+            self.wrong.append(f"{what}: expected {self._location}, got {found}")
+        self._settle(found)
+
+    def _settle(self, location: str | None) -> None:
+        self._known, self._location = True, location
+
+    def _check_own(self, found: str | None, what: str) -> None:
+        """Note an answer about another table."""
+        if found is not None and self.table_id[-1] not in found.rstrip("/").rpartition("/")[2]:
+            self.wrong.append(f"{what} of {self.table_id[-1]} answered {found}")
+
+
+def _error(call: Callable[[], object]) -> LanceNamespaceError | None:
+    try:
+        call()
+    except LanceNamespaceError as error:
+        return error
+    return None
+
+
+def _wait_until(
+    condition: Callable[[], bool], futures: list[Future[None]], deadline: float
+) -> None:
+    while not condition():
+        assert time.monotonic() < deadline, "the threads made no progress before the restart"
+        wait(futures, timeout=0.01)

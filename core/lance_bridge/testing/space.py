@@ -1,0 +1,145 @@
+"""One case's own ground: a client, a namespace nobody else has, and their removal afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from .build import PREFIX, rows, unique_name
+from .calls import Calls
+from .expect import code_of
+from .storage import Storage
+from .target import Target
+
+
+class Space:
+    """What a case works with: ``id`` is its namespace, ``api`` a client, ``storage`` the files."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.features = target.features
+        self.api = Calls(target.connect())
+        self.storage = Storage(target.storage_options)
+        self.spaces: list[list[str]] = []
+        self._entries: list[tuple[list[str], str]] = []
+        self._places: list[str] = []
+        self.id = self.new_namespace()
+
+    @property
+    def name(self) -> str:
+        """The last name of the namespace."""
+        return self.id[-1]
+
+    def table(self, name: str = "t") -> list[str]:
+        """Return the identifier of a table in the namespace."""
+        return [*self.id, name]
+
+    def missing_namespace(self) -> list[str]:
+        """Return the identifier of a namespace that does not exist."""
+        return [*self.target.parent, unique_name()]
+
+    def adopt(self, namespace_id: list[str]) -> list[str]:
+        """Clean up this namespace too, if it exists at the end."""
+        self.spaces.append(namespace_id)
+        return namespace_id
+
+    def new_namespace(self) -> list[str]:
+        """Make another namespace."""
+        namespace_id = self.adopt(self.missing_namespace())
+        if self.features.namespace_changes:
+            self.api.create_namespace(namespace_id)
+        else:
+            self.target.make_namespace(namespace_id)
+        return namespace_id
+
+    # -- tables and data -------------------------------------------------------------------------
+
+    def with_rows(self, name: str = "t", ids: range = range(3)) -> list[str]:
+        """Make a table with these ids by CreateTable, and return its identifier."""
+        self.api.create_table(self.table(name), rows(ids))
+        return self.table(name)
+
+    def place(self, name: str) -> str:
+        """Return a place of its own under the target's data root; nothing lies there yet."""
+        location = f"{self.target.data_root.rstrip('/')}/{self.name}_{name}.lance"
+        self._places.append(location)
+        return location
+
+    def dataset(self, name: str, ids: range = range(3)) -> str:
+        """Write a Lance dataset to a place of its own, past the catalog; return the place."""
+        location = self.place(name)
+        self.storage.write(location, rows(ids))
+        return location
+
+    def register(self, name: str, location: str) -> list[str]:
+        """Register a table at a place under the target's data root; return its identifier."""
+        self.api.register_table(self.table(name), self.target.register_location(location))
+        return self.table(name)
+
+    def location(self, table_id: list[str]) -> str:
+        """Return a table's location, as the catalog describes it."""
+        location = self.api.describe_table(table_id).location
+        assert location, f"describe_table gave no location for {table_id}"
+        return location
+
+    def ids(self, table_id: list[str]) -> list[int]:
+        """Return the sorted ids in a table, read past the catalog from where it says they lie."""
+        return self.storage.ids(self.location(table_id))
+
+    def write(self, table_id: list[str], content: pa.Table) -> None:
+        """Write a dataset to where the catalog says that a table lies, past the catalog."""
+        self.storage.write(self.location(table_id), content)
+
+    def names(self) -> list[str]:
+        """Return the names of the tables in the namespace."""
+        return self.api.all_tables(self.id)
+
+    # -- entries by other hands ------------------------------------------------------------------
+
+    def foreign(self, name: str = "foreign") -> list[str]:
+        """Make an entry that is not Lance's; return its identifier."""
+        location = self.place(name)
+        self.storage.put(location, "part-0.parquet", b"not Lance")
+        self._entries.append((self.id, name))
+        self.target.make_foreign_table(self.id, name, location)
+        return self.table(name)
+
+    def marked(self, name: str, location: str, mark: str) -> list[str]:
+        """Make an entry of one of the target's kinds; return its identifier."""
+        self._entries.append((self.id, name))
+        self.target.make_marked_table(self.id, name, location, mark)
+        return self.table(name)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Remove what the case made, as far as the client still can, and close the client."""
+        for namespace_id, name in self._entries:
+            self.target.remove_entry(namespace_id, name)
+        for namespace_id in reversed(self.spaces):
+            self._remove(namespace_id)
+        for location in [*self._places, *self.api.locations]:
+            # The prefix guards against an answer that names a place which is not ours.
+            if PREFIX in location:
+                self.storage.remove(location)
+        self.api.close()
+
+    def _remove(self, namespace_id: list[str]) -> None:
+        if not _try(self.api.namespace_exists, namespace_id):
+            return
+        tables: list[str] = []
+        _try(lambda: tables.extend(self.api.all_tables(namespace_id)))
+        for name in tables:
+            table_id = [*namespace_id, name]
+            if not _try(self.api.drop_table, table_id):
+                _try(self.api.deregister_table, table_id)
+        if self.features.namespace_changes:
+            _try(self.api.drop_namespace, namespace_id)
+        else:
+            self.target.remove_namespace(namespace_id)
+
+
+def _try(call: Callable[..., object], *arguments: object) -> bool:
+    """Return whether the call worked: a case that failed may leave anything behind."""
+    return code_of(call, *arguments) is None

@@ -1,0 +1,51 @@
+"""All cases in one class, to be subclassed."""
+
+from __future__ import annotations
+
+from .bad_requests import BadRequestCases
+from .cases import Cases
+from .concurrency import ConcurrencyCases
+from .data import DataCases
+from .drops import DropCases
+from .foreign import ForeignCases
+from .names import NameCases
+from .namespaces import NamespaceCases
+from .paging import PagingCases
+from .pylance_io import PylanceCases
+from .registration import RegistrationCases
+from .rename import RenameCases
+from .restart import RestartCases
+from .stateful import StatefulCases
+from .tables import TableCases
+from .target import Target
+
+
+class DeclarationCases(Cases):
+    """The target's own declarations must be true."""
+
+    def test_every_declared_deviation_names_a_case(self, target: Target) -> None:
+        unknown = [key for key in target.deviations if not hasattr(type(self), key.split("[")[0])]
+        assert not unknown, f"no such cases: {unknown}"
+
+
+class ConformanceSuite(
+    RestartCases,
+    StatefulCases,
+    ConcurrencyCases,
+    ForeignCases,
+    BadRequestCases,
+    NameCases,
+    PagingCases,
+    PylanceCases,
+    DataCases,
+    DropCases,
+    RenameCases,
+    RegistrationCases,
+    TableCases,
+    NamespaceCases,
+    DeclarationCases,
+):
+    """Every case of the kit. A subclass needs only a ``target`` fixture in its module or class.
+
+    The groups are classes of their own, for who wants some of them.
+    """

@@ -1,0 +1,171 @@
+"""What a third party supplies: the catalog under test, what it can do, and where data may lie."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lance_namespace import LanceNamespace
+
+HOSTILE_NAMES = (
+    "a/b",
+    "../a",
+    "..",
+    ".",
+    "a\\b",
+    "a'b",
+    'a"b',
+    "a`b",
+    "a;drop table b",
+    "a\nb",
+    "a\tb",
+    "a\x00b",
+    "a b",
+    " a",
+    "a%2Fb",
+    "a*",
+    "a$b",
+    "@a#b",
+    "a?x=1#y",
+)
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the catalog declares about itself. Cases that need what is not there are skipped.
+
+    The defaults are those of a leveled catalog in which everything works.
+    """
+
+    folds_case: bool = False
+    """Names are kept in lower case and looked up in any."""
+    fixed_depth: bool = True
+    """Every table identifier has the same number of names; any other number is InvalidInput."""
+    namespace_changes: bool = True
+    """Namespaces can be created and dropped under the target's parent."""
+    nested_namespaces: bool = False
+    """A namespace that holds tables may hold namespaces too."""
+    namespace_properties: bool = True
+    table_properties: bool = True
+    rename: bool = True
+    rename_across: bool = True
+    """A table can be renamed into another namespace."""
+    register: bool = True
+    chosen_location: bool = True
+    """DeclareTable honours the location in the request."""
+    cascade: bool = True
+    list_all: bool = True
+    declare_again: bool = True
+    """Who declared a table may declare it again while it has no data, with the same answer, so
+    that a failed first write can be repeated. False: TableAlreadyExists."""
+    create_completes: bool = True
+    """CreateTable in mode Create fills a declared table without data. False: TableAlreadyExists."""
+    pickles: bool = False
+    """A client object can be pickled."""
+    delimiter: str = "$"
+    """Joins the names of an identifier in the answer of ListAllTables."""
+    good_names: Sequence[str] = ("a", "_a", "a_b", "a1", "1a", "select", "table", "a" * 60)
+    """Odd names, in the catalog's own spelling, that must work for namespaces and tables."""
+    hostile_names: Sequence[str] = HOSTILE_NAMES
+    """Names that must be refused as InvalidInput."""
+    max_namespace_name: int | None = None
+    """Longest accepted name, in characters; one more is InvalidInput. None: no such limit."""
+    max_table_name: int | None = None
+    absent: frozenset[str] = frozenset()
+    """Operations (method names of ``LanceNamespace``) that must answer Unsupported (0)."""
+
+
+@dataclass(frozen=True)
+class StatefulBounds:
+    """How long the stateful case runs: ``examples`` sequences of at most ``steps`` operations."""
+
+    examples: int = 15
+    steps: int = 25
+    derandomize: bool = True
+    """The same sequences in every run. False searches further, for long runs by hand."""
+    shrink: bool = True
+    """Shorten a sequence that fails before it is shown; that repeats it many times."""
+
+
+class Target(ABC):
+    """The catalog under test.
+
+    Everything the kit makes lies in namespaces ``[*parent, <unique name>]``, in tables one level
+    below, and in files under ``data_root`` or where the catalog itself puts those tables.
+    """
+
+    features: Features = Features()
+    parent: Sequence[str] = ()
+    """Existing namespace under which the kit makes its own; empty for the root."""
+    data_root: str
+    """Place for data of tables to register: a directory or a URI that Lance can write."""
+    storage_options: Mapping[str, str] = {}
+    """What Lance needs to read and write ``data_root`` and the catalog's default locations."""
+    deviations: Mapping[str, str] = {}
+    """Case to reason: known deviations. The key is a case's name, or that with the values of its
+    own parameters, ``test_case[value]``. Each must fail; when one no longer does, the run fails
+    until it is taken out."""
+    odd_marks: Sequence[str] = ()
+    """Kinds of Lance entries by other hands that ``make_marked_table`` can make."""
+    broken_marks: Sequence[str] = ()
+    """Kinds of entries, marked as Lance's, that cannot be read; likewise."""
+    stateful_bounds: StatefulBounds = StatefulBounds()
+    restart_deadline: float = 60.0
+    """Seconds in which the catalog must be back to work after ``start_server`` returned."""
+
+    @abstractmethod
+    def connect(self) -> LanceNamespace:
+        """Return a new client object. It is closed by its ``close`` method, if it has one."""
+
+    def register_location(self, location: str) -> str:
+        """Return ``location``, a place under ``data_root``, as RegisterTable wants to have it."""
+        return location
+
+    def make_namespace(self, namespace_id: Sequence[str]) -> None:
+        """Make a namespace where ``features.namespace_changes`` is False."""
+        raise NotImplementedError
+
+    def remove_namespace(self, namespace_id: Sequence[str]) -> None:
+        """Remove what ``make_namespace`` made."""
+        raise NotImplementedError
+
+    def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
+        """Make an entry that is not Lance's, with its data at ``location``."""
+        raise NotImplementedError
+
+    def make_marked_table(
+        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    ) -> None:
+        """Make an entry of the kind ``mark``, one of ``odd_marks`` or ``broken_marks``.
+
+        A Lance dataset lies at ``location`` already.
+        """
+        raise NotImplementedError
+
+    def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
+        """Remove an entry made by the two methods above, if it is still there; never its files."""
+        raise NotImplementedError
+
+    def stop_server(self) -> None:
+        """Kill the server, as a crash would."""
+        raise NotImplementedError
+
+    def start_server(self) -> None:
+        """Start it again at the same address with what it knew; return when it answers."""
+        raise NotImplementedError
+
+    def lacks(self, need: str) -> str:
+        """Return why ``need``, a feature or an optional method, is not there; empty if it is."""
+        if hasattr(Features, need) or need in Features.__dataclass_fields__:
+            value = getattr(self.features, need)
+            return "" if value else f"{type(self).__name__} declares features.{need} = {value!r}"
+        if need in ("odd_marks", "broken_marks"):
+            return "" if getattr(self, need) else f"{type(self).__name__} declares no {need}"
+        if getattr(type(self), need) is getattr(Target, need):
+            return f"{type(self).__name__} does not implement {need}"
+        return ""
+
+    def deviates(self, case: str) -> bool:
+        """Return whether the test of this name, with any parameter, is a known deviation."""
+        return any(key.split("[")[0] == case for key in self.deviations)

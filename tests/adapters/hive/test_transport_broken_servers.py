@@ -1,0 +1,335 @@
+"""Servers that are no metastores, or answer what they should not: typed errors, in time."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import pytest
+from lance_namespace.errors import ServiceUnavailableError
+from thrift.Thrift import TApplicationException
+
+from lance_bridge.config import load
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_hive.config import HiveConfig
+from lance_bridge_hive.transport import ClientPool
+from lance_bridge_hive.transport.sockets import refuse_own_echo
+
+Handler = Callable[[socket.socket], None]
+_STRING, _STRUCT, _MAP, _LIST = 11, 12, 13, 15
+_REPLY = 2
+_TOO_LARGE = r"announces, a size that client\.max-message-size"
+
+
+class ScriptedServer:
+    """Accepts connections and hands each to ``handler``; closes it when that returns."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.connections = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def uri(self) -> str:
+        return f"thrift://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(client)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            self._handler(client)
+        except OSError:
+            return
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for client in self._open:
+            client.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Handler], ScriptedServer]]:
+    servers: list[ScriptedServer] = []
+
+    def make(handler: Handler) -> ScriptedServer:
+        servers.append(ScriptedServer(handler))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+Serve = Callable[[Handler], ScriptedServer]
+
+
+def pool_of(uri: str, **properties: str) -> ClientPool:
+    defaults = {"client.timeout": "1", "client.retry-timeout": "0", "client.connect-timeout": "1"}
+    return ClientPool(load(HiveConfig, "hive", {"uri": uri, **defaults, **properties}))
+
+
+def ask(pool: ClientPool, *, repeatable: bool = True) -> object:
+    return pool.call(
+        lambda c: c.hms.get_all_databases(), name="get_all_databases", repeatable=repeatable
+    )
+
+
+def header(name: bytes = b"get_all_databases", number: int = 1, kind: int = _REPLY) -> bytes:
+    return struct.pack(f"!Ii{len(name)}si", 0x80010000 | kind, len(name), name, number)
+
+
+def names(*values: bytes) -> bytes:
+    """The rest of a reply of get_all_databases."""
+    items = b"".join(struct.pack("!i", len(value)) + value for value in values)
+    return struct.pack("!bhbi", _LIST, 0, _STRING, len(values)) + items + b"\0"
+
+
+def answering(reply: bytes) -> Handler:
+    """Send ``reply`` once a request has come, and wait for the client to leave."""
+
+    def handler(client: socket.socket) -> None:
+        while client.recv(65_536):
+            client.sendall(reply)
+
+    return handler
+
+
+def answering_http(reply: bytes) -> Handler:
+    """As ``answering``, once the whole of a request has come."""
+
+    def handler(client: socket.socket) -> None:
+        request = b""
+        while piece := client.recv(65_536):
+            request += piece
+            if b"get_all_databases" in request:
+                client.sendall(reply)
+                request = b""
+
+    return handler
+
+
+def test_a_correct_reply_is_read(serve: Serve) -> None:
+    server = serve(answering(header() + names(b"a", b"b")))
+    assert ask(pool_of(server.uri)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP, not Thrift"),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", r"set tls\.enabled=true"),
+        (b"\x03\0\0\0\x14Unexpected status -128", r"set auth\.mechanism"),
+        (b"220 mail.example ESMTP\r\n", "cannot be decoded"),
+        (header(b"get_table") + names(b"a"), "answers another request"),
+        (header(number=7) + names(b"a"), "answers another request"),
+        (
+            header() + struct.pack("!bhbi", _LIST, 0, _STRING, 0x7FFFFFFF),
+            _TOO_LARGE,
+        ),
+        (header() + struct.pack("!bhbi", _LIST, 0, _STRING, -1), _TOO_LARGE),
+        (
+            header() + struct.pack("!bhbii", _LIST, 0, _STRING, 1, 0x7FFFFFFF),
+            _TOO_LARGE,
+        ),
+        (header() + struct.pack("!bhbii", _LIST, 0, _STRING, 1, -5), _TOO_LARGE),
+        (header() + bytes([_STRUCT, 0, 9]) * 100_000, "cannot be decoded|depth|within"),
+    ],
+)
+def test_an_answer_that_is_none_gives_a_typed_error_in_time(
+    serve: Serve, reply: bytes, says: str
+) -> None:
+    server = serve(answering(reply))
+    pool = pool_of(server.uri)
+    tracemalloc.start()
+    started = time.monotonic()
+    try:
+        with pytest.raises(ServiceUnavailableError, match=says) as caught:
+            ask(pool)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert time.monotonic() - started < 3
+    assert peak < 150_000_000
+    assert server.uri in str(caught.value)
+
+
+def test_random_bytes_never_give_an_untyped_error(serve: Serve) -> None:
+    source = random.Random(7)
+
+    def handler(client: socket.socket) -> None:
+        client.recv(65_536)
+        start = source.choice([b"", header(), header() + names(b"x")[:9]])
+        client.sendall(start + source.randbytes(source.randrange(200)))
+
+    pool = pool_of(serve(handler).uri)
+    for _ in range(150):
+        with pytest.raises((ServiceUnavailableError, TApplicationException)):
+            ask(pool)
+
+
+def test_a_change_answered_with_garbage_may_have_happened(serve: Serve) -> None:
+    pool = pool_of(serve(answering(b"HTTP/1.1 500 Oops\r\n\r\n")).uri)
+    with pytest.raises(OutcomeUnknownError, match="may have happened or not"):
+        ask(pool, repeatable=False)
+
+
+def test_a_server_that_never_answers_is_left_in_time(serve: Serve) -> None:
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError, match="no complete reply within 1 s"):
+        ask(pool_of(serve(answering(b"")).uri))
+    assert time.monotonic() - started < 2
+
+
+def test_a_server_that_answers_a_byte_at_a_time_is_left_in_time(serve: Serve) -> None:
+    def handler(client: socket.socket) -> None:
+        client.recv(65_536)
+        for byte in header() + names(b"a" * 100):
+            client.sendall(bytes([byte]))
+            time.sleep(0.1)  # the pace of this server, not a wait for something
+
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError, match="no complete reply within 1 s"):
+        ask(pool_of(serve(handler).uri))
+    assert time.monotonic() - started < 2
+
+
+def test_a_reply_that_never_ends_is_cut_off_at_the_largest_size(serve: Serve) -> None:
+    def handler(client: socket.socket) -> None:
+        client.recv(65_536)
+        client.sendall(header() + struct.pack("!bhbi", _LIST, 0, _STRING, 1_000_000))
+        while True:
+            client.sendall(struct.pack("!i", 1000) + b"x" * 1000)
+
+    pool = pool_of(serve(handler).uri, **{"client.max-message-size": "1000000"})
+    with pytest.raises(ServiceUnavailableError, match=r"client\.max-message-size"):
+        ask(pool)
+
+
+def test_a_reply_in_two_parts_of_which_one_was_not_asked_for_spoils_the_connection(
+    serve: Serve,
+) -> None:
+    def handler(client: socket.socket) -> None:
+        number = 0
+        while client.recv(65_536):
+            number += 1
+            client.sendall((header(number=number) + names(b"mine")) * 2)
+
+    server = serve(handler)
+    pool = pool_of(server.uri, **{"client.retry-timeout": "5"})
+    assert [ask(pool) for _ in range(3)] == [["mine"]] * 3
+
+
+def test_a_server_that_hangs_up_at_once_is_named_with_what_to_check(serve: Serve) -> None:
+    with pytest.raises(ServiceUnavailableError, match=r"client\.framed, tls\.enabled") as caught:
+        ask(pool_of(serve(lambda _: None).uri))
+    assert "closed the connection" in str(caught.value) or "reset" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"tls.enabled": "true"},
+        {"auth.mechanism": "plain", "auth.username": "u", "auth.password": "hunter2"},
+        {"ugi": "me"},
+    ],
+)
+def test_opening_a_connection_ends_in_time(serve: Serve, properties: dict[str, str]) -> None:
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError) as caught:
+        ask(pool_of(serve(answering(b"")).uri, **properties))
+    assert time.monotonic() - started < 2
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_large_request_to_a_server_that_does_not_read_was_not_executed(serve: Serve) -> None:
+    release = threading.Event()
+
+    def handler(_: socket.socket) -> None:
+        release.wait(10)
+
+    pool = pool_of(serve(handler).uri)
+    with pytest.raises(ServiceUnavailableError, match="no complete request within") as caught:
+        pool.call(
+            lambda c: c.hms.get_database("x" * 50_000_000), name="get_database", repeatable=False
+        )
+    release.set()
+    assert not isinstance(caught.value, OutcomeUnknownError)
+
+
+def test_a_socket_that_the_system_connected_to_itself_is_refused() -> None:
+    with socket.socket() as echo:
+        echo.bind(("127.0.0.1", 0))
+        echo.connect(echo.getsockname())
+        with pytest.raises(ConnectionRefusedError):
+            refuse_own_echo(echo)
+
+
+# -- HTTP ----------------------------------------------------------------------------------------
+
+
+def http_uri(server: ScriptedServer) -> str:
+    return server.uri.replace("thrift://", "http://")
+
+
+def http_reply(status: str, body: bytes) -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "says"),
+    [
+        (http_reply("401 Unauthorized", b""), "UnauthenticatedError", r"401.*check http\.token"),
+        (http_reply("403 Forbidden", b""), "PermissionDeniedError", "403"),
+        (http_reply("404 Not Found", b""), "ServiceUnavailableError", "404.*check the path"),
+        (http_reply("302 Found", b""), "ServiceUnavailableError", "302"),
+        (http_reply("500 Oops", b""), "OutcomeUnknownError", "500"),
+        (http_reply("200 OK", b"<html>"), "OutcomeUnknownError", "cannot be decoded"),
+        (http_reply("200 OK", b""), "OutcomeUnknownError", "reply ended before"),
+        (b"220 mail.example ESMTP\r\n", "OutcomeUnknownError", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "OutcomeUnknownError", "within 1 s"),
+    ],
+)
+def test_http_answers_are_told_apart(serve: Serve, reply: bytes, error: str, says: str) -> None:
+    pool = pool_of(http_uri(serve(answering_http(reply))), **{"http.token": "hunter2"})
+    with pytest.raises(Exception, match=says) as caught:
+        ask(pool, repeatable=False)
+    assert type(caught.value).__name__ == error
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_bearer_token_is_sent_and_the_connection_kept(serve: Serve) -> None:
+    requests: list[bytes] = []
+
+    def handler(client: socket.socket) -> None:
+        while request := client.recv(65_536):
+            while b"\r\n\r\n" not in request or b"get_all_databases" not in request:
+                request += client.recv(65_536)
+            requests.append(request)
+            reply = header(number=len(requests)) + names(b"a")
+            client.sendall(http_reply("200 OK", reply))
+
+    server = serve(handler)
+    pool = pool_of(http_uri(server), **{"http.token": "abc"})
+    assert [ask(pool) for _ in range(3)] == [["a"]] * 3
+    assert server.connections == 1
+    assert all(request.startswith(b"POST /metastore HTTP/1.1\r\n") for request in requests)
+    assert all(b"Authorization: Bearer abc\r\n" in request for request in requests)
+    assert all(b"x-actor-username" not in request for request in requests)

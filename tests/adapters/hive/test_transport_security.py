@@ -1,0 +1,331 @@
+"""TLS, passwords and tokens, against real metastores that demand them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509.oid import NameOID
+from lance_namespace.errors import InvalidInputError, ServiceUnavailableError, UnauthenticatedError
+from servers.metastores import Metastores
+
+from lance_bridge.config import load
+from lance_bridge_hive.config import HiveConfig
+from lance_bridge_hive.embedded import Metastore
+from lance_bridge_hive.transport import ClientPool
+
+pytestmark = pytest.mark.server
+
+_STORE_PASSWORD = "store-password"
+_DAY = datetime.timedelta(days=1)
+
+
+def ask(uri: str, properties: Mapping[str, str], *, times: int = 1) -> list[str]:
+    """Connect, ask for the databases, and return the last answer."""
+    given = {"uri": uri, "client.retry-timeout": "0", **properties}
+    with closing(ClientPool(load(HiveConfig, "hive", given))) as pool:
+        for _ in range(times):
+            answer: list[str] = pool.call(
+                lambda c: c.hms.get_all_databases(), name="get_all_databases", repeatable=True
+            )
+    return answer
+
+
+# -- TLS -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority of the test, and where its certificate lies."""
+
+    directory: Path
+    name: str
+    key: rsa.RSAPrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def create(cls, directory: Path, name: str) -> Authority:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = (
+            _certificate(subject, subject, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        authority = cls(directory, name, key, certificate)
+        authority.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        return authority
+
+    @property
+    def ca_file(self) -> Path:
+        return self.directory / f"{self.name}.pem"
+
+    def issue(self, name: str) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
+        """Return a new key and its certificate, for ``name`` and the address 127.0.0.1."""
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        certificate = (
+            _certificate(subject, self.certificate.subject, key)
+            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+        return key, certificate
+
+    def pem_files(self, name: str, password: bytes = b"") -> tuple[Path, Path]:
+        """Return files with a new certificate and its key."""
+        key, certificate = self.issue(name)
+        cert_file, key_file = self.directory / f"{name}.crt", self.directory / f"{name}.key"
+        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        key_file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.BestAvailableEncryption(password)
+                if password
+                else serialization.NoEncryption(),
+            )
+        )
+        return cert_file, key_file
+
+    def key_store(self) -> Path:
+        """Return a PKCS 12 file with the certificate of a metastore."""
+        key, certificate = self.issue("metastore")
+        store = self.directory / "metastore.p12"
+        store.write_bytes(
+            pkcs12.serialize_key_and_certificates(
+                b"metastore",
+                key,
+                certificate,
+                [self.certificate],
+                serialization.BestAvailableEncryption(_STORE_PASSWORD.encode()),
+            )
+        )
+        return store
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _DAY)
+        .not_valid_after(now + _DAY)
+    )
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.create(tmp_path, "ours")
+
+
+@pytest.fixture(params=["2.3", "4.0"])
+def encrypted(
+    authority: Authority, metastores: Metastores, request: pytest.FixtureRequest
+) -> Iterator[Metastore]:
+    store = authority.key_store()
+    prefix = "hive.metastore" if request.param == "2.3" else "metastore"
+    settings = {
+        f"{prefix}.use.SSL": "true",
+        f"{prefix}.keystore.path": str(store),
+        f"{prefix}.keystore.password": _STORE_PASSWORD,
+    }
+    with closing(metastores.new(request.param, stub=False, settings=settings)) as metastore:
+        yield metastore
+
+
+def test_tls_is_spoken_and_checked(encrypted: Metastore, authority: Authority) -> None:
+    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.ca_file)}
+    assert ask(encrypted.uri, tls, times=5) == ["default"]
+
+    stranger = Authority.create(authority.directory, "stranger")
+    with pytest.raises(ServiceUnavailableError, match="certificate is not trusted"):
+        ask(encrypted.uri, {**tls, "tls.ca-file": str(stranger.ca_file)})
+    with pytest.raises(ServiceUnavailableError, match="certificate is not trusted"):
+        ask(encrypted.uri, {"tls.enabled": "true"})
+    other_name = encrypted.uri.replace("127.0.0.1", "localhost")
+    with pytest.raises(ServiceUnavailableError, match="Hostname mismatch"):
+        ask(other_name, tls)
+    assert ask(other_name, {"tls.enabled": "true", "tls.verify": "false"}) == ["default"]
+    with pytest.raises(ServiceUnavailableError, match=r"tls\.enabled"):
+        ask(encrypted.uri, {"client.timeout": "5"})
+
+
+def test_an_idle_encrypted_connection_is_found_dead_after_a_restart(
+    encrypted: Metastore, authority: Authority
+) -> None:
+    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.ca_file)}
+    config = load(HiveConfig, "hive", {"uri": encrypted.uri, "client.retry-timeout": "0", **tls})
+    with closing(ClientPool(config)) as pool:
+        for _ in range(3):
+            opened = pool.call(lambda c: c, name="look", repeatable=True)
+            pool.call(lambda c: c.hms.get_all_databases(), name="x", repeatable=False)
+        assert pool.call(lambda c: c, name="look", repeatable=True) is opened
+        encrypted.restart()
+        pool.call(lambda c: c.hms.get_all_databases(), name="x", repeatable=False)
+        assert pool.call(lambda c: c, name="look", repeatable=True) is not opened
+
+
+def test_tls_to_a_metastore_without_it_says_so(metastores: Metastores) -> None:
+    with pytest.raises(ServiceUnavailableError, match=r"tls\.enabled"):
+        ask(metastores.get("2.3").uri, {"tls.enabled": "true", "client.connect-timeout": "5"})
+
+
+@pytest.fixture(params=[ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def choosy(authority: Authority, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that asks for the client's certificate, and then has nothing to say; its URI."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.pem_files("server"))
+    context.load_verify_locations(authority.ca_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.minimum_version = context.maximum_version = request.param
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client, contextlib.suppress(OSError):
+                client.settimeout(5)
+                with context.wrap_socket(client, server_side=True) as encrypted:
+                    while encrypted.recv(65_536):
+                        continue
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        yield f"thrift://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    server.join(10)
+
+
+def test_a_client_certificate_is_shown_and_asked_for(choosy: str, authority: Authority) -> None:
+    cert_file, key_file = authority.pem_files("client")
+    tls = {"tls.enabled": "true", "tls.ca-file": str(authority.ca_file), "client.timeout": "1"}
+    # With TLS 1.3 the server may be gone before its alert is read.
+    with pytest.raises((UnauthenticatedError, ServiceUnavailableError), match=r"tls\.cert-file"):
+        ask(choosy, tls)
+    with pytest.raises(ServiceUnavailableError, match="no complete reply within 1 s"):
+        ask(choosy, {**tls, "tls.cert-file": str(cert_file), "tls.key-file": str(key_file)})
+
+
+def test_an_encrypted_key_is_refused_and_not_asked_for_on_the_terminal(
+    authority: Authority,
+) -> None:
+    cert_file, key_file = authority.pem_files("client", b"hunter2")
+    with pytest.raises(InvalidInputError, match=r"tls\.key-file.*unencrypted"):
+        ask(
+            "thrift://127.0.0.1:1",
+            {
+                "tls.enabled": "true",
+                "tls.cert-file": str(cert_file),
+                "tls.key-file": str(key_file),
+            },
+        )
+
+
+# -- SASL PLAIN ----------------------------------------------------------------------------------
+
+
+def test_a_password_is_checked_by_the_metastore(metastores: Metastores) -> None:
+    settings = {
+        "metastore.authentication": "CONFIG",
+        "metastore.authentication.config.username": "alice",
+        "metastore.authentication.config.password": "wonderland",
+        "metastore.execute.setugi": "false",
+    }
+    plain = {"auth.mechanism": "plain", "auth.username": "alice"}
+    with closing(metastores.new("4.0", stub=False, settings=settings)) as metastore:
+        right = {**plain, "auth.password": "wonderland"}
+        assert ask(metastore.uri, right, times=3) == ["default"]
+        with pytest.raises(UnauthenticatedError, match="PLAIN was refused") as caught:
+            ask(metastore.uri, {**plain, "auth.password": "hunter2"})
+        assert "hunter2" not in str(caught.value)
+        with pytest.raises(ServiceUnavailableError, match=r"auth\.mechanism"):
+            ask(metastore.uri, {"client.timeout": "5"})
+
+
+# -- HTTP ----------------------------------------------------------------------------------------
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class TokenIssuer:
+    """Signs tokens, and publishes the key that checks them as a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.keys_file = directory / "jwks.json"
+        numbers = self._key.public_key().public_numbers()
+        key = {
+            "kty": "RSA",
+            "kid": "k1",
+            "alg": "RS256",
+            "use": "sig",
+            "n": _text(numbers.n.to_bytes(256, "big")),
+            "e": _text(numbers.e.to_bytes(3, "big")),
+        }
+        self.keys_file.write_text(json.dumps({"keys": [key]}))
+
+    def token(self, **claims: Any) -> str:
+        head = {"alg": "RS256", "kid": "k1", "typ": "JWT"}
+        body = {"sub": "alice", "exp": int(time.time()) + 3600, **claims}
+        signed = ".".join(_text(json.dumps(part).encode()) for part in (head, body))
+        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{signed}.{_text(signature)}"
+
+
+def test_a_bearer_token_is_checked_by_the_metastore(metastores: Metastores, tmp_path: Path) -> None:
+    issuer = TokenIssuer(tmp_path)
+    settings = {
+        "metastore.server.thrift.transport.mode": "http",
+        "metastore.authentication": "JWT",
+        "metastore.authentication.jwt.jwks.url": issuer.keys_file.as_uri(),
+    }
+    with closing(metastores.new("4.0", stub=False, settings=settings)) as metastore:
+        uri = metastore.uri.replace("thrift://", "http://")
+        assert ask(uri, {"http.token": issuer.token()}, times=3) == ["default"]
+        stale = issuer.token(exp=int(time.time()) - 3600)
+        refusals: list[dict[str, str]] = [{}, {"http.token": "hunter2"}, {"http.token": stale}]
+        for refused in refusals:
+            with pytest.raises(UnauthenticatedError, match=r"401.*check http\.token") as caught:
+                ask(uri, refused)
+            assert refused.get("http.token", "hunter2") not in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["4.0", "4.1"])
+def test_http_without_a_token_names_the_user(metastores: Metastores, version: str) -> None:
+    settings = {"metastore.server.thrift.transport.mode": "http"}
+    with closing(metastores.new(version, stub=False, settings=settings)) as metastore:
+        uri = metastore.uri.replace("thrift://", "http://")
+        assert ask(uri, {}, times=3) == ["default"]
+        assert ask(uri, {"ugi": "alice"}) == ["default"]
+        with pytest.raises(ServiceUnavailableError, match="check the path in uri"):
+            ask(f"{uri}/elsewhere", {})
+        with pytest.raises(ServiceUnavailableError, match="speaks HTTP, not Thrift"):
+            ask(metastore.uri, {})

@@ -1,0 +1,178 @@
+"""Namespaces that are broken on purpose, put through the kit by `test_kit_can_fail`.
+
+Not collected by itself: most of what is here fails, and must.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from lance.namespace import DirectoryNamespace
+
+from lance_bridge.testing import ConformanceSuite, StatefulBounds, Target
+from lance_bridge.testing.storage import Storage
+
+from .test_directory import DEVIATIONS, DirectoryTarget
+
+
+class MixesUpThreads(DirectoryNamespace):
+    """Keeps its question on the object, where another thread may replace it."""
+
+    _asked: Any = None
+    _turn = threading.Event()
+
+    def describe_table(self, request: api.DescribeTableRequest) -> api.DescribeTableResponse:
+        self._asked = request
+        self._turn.wait(0.002)
+        return super().describe_table(self._asked)
+
+
+class ForgetsTheToken(DirectoryNamespace):
+    """Begins at the first page again, without end."""
+
+    def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+        return super().list_tables(request.model_copy(update={"page_token": None}))
+
+
+class RepeatsTheLastName(DirectoryNamespace):
+    """Begins each page with the last name of the page before."""
+
+    def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+        answer = super().list_tables(request)
+        if request.page_token:
+            answer.tables = [request.page_token, *answer.tables][: request.limit]
+        return answer
+
+
+class HidesTables(DirectoryNamespace):
+    """Lists five tables at most, and gives no token."""
+
+    def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
+        answer = super().list_tables(request)
+        if len(answer.tables) > 5:
+            answer.tables = answer.tables[:5]
+            answer.page_token = None
+        return answer
+
+
+class DeletesOnDeregister(DirectoryNamespace):
+    """Takes the files with the entry."""
+
+    def deregister_table(self, request: api.DeregisterTableRequest) -> api.DeregisterTableResponse:
+        answer = super().deregister_table(request)
+        Storage({}).remove(answer.location or "")
+        return answer
+
+
+class LeavesFilesOnDrop(DirectoryNamespace):
+    """Drops the entry only."""
+
+    def drop_table(self, request: api.DropTableRequest) -> api.DropTableResponse:
+        answer = super().deregister_table(api.DeregisterTableRequest(id=request.id))
+        return api.DropTableResponse(location=answer.location)
+
+
+class OverwritesOnExistOk(DirectoryNamespace):
+    """Takes ExistOk for Overwrite."""
+
+    def create_table(
+        self, request: api.CreateTableRequest, request_data: bytes
+    ) -> api.CreateTableResponse:
+        if (request.mode or "").lower().replace("_", "") == "existok":
+            request = request.model_copy(update={"mode": "Overwrite"})
+        return super().create_table(request, request_data)
+
+
+class TakesTroubleForAbsence(DirectoryNamespace):
+    """Says that the namespace is missing when only the table is."""
+
+    def describe_table(self, request: api.DescribeTableRequest) -> api.DescribeTableResponse:
+        try:
+            return super().describe_table(request)
+        except api.TableNotFoundError as error:
+            raise api.NamespaceNotFoundError(str(error)) from error
+
+
+class SaysNothing(DirectoryNamespace):
+    """Raises the right error with a message that names nothing."""
+
+    def drop_table(self, request: api.DropTableRequest) -> api.DropTableResponse:
+        try:
+            return super().drop_table(request)
+        except api.TableNotFoundError as error:
+            raise api.TableNotFoundError("not found") from error
+
+
+class MiscountsRows(DirectoryNamespace):
+    """Counts one row too few in tables with more than three."""
+
+    def count_table_rows(self, request: api.CountTableRowsRequest) -> api.CountTableRowsResponse:
+        answer = super().count_table_rows(request)
+        count = answer.count or 0
+        return api.CountTableRowsResponse(count=count - (count > 3))
+
+
+class BrokenTarget(DirectoryTarget):
+    """A directory behind one of these classes."""
+
+    stateful_bounds = StatefulBounds(examples=10, shrink=False)
+    kind: type[DirectoryNamespace] = DirectoryNamespace
+
+    def connect(self) -> api.LanceNamespace:
+        return self.kind(root=self.data_root)
+
+
+class Broken(ConformanceSuite):
+    """A suite whose class says what is broken."""
+
+    __test__ = False
+    kind: type[DirectoryNamespace] = DirectoryNamespace
+    deviations: Mapping[str, str] = DEVIATIONS
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Target:
+        target = BrokenTarget(tmp_path_factory.mktemp("broken"))
+        target.kind = cls.kind
+        target.deviations = cls.deviations
+        return target
+
+
+def _suite(kind: type[DirectoryNamespace]) -> type[Broken]:
+    return type(f"Test{kind.__name__}", (Broken,), {"kind": kind, "__test__": True})
+
+
+KINDS = (
+    MixesUpThreads,
+    ForgetsTheToken,
+    RepeatsTheLastName,
+    HidesTables,
+    DeletesOnDeregister,
+    LeavesFilesOnDrop,
+    OverwritesOnExistOk,
+    TakesTroubleForAbsence,
+    SaysNothing,
+    MiscountsRows,
+)
+globals().update({f"Test{kind.__name__}": _suite(kind) for kind in KINDS})
+
+
+class TestSound(Broken):
+    """The same directory, not broken: the control."""
+
+    __test__ = True
+
+
+class TestStaleDeviation(Broken):
+    """Declares as deviant what works, and a case that does not exist."""
+
+    __test__ = True
+    deviations: Mapping[str, str] = {
+        **DEVIATIONS,
+        "test_count_counts_all_rows": "no longer true",
+        "test_no_such_case": "a slip",
+    }

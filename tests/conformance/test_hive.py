@@ -1,0 +1,49 @@
+"""The conformance kit on real metastores of every supported release."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from conftest import external_metastores
+from servers.metastores import VERSIONS, Metastores
+
+from lance_bridge.testing import ConformanceSuite, Target
+
+from .hive_target import HiveCatalogTarget, HiveTarget, RunningHiveTarget
+
+WITH_CATALOGS = ["3.1", "4.0", "4.2"]
+
+
+@pytest.mark.server
+class TestHive(ConformanceSuite):
+    """Two levels: database, table."""
+
+    @pytest.fixture(scope="class", params=VERSIONS)
+    def target(
+        self,
+        request: pytest.FixtureRequest,
+        metastores: Metastores,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Target:
+        external = external_metastores().get(request.param)
+        if external is not None:
+            return RunningHiveTarget(external, Path(os.environ["LANCE_BRIDGE_TEST_WAREHOUSE"]))
+        data_root = tmp_path_factory.mktemp("data")
+        return HiveTarget(metastores.get(request.param), data_root)
+
+
+@pytest.mark.server
+class TestHiveWithCatalogs(ConformanceSuite):
+    """Three levels: catalog, database, table."""
+
+    @pytest.fixture(scope="class", params=WITH_CATALOGS)
+    def target(
+        self,
+        request: pytest.FixtureRequest,
+        metastores: Metastores,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Target:
+        data_root = tmp_path_factory.mktemp("data")
+        return HiveCatalogTarget(metastores.get(request.param), data_root)

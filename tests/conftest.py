@@ -1,0 +1,29 @@
+"""Fixtures of the whole suite: real metastores, one of each release for all tests.
+
+``LANCE_BRIDGE_TEST_METASTORES`` (``2.3=thrift://host:port,…``) names metastores that run already,
+for example those of ``docker/``; the others are started from jars.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from servers.metastores import Metastores
+
+pytest_plugins = ["ci_skips"]
+
+
+def external_metastores() -> dict[str, str]:
+    """Return the metastores that the environment names: release to URI."""
+    text = os.environ.get("LANCE_BRIDGE_TEST_METASTORES", "")
+    pairs = [item.split("=", 1) for item in text.split(",") if item.strip()]
+    return {release.strip(): uri.strip() for release, uri in pairs}
+
+
+@pytest.fixture(scope="session")
+def metastores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastores]:
+    """Metastores of every release, started when first asked for."""
+    with Metastores(tmp_path_factory.mktemp("servers")) as servers:
+        yield servers

@@ -1,0 +1,263 @@
+"""Where properties come from, what is refused, and that secrets stay secret."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from pathlib import Path
+
+import pytest
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge import config as configuration
+from lance_bridge.config import environment, load, named_catalogs
+
+from .memory_catalog import MemoryConfig
+
+SECRET = "s3cr3t-value"
+
+
+@pytest.fixture
+def yaml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration file that the environment names; the test writes it."""
+    path = tmp_path / "catalogs.yaml"
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
+    return path
+
+
+# -- where values come from ------------------------------------------------------------------------
+
+
+def test_arguments_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_URI", "from-environment")
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_CLIENT_RETRIES", "7")
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_REGION", "eu-1")
+    config = load(MemoryConfig, "memory", {"uri": "from-arguments"})
+    assert config.uri == "from-arguments"
+    assert config.retries == 7
+    assert config.storage == {"aws_region": "eu-1"}
+    assert load(MemoryConfig, "memory", {}).uri == "from-environment"
+
+
+def test_the_environment_of_another_catalog_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_OTHER_URI", "x")
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORYX_URI", "x")
+    assert environment(MemoryConfig, "memory") == {}
+
+
+def test_a_name_with_odd_characters_has_a_variable_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_MY_PROD_1_DROP_CHECK_SHARING", "namespace")
+    assert environment(MemoryConfig, "my-prod.1") == {"drop.check-sharing": "namespace"}
+
+
+@pytest.mark.parametrize(("given", "retries"), [("5", 5), (5, 5), ("0", 0)])
+def test_numbers_may_be_numbers(given: object, retries: int) -> None:
+    assert load(MemoryConfig, "memory", {"uri": "x", "client.retries": given}).retries == retries
+
+
+@pytest.mark.parametrize("given", [True, "true", "True", "1", 1])
+def test_booleans_may_be_booleans(given: object) -> None:
+    assert load(MemoryConfig, "memory", {"uri": "x", "pickle.secrets": given}).pickle_secrets
+
+
+def test_options_of_the_storage_lose_their_prefix_and_nothing_else() -> None:
+    config = load(MemoryConfig, "memory", {"uri": "x", "storage.a.b": "1", "storage.C": "2"})
+    assert config.storage == {"a.b": "1", "C": "2"}
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("url", "did you mean 'uri'"),
+        ("Root", "did you mean 'root'"),
+        ("client.retry", "did you mean 'client.retries'"),
+        ("zzz", "known are root"),
+        ("storage", r"did you mean 'storage\.\*'|known are"),
+        ("storage.*", "no property"),
+    ],
+)
+def test_an_unknown_key_is_invalid_and_a_near_one_suggested(key: str, hint: str) -> None:
+    with pytest.raises(InvalidInputError, match=hint) as caught:
+        load(MemoryConfig, "memory", {"uri": "x", key: SECRET})
+    assert f"'{key}'" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_missing_required_key_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="property 'uri': is required"):
+        load(MemoryConfig, "memory", {})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("client.retries", "many"),
+        ("client.retries", "-1"),
+        ("client.retries", "1.5"),
+        ("pickle.secrets", "perhaps"),
+        ("drop.check-sharing", "never"),
+        ("drop.check-sharing", ""),
+    ],
+)
+def test_a_wrong_value_is_invalid_and_its_key_named(key: str, value: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"property '{key}'"):
+        load(MemoryConfig, "memory", {"uri": "x", key: value})
+
+
+@pytest.mark.parametrize("value", [None, [SECRET], {"a": SECRET}, SECRET.encode()])
+def test_a_value_that_is_no_text_is_invalid_and_not_shown(value: object) -> None:
+    with pytest.raises(InvalidInputError, match="'token' must be a string") as caught:
+        load(MemoryConfig, "memory", {"uri": "x", "token": value})
+    assert SECRET not in str(caught.value)
+
+
+# -- secrets ---------------------------------------------------------------------------------------
+
+
+def with_secrets() -> MemoryConfig:
+    properties = {"uri": "x", "token": SECRET, "storage.aws_secret_access_key": SECRET}
+    return load(MemoryConfig, "memory", properties)
+
+
+def test_secrets_are_in_no_text_of_a_configuration() -> None:
+    config = with_secrets()
+    assert config.token is not None
+    assert config.token.get_secret_value() == SECRET
+    for text in (repr(config), str(config), f"{config}", repr(config.__dict__["token"])):
+        assert SECRET not in text
+
+
+def test_secrets_are_in_no_error_of_a_configuration() -> None:
+    bad = {"uri": "x", "token": SECRET, "storage.aws_secret_access_key": SECRET}
+    for more in ({"client.retries": SECRET}, {"pickle.secrets": SECRET}, {SECRET[:3]: "x"}):
+        with pytest.raises(InvalidInputError) as caught:
+            load(MemoryConfig, "memory", {**bad, **more})
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "token",
+        "storage.aws_secret_access_key",
+        "storage.AWS_SECRET_ACCESS_KEY",
+        "storage.secret_access_key",
+        "storage.aws_session_token",
+        "storage.azure_storage_account_key",
+        "storage.account_key",
+        "storage.access_key",
+        "storage.azure_storage_sas_token",
+        "storage.sas_key",
+        "storage.azure_storage_client_secret",
+        "storage.google_service_account_key",
+        "storage.bearer_token",
+        "storage.password",
+    ],
+)
+def test_a_secret_key_is_known_as_secret(key: str) -> None:
+    assert MemoryConfig.is_secret(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "uri",
+        "root",
+        "storage.aws_access_key_id",
+        "storage.access_key_id",
+        "storage.aws_region",
+        "storage.aws_endpoint",
+        "storage.allow_http",
+        "storage.azure_storage_account_name",
+    ],
+)
+def test_a_key_without_a_secret_is_carried_along(key: str) -> None:
+    assert not MemoryConfig.is_secret(key)
+
+
+def test_the_declaration_of_a_secret_says_so() -> None:
+    declared = {each.key: each for each in MemoryConfig.declared()}
+    assert declared["token"].secret
+    assert not declared["uri"].secret
+    assert declared["uri"].required
+    assert declared["uri"].default is None
+    assert declared["client.retries"].type == "integer"
+    assert declared["client.retries"].default == "3"
+    assert declared["drop.check-sharing"].type == "`catalog` | `namespace`"
+    assert all(each.meaning for each in declared.values())
+
+
+def test_a_configuration_does_not_change() -> None:
+    config = with_secrets()
+    with pytest.raises(ValueError, match="frozen"):
+        config.uri = "y"
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+# -- the file of named catalogs --------------------------------------------------------------------
+
+
+def test_named_catalogs_come_from_the_file_that_the_environment_names(yaml_file: Path) -> None:
+    yaml_file.write_text(
+        "catalogs:\n"
+        "  prod: {impl: memory, uri: one, client.retries: 4, pickle.secrets: true}\n"
+        "  7: {impl: hive}\n"
+    )
+    assert named_catalogs() == {
+        "prod": {
+            "impl": "memory",
+            "uri": "one",
+            "client.retries": "4",
+            "pickle.secrets": "true",
+        },
+        "7": {"impl": "hive"},
+    }
+
+
+def test_the_usual_file_is_in_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LANCE_BRIDGE_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert named_catalogs() == {}
+    (tmp_path / ".lance-bridge.yaml").write_text("catalogs: {a: {impl: b}}")
+    assert named_catalogs() == {"a": {"impl": "b"}}
+
+
+def test_a_named_file_that_is_missing_is_invalid(yaml_file: Path) -> None:
+    with pytest.raises(InvalidInputError, match=f"{yaml_file}, which does not exist"):
+        named_catalogs()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "must hold a mapping `catalogs:`"),
+        (b"[1, 2]", "must hold a mapping `catalogs:`"),
+        (b"catalogs: 3", "must hold a mapping `catalogs:`"),
+        (b"catalogs: {a: 3}", "'a' must be a mapping with `impl:`"),
+        (b"catalogs: {a: {uri: x}}", "'a' must be a mapping with `impl:`"),
+        (b"catalogs: {a: {impl: 3}}", "'a' must be a mapping with `impl:`"),
+        (b"catalogs: {a: {impl: x, uri: [s3cr3t-value]}}", "'uri' must be a string"),
+        (b"catalogs: {a: {impl: x, uri: }}", "'uri' must be a string"),
+        (b"token: s3cr3t-value: x", "cannot be read as YAML"),
+        (b"a: !!python/object/apply:os.getcwd []", "cannot be read as YAML"),
+        (b"\xff\xfe\x00", "cannot be read as YAML"),
+    ],
+)
+def test_a_bad_file_is_invalid_and_its_content_not_shown(
+    yaml_file: Path, content: bytes, problem: str
+) -> None:
+    yaml_file.write_bytes(content)
+    with pytest.raises(InvalidInputError, match=problem) as caught:
+        named_catalogs()
+    assert SECRET not in str(caught.value)
+
+
+def test_a_directory_in_place_of_the_file_is_invalid(yaml_file: Path) -> None:
+    yaml_file.mkdir()
+    with pytest.raises(InvalidInputError, match="cannot be read as YAML"):
+        configuration.named_catalogs()

@@ -1,0 +1,92 @@
+"""DropTable and Cascade delete what was named, whatever lies around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import TableRecord
+
+from .building import DATASET, TABLE, at, count_rows, create
+from .memory_catalog import MemoryNamespace, MemoryServer, Moment
+
+
+def put_lance_entry(server: MemoryServer, name: str, location: str) -> list[str]:
+    path = (*DATASET, name)
+    server.tables[path] = TableRecord(path, location, {"table_type": "LANCE"})
+    return list(path)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "/",
+        "file:///",
+        "s3://bucket",
+        "s3://bucket/",
+        "relative/place",
+        "s3://bucket/a/../b.lance",
+        "s3://bucket/a/%2e%2e/b.lance",
+        "s3://bucket/a?b.lance",
+        "hdfs://host/a.lance",
+        None,
+    ],
+)
+def test_no_file_is_deleted_where_others_have_put_a_bad_location(
+    namespace: MemoryNamespace, server: MemoryServer, location: str | None
+) -> None:
+    table = put_lance_entry(server, "odd", location)  # type: ignore[arg-type]  # as others write it
+    with pytest.raises(errors.InvalidTableStateError, match="eregister"):
+        namespace.drop_table(api.DropTableRequest(id=table))
+    assert tuple(table) in server.tables
+    assert namespace.deregister_table(api.DeregisterTableRequest(id=table)).id == table
+
+
+def test_a_table_whose_place_another_entry_spells_differently_is_not_dropped(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    place = create(namespace, TABLE).location or ""
+    (tmp_path / "link").symlink_to(tmp_path / "root")
+    for spelling in (
+        f"file:{place}/",
+        f"file://localhost{place}",
+        place.replace("/root/", "/root/./x/../"),
+        place.replace("/root/", "/link/"),
+        f"{place}/data/inside.lance",
+        str(Path(place).parent),
+    ):
+        server.tables[at("other")] = TableRecord(at("other"), spelling)
+        with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+            namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(namespace, TABLE) == 3
+
+
+def test_a_registered_place_that_holds_no_dataset_keeps_its_files(
+    namespace: MemoryNamespace, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "iceberg" / "data" / "part-0.parquet"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("rows of another format")
+    place = str(tmp_path / "iceberg")
+    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place))
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert foreign.read_text() == "rows of another format"
+
+
+def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
+    namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    somebody = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "root"))
+
+    def create_again(change: str, moment: Moment) -> None:
+        if (change, moment) == ("drop_table", "after"):
+            server.fault = None
+            create(somebody, TABLE)
+
+    server.fault = create_again
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(somebody, TABLE) == 3

@@ -1,0 +1,223 @@
+"""Arrow IPC streams in requests: whole, legal in every form, and refused when broken."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+from collections.abc import Iterator
+
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge.tables.ipc import read_stream
+
+from .building import TABLE
+from .memory_catalog import MemoryNamespace, MemoryServer
+
+ROWS = pa.table({"a": [1, 2, 3], "s": ["x", None, "zz"], "v": [[1.0], [], None]})
+EOS = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def stream(
+    table: pa.Table, *, options: pa.ipc.IpcWriteOptions | None = None, chunk: int | None = None
+) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=chunk)
+    return sink.getvalue()
+
+
+def message_starts(data: bytes) -> Iterator[int]:
+    """Yield where the messages of a stream begin, the end marker included."""
+    reader = pa.BufferReader(data)
+    while reader.tell() < len(data) - len(EOS):
+        yield reader.tell()
+        pa.ipc.read_message(reader)
+    yield reader.tell()
+
+
+# -- legal streams ---------------------------------------------------------------------------------
+
+
+def test_a_stream_is_read_whole() -> None:
+    assert read_stream(stream(ROWS)) == ROWS
+    assert read_stream(stream(ROWS, chunk=1)) == ROWS
+
+
+def test_a_schema_without_batches_is_an_empty_table() -> None:
+    assert read_stream(stream(ROWS.schema.empty_table())) == ROWS.schema.empty_table()
+
+
+def test_a_stream_may_lack_the_end_marker() -> None:
+    data = stream(ROWS)
+    assert data.endswith(EOS)
+    assert read_stream(data.removesuffix(EOS)) == ROWS
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_a_stream_may_be_compressed(codec: str) -> None:
+    table = pa.table({"a": list(range(10_000)), "s": ["same"] * 10_000})
+    data = stream(table, options=pa.ipc.IpcWriteOptions(compression=codec))
+    assert len(data) < len(stream(table))
+    assert read_stream(data) == table
+
+
+def test_dictionaries_may_be_replaced_and_extended() -> None:
+    chunks = [pa.array(words).dictionary_encode() for words in (["a"], ["a", "b"], ["c"])]
+    table = pa.table({"d": pa.chunked_array(chunks)})
+    assert read_stream(stream(table)).to_pydict() == {"d": ["a", "a", "b", "c"]}
+    deltas = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    assert read_stream(stream(table, options=deltas)).to_pydict() == {"d": ["a", "a", "b", "c"]}
+
+
+def test_a_stream_in_the_old_framing_is_read() -> None:
+    old = pa.ipc.IpcWriteOptions(use_legacy_format=True, metadata_version=pa.ipc.MetadataVersion.V4)
+    assert read_stream(stream(ROWS, options=old)) == ROWS
+
+
+# -- broken streams --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00",
+        EOS,
+        b"hello, this is no stream at all",
+        b"ARROW1\x00\x00",
+        b"PAR1",
+        b"\xff\xff\xff\xff",
+        b"\xff\xff\xff\xff\xff\xff\xff\x7f",
+        b"\xff\xff\xff\xff\x10\x00\x00\x00" + b"\x00" * 16,
+        b"\x00" * 4096,
+    ],
+)
+def test_what_is_no_stream_is_invalid(data: bytes) -> None:
+    with pytest.raises(InvalidInputError, match=r"no data|not a whole Arrow IPC stream"):
+        read_stream(data)
+
+
+def test_a_file_in_place_of_a_stream_is_invalid() -> None:
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, ROWS.schema) as writer:
+        writer.write_table(ROWS)
+    with pytest.raises(InvalidInputError, match="not a whole Arrow IPC stream"):
+        read_stream(sink.getvalue())
+
+
+def test_a_stream_cut_anywhere_but_between_messages_is_invalid() -> None:
+    data = stream(ROWS, chunk=1)
+    legal = [start for start in message_starts(data) if start > 0]
+    assert len(legal) == 4
+    for end in range(len(data)):
+        if end in legal:
+            assert read_stream(data[:end]).num_rows == legal.index(end)
+        else:
+            with pytest.raises(InvalidInputError):
+                read_stream(data[:end])
+
+
+@pytest.mark.parametrize("rest", [b"x", b"\x00" * 8, EOS, stream(ROWS)])
+def test_what_follows_the_end_of_a_stream_is_invalid_and_not_dropped(rest: bytes) -> None:
+    with pytest.raises(InvalidInputError, match=f"by {len(rest)} bytes"):
+        read_stream(stream(ROWS) + rest)
+
+
+def test_a_stream_without_columns_is_invalid() -> None:
+    with pytest.raises(InvalidInputError, match="no columns"):
+        read_stream(stream(pa.table({})))
+
+
+def text_array(offsets: list[int], text: bytes) -> pa.Array:
+    buffers = [None, pa.py_buffer(struct.pack(f"<{len(offsets)}i", *offsets)), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        text_array([0, 1_000_000, 4, 6], b"aabbcc"),
+        text_array([0, 4, 2, 6], b"aabbcc"),
+        text_array([0, -5, 4, 6], b"aabbcc"),
+        text_array([0, 2, 4, 6], b"aa\xff\xfecc"),
+        pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int8()), pa.array(["a"]), safe=False),
+    ],
+    ids=["offset beyond", "offsets fall", "offset below", "no UTF-8", "no such word"],
+)
+def test_values_that_would_lead_outside_their_buffers_are_invalid(array: pa.Array) -> None:
+    with pytest.raises(InvalidInputError, match="not a whole Arrow IPC stream"):
+        read_stream(stream(pa.table({"s": array})))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_random_damage_is_refused_or_harmless(compression: str | None) -> None:
+    whole = stream(ROWS, options=pa.ipc.IpcWriteOptions(compression=compression))
+    chance = random.Random(20)
+    refused = 0
+    for _ in range(1500):
+        damaged = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            read_stream(bytes(damaged)).validate(full=True)
+        except InvalidInputError:
+            refused += 1
+    assert refused > 300
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.month_day_nano_interval(),
+        pa.decimal32(5, 2),
+        pa.decimal64(10, 2),
+        pa.list_view(pa.int32()),
+        pa.large_list_view(pa.int32()),
+        pa.run_end_encoded(pa.int32(), pa.int64()),
+        pa.dense_union([pa.field("a", pa.int32())]),
+        pa.sparse_union([pa.field("a", pa.int32())]),
+        pa.list_(pa.struct([("x", pa.decimal32(5, 2))])),
+    ],
+    ids=str,
+)
+def test_a_type_that_lance_cannot_store_is_invalid(kind: pa.DataType) -> None:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, pa.schema([("a", pa.int8()), ("c", kind)])):
+        pass
+    with pytest.raises(InvalidInputError, match="Lance cannot store this schema") as caught:
+        read_stream(sink.getvalue())
+    assert "/home/" not in str(caught.value)
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["a.b"], [""], ["_rowid"], ["_rowaddr"]])
+def test_odd_column_names_are_stored_or_invalid(
+    namespace: MemoryNamespace, server: MemoryServer, names: list[str]
+) -> None:
+    table = pa.table([pa.array([1])] * len(names), names=names)
+    request = api.CreateTableRequest(id=TABLE)
+    try:
+        namespace.create_table(request, stream(table))
+    except InvalidInputError:
+        assert not server.tables
+    else:
+        assert namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE)).count == 1
+
+
+# -- through the namespace -------------------------------------------------------------------------
+
+
+def test_a_broken_stream_changes_neither_catalog_nor_storage(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    for data in (b"", b"x", stream(ROWS)[:-20], stream(ROWS) + b"x"):
+        with pytest.raises(InvalidInputError):
+            namespace.create_table(api.CreateTableRequest(id=TABLE), data)
+    assert not server.effects
+    assert namespace.list_tables(api.ListTablesRequest(id=TABLE[:-1])).tables == []

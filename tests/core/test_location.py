@@ -1,0 +1,242 @@
+"""One place, however it is spelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge import location as locations
+
+CHARACTERS = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="/?#%")
+SEGMENTS = st.text(CHARACTERS, min_size=1, max_size=6).filter(
+    lambda name: name not in (".", "..") and name == name.strip()
+)
+PLACES = st.lists(SEGMENTS, min_size=1, max_size=4)
+KEYS = st.lists(st.sampled_from("abc"), max_size=4).map(tuple)
+# Where no link of this machine can be.
+NOWHERE = "/no-such-directory-of-lance-bridge"
+
+
+@given(PLACES, st.integers(1, 3))
+def test_every_spelling_of_a_local_place_has_one_key(names: list[str], slashes: int) -> None:
+    plain = "/".join([NOWHERE, *names])
+    key = locations.key(plain)
+    for spelling in (
+        plain + "/" * slashes,
+        plain.replace("/", "/" * slashes),
+        plain + "/.",
+        plain + "/x/..",
+        f"file:{plain}",
+        f"file://{plain}",
+        f"FILE://{plain}/",
+        f"file://localhost{plain}",
+        locations.for_lance(plain),
+        locations.for_catalog(plain),
+        locations.for_lance(f"file://{plain}/"),
+    ):
+        assert locations.key(spelling) == key, spelling
+
+
+@given(PLACES)
+def test_every_spelling_of_a_remote_place_has_one_key(names: list[str]) -> None:
+    path = "/".join(names)
+    plain = f"s3://bucket/{path}"
+    key = locations.key(plain)
+    for spelling in (
+        f"{plain}/",
+        f"s3a://bucket/{path}",
+        f"S3N://bucket/{path}",
+        f"s3://someone@bucket/{path}",
+        f"s3://bucket:443/{path}",
+        f"{plain}?x=1",
+        f"{plain}#part",
+        f"{plain}/x/..",
+        f"{plain}/x/%2E%2e",
+        f"s3://bucket/./{path}",
+        f"s3://bucket/../{path}",
+        f"s3://bucket/%2e/{path}",
+        f"s3://bucket//{path}",
+        "s3://bucket/" + quote(path),
+        "s3://bucket/" + quote(path, safe=""),
+        f" {plain} ",
+        f"s3://bu\ncket/{path}\t",
+        locations.for_lance(plain),
+        locations.for_catalog(plain),
+        locations.table_uri(plain),
+    ):
+        assert locations.key(spelling) == key, spelling
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("s3://bucket/a", "s3://other/a"),
+        ("s3://bucket/a", "gs://bucket/a"),
+        ("s3://bucket/a", "s3://bucket/A"),
+        ("s3://bucket/a", "s3://bucket/a.lance"),
+        ("s3://bucket/a%252e", "s3://bucket/a%2e"),
+        ("/a", "/a.lance"),
+        ("/a%20b", "/a b"),
+        ("/bucket/a", "s3://bucket/a"),
+        ("az://one/a", "az://two/a"),
+    ],
+)
+def test_different_places_have_different_keys(one: str, other: str) -> None:
+    assert locations.key(one) != locations.key(other)
+    assert not locations.overlap(locations.key(one), locations.key(other))
+
+
+def test_a_container_is_the_same_with_and_without_its_account() -> None:
+    spellings = (
+        "az://container/t.lance",
+        "abfs://container@account.dfs.core.windows.net/t.lance",
+        "abfss://container@account.dfs.core.windows.net/t.lance/",
+    )
+    assert len({locations.key(spelling) for spelling in spellings}) == 1
+
+
+def test_links_of_local_files_are_resolved(tmp_path: Path) -> None:
+    (tmp_path / "real" / "t.lance").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert locations.key(f"{tmp_path}/link/t.lance") == locations.key(f"{tmp_path}/real/t.lance")
+
+
+@given(KEYS, KEYS)
+def test_overlap_is_symmetric_and_means_containment(
+    one: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    contains = one == other[: len(one)] or other == one[: len(other)]
+    assert locations.overlap(one, other) is contains
+    assert locations.overlap(other, one) is contains
+    assert locations.overlap(one, one)
+
+
+@given(PLACES, PLACES)
+def test_a_place_overlaps_with_what_is_joined_to_it(names: list[str], more: list[str]) -> None:
+    for start in (f"{NOWHERE}/", "s3://bucket/", "gs://bucket"):
+        place = locations.join(start, *names)
+        inside = locations.join(place, *more)
+        assert locations.overlap(locations.key(place), locations.key(inside))
+        assert locations.key(place) != locations.key(inside)
+
+
+@pytest.mark.parametrize(
+    ("location", "lance", "catalog", "uri"),
+    [
+        ("/a/b.lance/", "/a/b.lance", "file:///a/b.lance", "file:///a/b.lance"),
+        ("file:/a/b c", "/a/b c", "file:///a/b c", "file:///a/b%20c"),
+        ("file:///a/100%", "/a/100%", "file:///a/100%", "file:///a/100%25"),
+        ("s3a://b/t.lance/", "s3://b/t.lance", "s3a://b/t.lance", "s3://b/t.lance"),
+        ("s3://b/a b%20c", "s3://b/a b%20c", "s3://b/a b%20c", "s3://b/a%20b%20c"),
+        ("gs://b/ü", "gs://b/ü", "gs://b/ü", "gs://b/%C3%BC"),
+        (
+            "abfs://c@a.dfs.core.windows.net/t",
+            "abfss://c@a.dfs.core.windows.net/t",
+            "abfs://c@a.dfs.core.windows.net/t",
+            "abfss://c@a.dfs.core.windows.net/t",
+        ),
+    ],
+)
+def test_a_location_is_spelled_for_lance_for_the_catalog_and_as_a_uri(
+    location: str, lance: str, catalog: str, uri: str
+) -> None:
+    assert locations.check(location) == lance
+    assert locations.for_lance(location) == lance
+    assert locations.for_catalog(location) == catalog
+    assert locations.table_uri(location) == uri
+
+
+@given(PLACES)
+def test_a_table_uri_is_ascii_and_decodes_to_the_place(names: list[str]) -> None:
+    path = "/".join(names)
+    uri = locations.table_uri(f"s3://bucket/{path}")
+    assert uri.isascii()
+    assert " " not in uri
+    assert unquote(uri) == f"s3://bucket/{path}"
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("", "1 to 2048"),
+        ("  ", "1 to 2048"),
+        ("/" + "a" * 2048, "1 to 2048"),
+        ("a/b", "relative"),
+        ("./a", "relative"),
+        ("~/a", "relative"),
+        ("file:a", "relative"),
+        ("file://host/a", "on the host 'host'"),
+        ("file://a", "on the host 'a'"),
+        ("/a\nb", "control characters"),
+        ("s3://b/a\x00", "control characters"),
+        ("s3://b/a%0ab", "control characters"),
+        ("s3://b/a%00b", "control characters"),
+        (" /a", "space"),
+        ("s3://b/a ", "space"),
+        ("/a/../b", r"'\.\.'"),
+        ("s3://b/a/..", r"'\.\.'"),
+        ("s3://b/a/%2e%2E/c", r"'\.\.'"),
+        ("s3://b/a/.%2e/c", r"'\.\.'"),
+        ("s3://b/a%2f..%2fc", r"'\.\.'"),
+        ("s3://b/a?versionId=1", r"'\?' or '#'"),
+        ("s3://b/a#b", r"'\?' or '#'"),
+        ("s3:///a", "no bucket"),
+        ("s3:/a", "no bucket"),
+        ("s3://", "no bucket"),
+        ("s3://b", "whole bucket"),
+        ("s3://b/", "whole bucket"),
+        ("s3://b/.", "whole bucket"),
+        ("/", "whole bucket or file system"),
+        ("file:///", "whole bucket or file system"),
+        ("s3://b//a", "empty segment"),
+        ("s3://b/a//c", "empty segment"),
+        ("s3://user@b/a", "user or a port"),
+        ("s3://b:9000/a", "user or a port"),
+        ("s3://b%2fc/a", "user or a port"),
+        ("gs://x@y@b/a", "user or a port"),
+        ("abfss://c@a:1/x", "user or a port"),
+        ("hdfs://host/a", "'hdfs'"),
+        ("http://host/a", "'http'"),
+        ("memory://a/b", "'memory'"),
+        ("javascript:alert(1)", "'javascript'"),
+    ],
+)
+def test_a_bad_location_is_invalid_and_the_message_says_why(location: str, problem: str) -> None:
+    with pytest.raises(InvalidInputError, match=problem) as caught:
+        locations.check(location)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://me:hunter2@b/a", "s3a://me:hunter2@b", "x://:hunter2@b"]
+)
+def test_a_password_in_a_location_is_not_shown(location: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        locations.check(location)
+    assert "hunter2" not in str(caught.value)
+
+
+@given(st.text(max_size=30), st.sampled_from(["", "/", "file:///", "s3://b/", "az://c/", "x:"]))
+def test_any_text_is_invalid_or_a_place_of_its_own(text: str, start: str) -> None:
+    try:
+        spelled = locations.check(start + text)
+    except InvalidInputError:
+        return
+    assert locations.check(spelled) == spelled
+    assert locations.key(spelled) == locations.key(start + text)
+    depth = 1 if spelled.startswith("/") else 2
+    assert len(locations.key(spelled)) > depth
+    assert ".." not in locations.key(spelled)
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [("/a", True), ("file:/a", True), ("s3a://b", True), ("abfs://b", True), ("hdfs://h/a", False)],
+)
+def test_storage_is_known_by_its_scheme(location: str, expected: bool) -> None:
+    assert locations.is_supported(location) is expected

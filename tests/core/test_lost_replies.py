@@ -1,0 +1,274 @@
+"""Changes whose reply is lost: nothing doubled, nothing lost, and the right error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.errors import OutcomeUnknownError
+
+from .building import DATASET, TABLE, count_rows, create
+from .memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer, Moment
+
+ALL_ABLE = replace(CAPABILITIES, no_rename="", no_alter="")
+
+
+class LostReplies:
+    """Loses the replies of the first ``times`` calls of one kind, before or after the effect."""
+
+    def __init__(self, change: str, moment: Moment, times: int = 1) -> None:
+        self.change = change
+        self.moment = moment
+        self.left = times
+
+    def __call__(self, change: str, moment: Moment) -> None:
+        if (change, moment) == (self.change, self.moment) and self.left:
+            self.left -= 1
+            raise OutcomeUnknownError(f"reply of {change} lost")
+
+
+def new_namespace(ns: MemoryNamespace) -> None:
+    ns.create_namespace(api.CreateNamespaceRequest(id=["us"], properties={"k": "v"}))
+
+
+def overwritten_namespace(ns: MemoryNamespace) -> None:
+    request = api.CreateNamespaceRequest(id=["empty"], mode="Overwrite", properties={"k": "v"})
+    ns.create_namespace(request)
+
+
+def dropped_namespace(ns: MemoryNamespace) -> None:
+    ns.drop_namespace(api.DropNamespaceRequest(id=["empty"]))
+
+
+def declared(ns: MemoryNamespace) -> None:
+    ns.declare_table(api.DeclareTableRequest(id=[*DATASET, "new"], properties={"k": "v"}))
+
+
+def created(ns: MemoryNamespace) -> None:
+    create(ns, [*DATASET, "new"], properties={"k": "v"})
+
+
+def registered(ns: MemoryNamespace) -> None:
+    place = f"{ns._bridge.config.root}/elsewhere"
+    ns.register_table(api.RegisterTableRequest(id=[*DATASET, "new"], location=place))
+
+
+def registered_again(ns: MemoryNamespace) -> None:
+    place = f"{ns._bridge.config.root}/elsewhere"
+    ns.register_table(api.RegisterTableRequest(id=TABLE, location=place, mode="Overwrite"))
+
+
+def renamed(ns: MemoryNamespace) -> None:
+    ns.rename_table(api.RenameTableRequest(id=TABLE, new_table_name="Renamed"))
+
+
+def deregistered(ns: MemoryNamespace) -> None:
+    ns.deregister_table(api.DeregisterTableRequest(id=TABLE))
+
+
+def dropped(ns: MemoryNamespace) -> None:
+    ns.drop_table(api.DropTableRequest(id=TABLE))
+
+
+Operation = Callable[[MemoryNamespace], None]
+CHANGES: dict[str, tuple[Operation, str]] = {
+    "create namespace": (new_namespace, "create_namespace"),
+    "overwrite namespace": (overwritten_namespace, "alter_namespace"),
+    "drop namespace": (dropped_namespace, "drop_namespace"),
+    "declare": (declared, "create_table"),
+    "create": (created, "create_table"),
+    "register": (registered, "create_table"),
+    "register again": (registered_again, "alter_table"),
+    "rename": (renamed, "rename_table"),
+    "deregister": (deregistered, "drop_table"),
+    "drop": (dropped, "drop_table"),
+}
+each_change = pytest.mark.parametrize("case", CHANGES)
+
+
+@pytest.fixture
+def prepared(namespace: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
+    """A namespace with a table and an empty namespace, in a catalog that can do everything."""
+    server.capabilities = ALL_ABLE
+    server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
+    create(namespace, TABLE)
+    server.effects.clear()
+    return namespace
+
+
+def state(server: MemoryServer, root: str) -> dict[str, object]:
+    """What clients can tell: namespaces, tables without what core keeps for itself, and files."""
+
+    def own(properties: Any) -> dict[str, str]:
+        return {k: v for k, v in properties.items() if not k.startswith("lance_bridge.")}
+
+    places = [p for p in Path(root).rglob("*") if p.is_file()]
+    return {
+        "namespaces": {p: own(r.properties) for p, r in server.namespaces.items()},
+        "tables": {p: (r.location, own(r.properties)) for p, r in server.tables.items()},
+        "datasets": sorted(str(p.parents[1]) for p in places if p.suffix == ".manifest"),
+        "data files": len([p for p in places if p.suffix == ".lance"]),
+    }
+
+
+@each_change
+@pytest.mark.parametrize(("moment", "times"), [("before", 1), ("before", 2), ("after", 1)])
+def test_a_lost_reply_neither_doubles_nor_loses_a_change(  # noqa: PLR0917  # all are fixtures
+    prepared: MemoryNamespace,
+    server: MemoryServer,
+    tmp_path: Path,
+    case: str,
+    moment: Moment,
+    times: int,
+) -> None:
+    operation, change = CHANGES[case]
+    server.fault = LostReplies(change, moment, times)
+    operation(prepared)
+    server.fault = None
+    assert server.effects == [change]
+    lossy = state(server, str(tmp_path / "root"))
+    assert lossy == expected_state(case, tmp_path)
+
+
+def expected_state(case: str, tmp_path: Path) -> dict[str, object]:
+    """What the same operation leaves where nothing gets lost."""
+    operation, _ = CHANGES[case]
+    name = f"faultless {tmp_path}"
+    server = SERVERS[name] = MemoryServer(capabilities=ALL_ABLE)
+    try:
+        for path in (("eu",), ("eu", "shop"), ("eu", "shop", "sales")):
+            server.namespaces[path] = NamespaceRecord(path)
+        server.namespaces[("empty",)] = NamespaceRecord(("empty",), {"old": "yes"})
+        twin = tmp_path / "twin"
+        namespace = MemoryNamespace(uri=name, root=str(twin))
+        create(namespace, TABLE)
+        operation(namespace)
+        found = state(server, str(twin))
+    finally:
+        del SERVERS[name]
+    moved: dict[str, object] = with_root(found, str(twin), str(tmp_path / "root"))
+    return moved
+
+
+def with_root(found: Any, old: str, new: str) -> Any:
+    """Return ``found`` with another root in every string."""
+    if isinstance(found, str):
+        return found.replace(old, new)
+    if isinstance(found, dict):
+        return {key: with_root(value, old, new) for key, value in found.items()}
+    if isinstance(found, tuple | list):
+        return type(found)(with_root(value, old, new) for value in found)
+    return found
+
+
+@each_change
+def test_a_change_that_never_gets_through_is_reported_and_has_no_effect(
+    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
+) -> None:
+    operation, change = CHANGES[case]
+    before = state(server, str(tmp_path / "root"))
+    server.fault = LostReplies(change, "before", times=1000)
+    with pytest.raises(errors.ServiceUnavailableError, match="lost"):
+        operation(prepared)
+    assert not server.effects
+    assert state(server, str(tmp_path / "root")) == before
+    assert server.fault.left >= 990
+
+
+@each_change
+def test_a_change_that_is_refused_is_not_repeated(
+    prepared: MemoryNamespace, server: MemoryServer, case: str
+) -> None:
+    operation, change = CHANGES[case]
+    asked = []
+
+    def refuse(name: str, moment: Moment) -> None:
+        if name == change:
+            asked.append((name, moment))
+            raise errors.PermissionDeniedError("not you")
+
+    server.fault = refuse
+    with pytest.raises(errors.PermissionDeniedError):
+        operation(prepared)
+    assert asked == [(change, "before")]
+
+
+def lose_and_let(server: MemoryServer, change: str, somebody: Callable[[], None]) -> None:
+    """Lose the first reply before its effect, while another client does something."""
+    lost = LostReplies(change, "before")
+
+    def fault(name: str, moment: Moment) -> None:
+        try:
+            lost(name, moment)
+        except OutcomeUnknownError:
+            somebody()
+            raise
+
+    server.fault = fault
+
+
+@pytest.mark.parametrize("case", ["declare", "create", "register"])
+def test_a_table_that_another_made_meanwhile_is_theirs(
+    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
+) -> None:
+    operation, change = CHANGES[case]
+    path = (*DATASET, "new")
+    place = str(tmp_path / "theirs")
+    lance.write_dataset(pa.table({"theirs": [1]}), place)
+    theirs = TableRecord(path, place, {"table_type": "lance", "lance_bridge.id": "theirs"})
+
+    lose_and_let(server, change, lambda: server.tables.update({path: theirs}))
+    with pytest.raises(errors.TableAlreadyExistsError):
+        operation(prepared)
+    assert server.tables[path] == theirs
+    assert lance.dataset(place).to_table().to_pydict() == {"theirs": [1]}
+
+
+def test_a_namespace_that_another_made_meanwhile_is_theirs(
+    prepared: MemoryNamespace, server: MemoryServer
+) -> None:
+    theirs = NamespaceRecord(("us",), {"lance_bridge.id": "theirs"})
+    lose_and_let(server, "create_namespace", lambda: server.namespaces.update({("us",): theirs}))
+    with pytest.raises(errors.NamespaceAlreadyExistsError):
+        new_namespace(prepared)
+    assert server.namespaces[("us",)] == theirs
+
+
+@pytest.mark.parametrize("case", ["deregister", "drop"])
+def test_a_table_that_another_dropped_and_made_again_stays(
+    prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
+) -> None:
+    operation, change = CHANGES[case]
+    theirs = str(tmp_path / "theirs")
+    lance.write_dataset(pa.table({"theirs": [1]}), theirs)
+    path = tuple(TABLE)
+
+    def replace_it() -> None:
+        server.tables[path] = TableRecord(path, theirs, {"table_type": "lance"}, created="later")
+
+    lose_and_let(server, change, replace_it)
+    operation(prepared)
+    assert server.tables[path].location == theirs
+    assert lance.dataset(theirs).to_table().to_pydict() == {"theirs": [1]}
+    assert not server.effects
+
+
+def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(
+    prepared: MemoryNamespace, server: MemoryServer
+) -> None:
+    path = (*DATASET, "Renamed")
+    theirs = TableRecord(path, "/their/place", {"table_type": "lance"}, created="later")
+    lose_and_let(server, "rename_table", lambda: server.tables.update({path: theirs}))
+    with pytest.raises(errors.TableAlreadyExistsError):
+        renamed(prepared)
+    assert server.tables[path] == theirs
+    assert count_rows(prepared, TABLE) == 3

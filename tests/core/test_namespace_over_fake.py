@@ -1,0 +1,170 @@
+"""LanceBridgeNamespace over a catalog that declares other things than Hive does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import TableRecord
+
+from .building import DATASET, TABLE, at, count_rows, create
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+
+
+def test_a_table_lives_its_whole_life_under_three_levels(
+    namespace: MemoryNamespace, tmp_path: Path
+) -> None:
+    answer = create(namespace, TABLE)
+    place = tmp_path / "root/eu/shop/sales.db/Orders.lance"
+    assert answer.location == str(place)
+    assert answer.version == 1
+    assert namespace.list_tables(api.ListTablesRequest(id=DATASET)).tables == ["Orders"]
+    assert namespace.list_all_tables(api.ListTablesRequest()).tables == ["eu$shop$sales$Orders"]
+    assert count_rows(namespace, TABLE) == 3
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert not place.exists()
+    with pytest.raises(errors.TableNotFoundError):
+        count_rows(namespace, TABLE)
+
+
+def test_names_that_differ_in_case_are_two_tables(namespace: MemoryNamespace) -> None:
+    create(namespace, [*DATASET, "orders"], 1)
+    create(namespace, [*DATASET, "Orders"], 2)
+    assert count_rows(namespace, [*DATASET, "orders"]) == 1
+    assert count_rows(namespace, [*DATASET, "Orders"]) == 2
+
+
+def test_every_level_of_namespaces_is_listed(namespace: MemoryNamespace) -> None:
+    def children(path: list[str]) -> list[str]:
+        return list(namespace.list_namespaces(api.ListNamespacesRequest(id=path)).namespaces)
+
+    assert children([]) == ["eu"]
+    assert children(["eu"]) == ["shop"]
+    assert children(["eu", "shop"]) == ["sales"]
+    assert children(DATASET) == []
+
+
+@pytest.mark.parametrize("names", [["eu"], ["eu", "shop", "Orders"], [*TABLE, "more"], []])
+def test_a_table_identifier_of_another_length_is_invalid(
+    namespace: MemoryNamespace, names: list[str]
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match="region, project, dataset, table"):
+        namespace.describe_table(api.DescribeTableRequest(id=names))
+
+
+def test_a_table_in_a_missing_namespace_names_the_namespace(namespace: MemoryNamespace) -> None:
+    with pytest.raises(errors.NamespaceNotFoundError, match=r"eu\.shop\.other"):
+        namespace.describe_table(api.DescribeTableRequest(id=["eu", "shop", "other", "t"]))
+
+
+def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    create(namespace, TABLE)
+    before = dict(server.tables)
+    rename = api.RenameTableRequest(id=TABLE, new_table_name="Other")
+    with pytest.raises(errors.UnsupportedOperationError, match="no call for that"):
+        namespace.rename_table(rename)
+    again = api.RegisterTableRequest(id=TABLE, location=str(tmp_path / "new"), mode="Overwrite")
+    with pytest.raises(errors.UnsupportedOperationError, match="entries never change"):
+        namespace.register_table(again)
+    assert server.tables == before
+
+
+def test_a_declared_table_is_completed_where_entries_never_change(
+    namespace: MemoryNamespace,
+) -> None:
+    declare = api.DeclareTableRequest(id=TABLE, properties={"owner": "ann"})
+    namespace.declare_table(declare)
+    create(namespace, TABLE)
+    assert count_rows(namespace, TABLE) == 3
+    answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert answer.properties == {"owner": "ann"}
+
+
+@pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])
+def test_properties_that_cannot_be_kept_are_refused_before_data_is_written(
+    namespace: MemoryNamespace, mode: str
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties={"owner": "ann"}))
+    with pytest.raises(errors.UnsupportedOperationError):
+        create(namespace, TABLE, mode=mode, properties={"owner": "bob"})
+    with pytest.raises(errors.InvalidTableStateError):
+        count_rows(namespace, TABLE)
+
+
+def test_an_overwrite_that_cannot_keep_properties_is_refused_before_data_is_written(
+    namespace: MemoryNamespace,
+) -> None:
+    create(namespace, TABLE, properties={"owner": "ann"})
+    with pytest.raises(errors.UnsupportedOperationError):
+        create(namespace, TABLE, 5, mode="Overwrite", properties={"owner": "bob"})
+    assert count_rows(namespace, TABLE) == 3
+
+
+def test_properties_are_replaced_where_entries_can_change(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.capabilities = replace(CAPABILITIES, no_alter="")
+    create(namespace, TABLE, properties={"owner": "ann"})
+    create(namespace, TABLE, 5, mode="Overwrite", properties={"owner": "bob"})
+    answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert answer.properties == {"owner": "bob"}
+    assert count_rows(namespace, TABLE) == 5
+
+
+def test_restrict_is_kept_by_core_where_the_catalog_would_drop_everything(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.tables[at("foreign")] = TableRecord(at("foreign"), kind="VIEW")
+    for depth in (1, 2, 3):
+        with pytest.raises(errors.NamespaceNotEmptyError):
+            namespace.drop_namespace(api.DropNamespaceRequest(id=DATASET[:depth]))
+    assert not server.effects
+
+
+def test_cascade_over_levels_drops_tables_and_their_files_only(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    create(namespace, TABLE)
+    create(namespace, [*DATASET, "other"])
+    kept = tmp_path / "root/eu/shop/sales.db/mine.txt"
+    kept.write_text("mine")
+    namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+    assert not server.namespaces
+    assert not server.tables
+    assert [p for p in (tmp_path / "root").rglob("*") if p.is_file()] == [kept]
+
+
+def test_cascade_changes_nothing_where_a_foreign_table_is_inside(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    server.tables[at("view")] = TableRecord(at("view"), kind="VIEW")
+    server.effects.clear()
+    with pytest.raises(errors.NamespaceNotEmptyError, match="view"):
+        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+    assert not server.effects
+    assert count_rows(namespace, TABLE) == 3
+
+
+def test_cascade_looks_for_shared_places_in_each_of_its_namespaces(
+    server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    namespace = MemoryNamespace(
+        **{"uri": request.node.nodeid, "root": str(tmp_path), "drop.check-sharing": "namespace"}
+    )
+    create(namespace, TABLE)
+    second = [*DATASET[:2], "zoo"]
+    namespace.create_namespace(api.CreateNamespaceRequest(id=second))
+    create(namespace, [*second, "a"])
+    one, other = (*second, "a"), (*second, "b")
+    place = server.tables[one].location
+    server.tables[other] = replace(server.tables[one], path=other, location=f"{place}/data")
+    with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+    assert count_rows(namespace, [*second, "a"]) == 3

@@ -1,0 +1,78 @@
+"""Which operations are there, and that the others say so by name."""
+
+from __future__ import annotations
+
+import inspect
+
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from .building import TABLE, create
+from .memory_catalog import MemoryNamespace, MemoryServer
+
+IMPLEMENTED = {
+    "count_table_rows",
+    "create_namespace",
+    "create_table",
+    "declare_table",
+    "deregister_table",
+    "describe_namespace",
+    "describe_table",
+    "drop_namespace",
+    "drop_table",
+    "list_all_tables",
+    "list_namespaces",
+    "list_tables",
+    "namespace_exists",
+    "namespace_id",
+    "register_table",
+    "rename_table",
+    "table_exists",
+}
+OPERATIONS = sorted(
+    name
+    for name, member in inspect.getmembers(api.LanceNamespace, inspect.isfunction)
+    if not name.startswith("_")
+)
+
+
+def test_the_list_of_operations_is_that_of_the_interface() -> None:
+    assert len(OPERATIONS) > 40
+    assert set(OPERATIONS) >= IMPLEMENTED
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - IMPLEMENTED))
+def test_an_operation_that_is_not_there_is_unsupported_by_name(
+    namespace: MemoryNamespace, server: MemoryServer, name: str
+) -> None:
+    method = getattr(namespace, name)
+    needed = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+    with pytest.raises(errors.UnsupportedOperationError, match=name) as caught:
+        method(*([{"id": TABLE}] * len(needed)))
+    assert caught.value.code == errors.ErrorCode.UNSUPPORTED
+    assert not server.effects
+
+
+@pytest.mark.parametrize("name", sorted(IMPLEMENTED))
+def test_an_operation_that_is_there_is_not_the_interface_s_own(name: str) -> None:
+    assert getattr(MemoryNamespace, name) is not getattr(api.LanceNamespace, name)
+
+
+@pytest.mark.parametrize("name", ["tag", "branch"])
+def test_a_tag_or_branch_of_a_table_is_unsupported_by_name(
+    namespace: MemoryNamespace, name: str
+) -> None:
+    create(namespace, TABLE)
+    request = api.DescribeTableRequest.model_validate({"id": TABLE, name: "x"})
+    with pytest.raises(errors.UnsupportedOperationError, match=name):
+        namespace.describe_table(request)
+
+
+@pytest.mark.parametrize("version", [2, 2**63, 2**64, 2**70])
+def test_a_version_that_cannot_be_is_not_found(namespace: MemoryNamespace, version: int) -> None:
+    create(namespace, TABLE)
+    with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, version=version))
+    with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
+        namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=version))

@@ -1,0 +1,162 @@
+"""Pages of listings that may change while they are read."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge.paging import PageRequest
+
+NAMES = st.sets(st.text(min_size=1, max_size=4), max_size=12)
+
+
+def page_of(
+    names: list[str], limit: int | None, token: str | None, scope: str = "tables"
+) -> tuple[list[str], str | None]:
+    return PageRequest.parse(scope, limit, token).cut_names(names)
+
+
+def encoded(content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode()
+
+
+def decoded(token: str) -> list[object]:
+    content: list[object] = json.loads(base64.urlsafe_b64decode(token))
+    return content
+
+
+@given(NAMES, st.integers(1, 13))
+def test_pages_of_an_unchanging_list_are_the_sorted_list(names: set[str], limit: int) -> None:
+    seen: list[str] = []
+    token: str | None = None
+    pages = 0
+    while pages == 0 or token:
+        page, token = page_of(list(names), limit, token)
+        assert len(page) <= limit
+        assert page or pages == 0
+        seen += page
+        pages += 1
+    assert seen == sorted(names)
+    assert pages == max(1, -(-len(names) // limit))
+
+
+@given(
+    NAMES,
+    st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20),
+    st.integers(1, 4),
+)
+def test_changes_between_pages_neither_repeat_nor_hide_a_name_that_stays(
+    names: set[str], changes: list[tuple[set[str], set[str]]], limit: int
+) -> None:
+    always = set(names)
+    ever = set(names)
+    seen: list[str] = []
+    token: str | None = None
+    for added, removed in changes:
+        page, token = page_of(list(names), limit, token)
+        seen += page
+        if token is None:
+            break
+        names = (names | added) - removed
+        always -= removed
+        ever |= added
+    else:
+        while token is not None:
+            page, token = page_of(list(names), limit, token)
+            seen += page
+    assert seen == sorted(set(seen))
+    assert always <= set(seen) <= ever
+
+
+def test_a_name_dropped_right_after_it_ended_a_page_does_not_matter() -> None:
+    page, token = page_of(["a", "b", "c", "d"], 2, None)
+    assert page == ["a", "b"]
+    assert page_of(["a", "c", "d"], 2, token) == (["c", "d"], None)
+
+
+def test_an_exactly_full_page_is_the_last() -> None:
+    assert page_of(["b", "a"], 2, None) == (["a", "b"], None)
+
+
+def test_a_page_may_turn_out_empty_when_the_rest_was_dropped() -> None:
+    _, token = page_of(["a", "b"], 1, None)
+    assert page_of(["a"], 1, token) == ([], None)
+
+
+def test_without_a_limit_everything_that_follows_is_one_page() -> None:
+    _, token = page_of(["a", "b", "c"], 1, None)
+    assert page_of(["a", "b", "c"], None, token) == (["b", "c"], None)
+
+
+def test_repeated_names_are_listed_once() -> None:
+    assert page_of(["a", "a", "b"], None, None) == (["a", "b"], None)
+
+
+def test_an_empty_token_is_the_start() -> None:
+    assert page_of(["a"], 1, "") == (["a"], None)
+
+
+@pytest.mark.parametrize("limit", [0, -1, -(2**40)])
+def test_a_limit_below_one_is_invalid(limit: int) -> None:
+    with pytest.raises(InvalidInputError, match=f"not {limit}"):
+        page_of(["a"], limit, None)
+
+
+def test_a_token_of_another_listing_is_invalid() -> None:
+    _, token = page_of(["a", "b"], 1, None, scope="tables ('x',)")
+    with pytest.raises(InvalidInputError, match="page_token"):
+        page_of(["a", "b"], 1, token, scope="tables ('y',)")
+
+
+@given(st.text())
+def test_any_text_as_a_token_is_invalid_or_the_start(token: str) -> None:
+    if not token:
+        return
+    with pytest.raises(InvalidInputError, match="page_token"):
+        page_of(["a"], 1, token)
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))
+def test_any_json_as_a_token_is_invalid(content: object) -> None:
+    with pytest.raises(InvalidInputError, match="page_token"):
+        page_of(["a"], 1, encoded(content))
+
+
+def test_a_token_of_another_version_or_shape_is_invalid() -> None:
+    _, token = page_of(["a", "b"], 1, None)
+    assert token is not None
+    version, scope, last = decoded(token)
+    for content in ([2, scope, last], [version, scope], [version, scope, 1], [version, None, last]):
+        with pytest.raises(InvalidInputError, match="page_token"):
+            page_of(["a"], 1, encoded(content))
+
+
+def test_a_token_that_is_cut_or_nested_deep_is_invalid() -> None:
+    _, token = page_of(["a", "b"], 1, None)
+    assert token is not None
+    deep = base64.urlsafe_b64encode(b"[" * 100_000).decode()
+    for bad in (token[:-1], token[:-4], token + "AAAA", token.replace("W", "*"), deep):
+        with pytest.raises(InvalidInputError, match="page_token"):
+            page_of(["a"], 1, bad)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_a_token_survives_any_name(one: str, other: str) -> None:
+    first, second = sorted({one, other + one})
+    page, token = page_of([first, second], 1, None)
+    assert page == [first]
+    assert token is not None
+    assert token.isascii()
+    assert page_of([first, second], 1, token) == ([second], None)
+
+
+def test_paths_are_paged_by_all_of_their_names() -> None:
+    paths = [("a", "b"), ("a", "c"), ("b", "a")]
+    page, token = PageRequest.parse("all", 2, None).cut(paths)
+    assert page == paths[:2]
+    assert PageRequest.parse("all", 2, token).cut(paths) == (paths[2:], None)

@@ -1,0 +1,80 @@
+"""Properties of entries: what callers set and see, and what is core's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.entries.properties import ENTRY_ID, checked, for_new_table, replaced, visible
+
+OWN = st.dictionaries(
+    st.text(min_size=1).filter(
+        lambda key: (
+            not key.startswith("lance_bridge.") and key.lower() not in ("table_type", "managed_by")
+        )
+    ),
+    st.text(),
+    max_size=5,
+)
+
+
+@given(OWN)
+def test_a_caller_sees_what_a_caller_gave_and_nothing_else(own: dict[str, str]) -> None:
+    assert checked(own) == own
+    stored = for_new_table(own)
+    assert TableRecord(("t",), properties=stored).is_lance
+    assert visible(stored) == own
+
+
+@given(OWN, OWN)
+def test_replacing_keeps_the_marks_and_the_identity(
+    old: dict[str, str], new: dict[str, str]
+) -> None:
+    stored = for_new_table(old)
+    changed = replaced(stored, new)
+    assert visible(changed) == new
+    for key in ("table_type", "managed_by", ENTRY_ID):
+        assert changed[key] == stored[key]
+
+
+def test_every_new_entry_has_an_identity_of_its_own() -> None:
+    assert for_new_table({})[ENTRY_ID] != for_new_table({})[ENTRY_ID]
+
+
+@pytest.mark.parametrize("key", ["", "lance_bridge.id", "lance_bridge.", "lance_bridge.x"])
+def test_an_empty_or_reserved_key_is_invalid(key: str) -> None:
+    with pytest.raises(InvalidInputError, match="reserved"):
+        checked({key: "x"})
+
+
+@pytest.mark.parametrize("mark", ["table_type", "TABLE_TYPE", "Table_Type"])
+def test_a_mark_may_be_repeated_but_means_lance(mark: str) -> None:
+    assert checked({mark: "LANCE", "a": "b"}) == {"a": "b"}
+    for other in ("iceberg", "", "lance "):
+        with pytest.raises(InvalidInputError, match="marks Lance tables"):
+            checked({mark: other})
+
+
+def test_who_manages_a_table_may_be_said_as_it_is() -> None:
+    assert checked({"managed_by": "storage"}) == {}
+    assert checked({"managed_by": "Catalog"}) == {}
+    with pytest.raises(InvalidInputError, match="managed_by"):
+        checked({"managed_by": "impl"})
+
+
+def test_no_properties_are_no_properties() -> None:
+    assert checked(None) == {}
+    assert checked({}) == {}
+
+
+@pytest.mark.parametrize("mark", ["lance", "LANCE", "Lance", " lance "])
+def test_an_entry_is_of_lance_by_its_mark_in_any_case(mark: str) -> None:
+    assert TableRecord(("t",), properties={"table_type": mark}).is_lance
+
+
+@pytest.mark.parametrize("properties", [{}, {"table_type": "iceberg"}, {"type": "lance"}])
+def test_an_entry_without_the_mark_is_not(properties: dict[str, str]) -> None:
+    assert not TableRecord(("t",), properties=properties).is_lance

@@ -1,0 +1,201 @@
+"""Finding a catalog: by ``impl``, by its name in the configuration file, by class path."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import lance.namespace
+import lance_namespace
+import pytest
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    UnsupportedOperationError,
+)
+
+import lance_bridge
+from lance_bridge import registry
+from lance_bridge_hive import HiveNamespace
+
+from .memory_catalog import MemoryConfig, MemoryNamespace, MemoryServer
+
+HIVE = {"uri": "thrift://127.0.0.1:9"}
+CLASS_PATH = f"{MemoryNamespace.__module__}.MemoryNamespace"
+
+
+@pytest.fixture
+def yaml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "catalogs.yaml"
+    path.write_text(
+        "catalogs:\n"
+        f"  prod: {{impl: {CLASS_PATH}, uri: in-file, client.retries: 4}}\n"
+        "  files: {impl: dir, root: /data}\n"
+        "  hive: {impl: dir, root: /data}\n"
+        "  broken: {impl: no-such-impl}\n"
+    )
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
+    return path
+
+
+def memory(namespace: lance_namespace.LanceNamespace) -> MemoryNamespace:
+    assert isinstance(namespace, MemoryNamespace)
+    return namespace
+
+
+def config(namespace: lance_namespace.LanceNamespace) -> MemoryConfig:
+    found = memory(namespace)._bridge.config
+    assert isinstance(found, MemoryConfig)
+    return found
+
+
+# -- by impl ---------------------------------------------------------------------------------------
+
+
+def test_an_installed_catalog_is_found_by_its_impl_without_a_call() -> None:
+    assert lance_bridge.catalogs()["hive"] == "lance_bridge_hive.HiveNamespace"
+    namespace = lance_bridge.connect("hive", HIVE)
+    assert isinstance(namespace, HiveNamespace)
+
+
+def test_properties_may_be_keywords_and_go_before_the_mapping() -> None:
+    namespace = lance_bridge.connect(CLASS_PATH, {"uri": "one", "root": "/a"}, uri="two")
+    assert memory(namespace).namespace_id() == "memory(uri=two, root=/a)"
+
+
+def test_lance_namespace_finds_it_after_the_import() -> None:
+    assert isinstance(lance_namespace.connect("hive", HIVE), HiveNamespace)
+    assert isinstance(
+        lance_namespace.connect("lance_bridge_hive.HiveNamespace", HIVE), HiveNamespace
+    )
+
+
+def test_a_fourth_catalog_is_an_entry_point_and_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, _, name = CLASS_PATH.rpartition(".")
+    point = metadata.EntryPoint("fourth", f"{module}:{name}", registry.GROUP)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
+    assert lance_bridge.catalogs() == {"fourth": CLASS_PATH}
+    assert memory(lance_bridge.connect("fourth", uri="x"))
+    registry.register_with_lance_namespace()
+    assert memory(lance_namespace.connect("fourth", {"uri": "x"}))
+
+
+def test_directories_and_rest_are_handed_to_pylance(tmp_path: Path) -> None:
+    directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
+    assert type(directory) is lance.namespace.DirectoryNamespace
+    assert directory.list_tables(lance_namespace.ListTablesRequest(id=[])).tables == []
+    rest = lance_bridge.connect("rest", {"uri": "http://127.0.0.1:9"})
+    assert type(rest) is lance.namespace.RestNamespace
+
+
+def test_what_pylance_refuses_is_an_error_with_a_code() -> None:
+    with pytest.raises(LanceNamespaceError, match="impl=dir"):
+        lance_bridge.connect("dir", {})
+
+
+# -- by name ---------------------------------------------------------------------------------------
+
+
+def test_a_named_catalog_takes_arguments_before_environment_before_file(
+    yaml_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert yaml_file.exists()
+    prod = config(lance_bridge.connect("prod"))
+    assert (prod.uri, prod.retries) == ("in-file", 4)
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_URI", "in-environment")
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_CLIENT_RETRIES", "5")
+    prod = config(lance_bridge.connect("prod"))
+    assert (prod.uri, prod.retries) == ("in-environment", 5)
+    prod = config(lance_bridge.connect("prod", uri="given"))
+    assert (prod.uri, prod.retries) == ("given", 5)
+
+
+def test_a_named_catalog_may_be_one_of_pylance_s(yaml_file: Path) -> None:
+    assert yaml_file.exists()
+    assert type(lance_bridge.connect("files")) is lance.namespace.DirectoryNamespace
+
+
+def test_a_name_in_the_file_never_hides_an_impl(yaml_file: Path) -> None:
+    assert yaml_file.exists()
+    assert isinstance(lance_bridge.connect("hive", HIVE), HiveNamespace)
+
+
+def test_the_properties_of_a_named_catalog_are_checked(yaml_file: Path) -> None:
+    assert yaml_file.exists()
+    with pytest.raises(InvalidInputError, match="did you mean 'uri'"):
+        lance_bridge.connect("prod", url="x")
+    with pytest.raises(InvalidInputError, match="no catalog 'no-such-impl'"):
+        lance_bridge.connect("broken")
+
+
+def test_a_named_catalog_survives_a_pickle(yaml_file: Path, server: MemoryServer) -> None:
+    assert yaml_file.exists()
+    assert not server.effects
+    namespace = memory(lance_bridge.connect("prod"))
+    assert pickle.loads(pickle.dumps(namespace)).namespace_id() == namespace.namespace_id()
+
+
+# -- what is not there -----------------------------------------------------------------------------
+
+
+def test_an_unknown_name_is_invalid_and_the_known_ones_are_listed(yaml_file: Path) -> None:
+    assert yaml_file.exists()
+    with pytest.raises(InvalidInputError, match=r"no catalog 'hvie'") as caught:
+        lance_bridge.connect("hvie")
+    for known in ("hive", "dir", "rest", "prod", "files"):
+        assert known in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "no_such_thing"])
+def test_a_name_without_a_dot_is_no_class_path(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="no catalog"):
+        lance_bridge.connect(name)
+
+
+@pytest.mark.parametrize(
+    "path", ["no.such.module.Class", ".", "..", ".x", "..x.Y", "a.", "lance_bridge.NoSuchClass"]
+)
+def test_a_class_path_that_leads_nowhere_is_an_error_with_a_code(path: str) -> None:
+    with pytest.raises((InvalidInputError, UnsupportedOperationError)) as caught:
+        lance_bridge.connect(path)
+    assert repr(path)[1:-1] in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["os.path.join", "builtins.dict", "lance_bridge.connect"])
+def test_a_class_path_of_something_else_is_invalid(path: str) -> None:
+    with pytest.raises(InvalidInputError, match="not a LanceNamespace"):
+        lance_bridge.connect(path)
+
+
+@pytest.mark.parametrize("package", ["hmsclient", "thrift"])
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == package else name)
+    with pytest.raises(UnsupportedOperationError, match=r"pip install 'lance-bridge\[hive\]'"):
+        lance_bridge.connect("hive", HIVE)
+
+
+def test_a_catalog_whose_module_cannot_be_imported_is_unsupported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_installed.py").write_text("from os import no_such_name\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UnsupportedOperationError, match="no_such_name"):
+        lance_bridge.connect("half_installed.Namespace")
+    sys.modules.pop("half_installed", None)
+
+
+def test_importing_the_core_imports_no_adapter() -> None:
+    import subprocess  # noqa: PLC0415  # only this test starts a process
+
+    script = (
+        "import sys, lance_bridge; lance_bridge.catalogs();"
+        "sys.exit(any(m.split('.')[0] in ('lance_bridge_hive', 'hmsclient', 'thrift', 'pyspark')"
+        " for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

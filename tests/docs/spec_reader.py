@@ -1,0 +1,167 @@
+"""Reads an implementation spec: its headings, properties, operations and what they claim."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_HEADING = re.compile(r"^(#{1,6}) (.+)$")
+_FENCE = "```"
+_STEP = re.compile(r"^(\d+)\. ", re.MULTILINE)
+_PROPERTY = re.compile(
+    r"The \*\*(?P<key>(?:\\.|[^*\\])+)\*\* (?:property is|properties are) "
+    r"(?P<need>required|optional)\b(?P<rest>.*)",
+    re.DOTALL,
+)
+_DEFAULT = re.compile(r"Default value is `([^`]*)`\.")
+_ERROR_CODE = re.compile(r"error code `\d+` \(\w+\)")
+_CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
+_CASE = re.compile(r"\[`(test_\w+)`\]\(([^)#]+)\)")
+_ERROR_HANDLING = "**Error Handling:**"
+
+
+@dataclass(frozen=True)
+class StatedProperty:
+    """What a spec says of one configuration property."""
+
+    required: bool
+    default: str | None
+    """None where the paragraph says that there is none."""
+    secret: bool
+
+
+@dataclass(frozen=True)
+class ErrorParagraph:
+    """One condition of an Error Handling section."""
+
+    text: str
+
+    @property
+    def is_well_formed(self) -> bool:
+        """Whether it has the template's form: ``If …, return error code `N` (Name)``."""
+        return self.text.startswith("If ") and _ERROR_CODE.search(self.text) is not None
+
+    @property
+    def codes(self) -> dict[int, str]:
+        """Error codes to names, as written."""
+        return {int(code): name for code, name in _CODE_AND_NAME.findall(self.text)}
+
+    @property
+    def cases(self) -> list[tuple[str, str]]:
+        """Names of the cases that show it, each with the path of its file as linked."""
+        return _CASE.findall(self.text)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The section of one operation."""
+
+    name: str
+    text: str
+
+    @property
+    def description(self) -> str:
+        """What stands before the steps."""
+        return self.text.partition("The implementation:")[0].strip()
+
+    @property
+    def steps(self) -> list[int]:
+        """The numbers of the steps, in their order."""
+        _, _, after = self.text.partition("The implementation:")
+        return [int(number) for number in _STEP.findall(after.partition(_ERROR_HANDLING)[0])]
+
+    @property
+    def errors(self) -> list[ErrorParagraph]:
+        """The paragraphs under Error Handling."""
+        return error_paragraphs(self.text.partition(_ERROR_HANDLING)[2])
+
+    @property
+    def codes(self) -> set[int]:
+        """All error codes of the section."""
+        return {code for error in self.errors for code in error.codes}
+
+
+class Spec:
+    """One file of ``specs/``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.stem
+        self.headings: list[tuple[int, str]] = []
+        """Level and text of every heading, in order."""
+        self._bodies: list[str] = []
+        self._read(path.read_text(encoding="utf-8"))
+
+    def _read(self, text: str) -> None:
+        fenced = False
+        for line in text.splitlines():
+            fenced ^= line.startswith(_FENCE)
+            heading = None if fenced else _HEADING.match(line)
+            if heading:
+                self.headings.append((len(heading[1]), heading[2].strip()))
+                self._bodies.append("")
+            elif self._bodies:
+                self._bodies[-1] += line + "\n"
+
+    def body(self, title: str) -> str:
+        """Return what stands directly under a heading; empty where there is no such heading."""
+        titles = [text for _, text in self.headings]
+        return self._bodies[titles.index(title)] if title in titles else ""
+
+    def below(self, title: str) -> list[str]:
+        """Return the headings one level below a heading of level 2."""
+        found, inside = [], False
+        for level, text in self.headings:
+            if level <= 2:
+                inside = text == title
+            elif inside and level == 3:
+                found.append(text)
+        return found
+
+    def operation(self, name: str) -> Operation:
+        """Return the section of an operation."""
+        return Operation(name, self.body(name))
+
+    @property
+    def properties(self) -> dict[str, StatedProperty]:
+        """The configuration properties by key."""
+        found = {}
+        for paragraph in paragraphs(self.body("Namespace Implementation Configuration Properties")):
+            match = _PROPERTY.match(paragraph)
+            if match:
+                default = _DEFAULT.search(match["rest"])
+                stated = default[1] if default else None
+                if stated is None and match["need"] == "optional":
+                    assert "no default value." in match["rest"], f"default? {paragraph}"
+                found[re.sub(r"\\(.)", r"\1", match["key"])] = StatedProperty(
+                    required=match["need"] == "required",
+                    default=stated,
+                    secret="is a secret." in match["rest"],
+                )
+        return found
+
+    @property
+    def anchors(self) -> set[str]:
+        """The fragments that links within the file may have."""
+        return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for _, text in self.headings}
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a text, each on one line."""
+    return [" ".join(block.split()) for block in re.split(r"\n\s*\n", text) if block.strip()]
+
+
+def error_paragraphs(text: str) -> list[ErrorParagraph]:
+    """Return the paragraphs of a text that must each describe one error."""
+    return [ErrorParagraph(paragraph) for paragraph in paragraphs(text)]
+
+
+@cache
+def cases_in(path: Path) -> frozenset[str]:
+    """Return the names of all test functions and methods in a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return frozenset(f.name for f in functions if f.name.startswith("test_"))

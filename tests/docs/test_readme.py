@@ -1,0 +1,98 @@
+"""The README is true: its Python runs against a real metastore, its commands and files exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from lance_namespace import CreateNamespaceRequest
+from servers.metastores import Metastores
+
+import lance_bridge
+
+REPOSITORY = Path(__file__).parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+URI = "thrift://metastore:9083"
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = re.findall(r"^    (\S.*)$", README, re.MULTILINE)
+
+
+@pytest.mark.server
+@pytest.mark.spark
+def test_every_python_snippet_runs_in_the_order_of_the_readme(
+    metastores: Metastores, tmp_path: Path
+) -> None:
+    uri = metastores.get("2.3").uri
+    with lance_bridge.connect("hive", {"uri": uri}) as namespace:
+        namespace.create_namespace(CreateNamespaceRequest(id=["sales"], mode="ExistOk"))
+    assert len(SNIPPETS) == 5
+    for number, snippet in enumerate(SNIPPETS):
+        script = tmp_path / f"snippet_{number}.py"
+        script.write_text(snippet.replace(URI, uri), encoding="utf-8")
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, f"{snippet}\n{done.stderr[-3000:]}"
+        if "mapInArrow" in snippet:
+            assert "|  3|    c|" in done.stdout
+
+
+def test_the_configuration_file_of_the_readme_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    path = tmp_path / "catalogs.yaml"
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
+    (name,) = yaml.safe_load(text)["catalogs"]
+    assert f'lance_bridge.connect("{name}")' in README
+    assert "metastore-2:9083" in lance_bridge.connect(name).namespace_id()
+
+
+def test_every_make_target_of_the_readme_exists() -> None:
+    targets = set(re.findall(r"make ([a-z-]+)", README))
+    assert {"demo", "test", "check", "bench"} <= targets
+    for target in targets:
+        done = subprocess.run(
+            ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_every_command_of_the_readme_is_one_that_a_test_knows() -> None:
+    known = ("make demo", "make test", "pip install 'lance-bridge", "python -m lance_bridge")
+    assert [c for c in COMMANDS if not c.startswith(known)] == []
+
+
+@pytest.mark.parametrize("module", ["lance_bridge_hive.embedded", "lance_bridge.testing"])
+def test_the_options_of_the_commands_exist(module: str) -> None:
+    (command,) = (c for c in COMMANDS if c.startswith(f"python -m {module}"))
+    shown = subprocess.run(
+        [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    for option in re.findall(r"(?<= )--?[a-z-]+", command.removeprefix(f"python -m {module}")):
+        assert option in shown
+
+
+def test_every_extra_of_the_readme_is_declared() -> None:
+    declared = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    for group in re.findall(r"lance-bridge\[([a-z,-]+)\]", README):
+        for extra in group.split(","):
+            assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra
+
+
+def test_every_file_of_the_readme_exists() -> None:
+    for path in re.findall(r"`((?:core|adapters|specs|docker|demo)/[\w./]*)`", README):
+        assert (REPOSITORY / path).exists(), path

@@ -1,0 +1,313 @@
+"""A proxy in front of a metastore that counts the calls on the wire, and breaks them on request.
+
+Understands Thrift's binary protocol, strict or not, buffered or framed; not TLS, SASL or HTTP.
+"""
+
+from __future__ import annotations
+
+import enum
+import select
+import socket
+import struct
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import Any
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TException, TMessageType, TType
+from thrift.transport.TTransport import TTransportBase
+
+_CHUNK = 1 << 16
+_HOST = "127.0.0.1"
+_JOIN_SECONDS = 5.0
+
+
+class Fault(enum.Enum):
+    """What may be done to a call. After each but DELAY_REPLY the connection is useless."""
+
+    DROP_REQUEST = "close the connection; the server never hears of the call"
+    RESET = "reset the connection (RST); the server never hears of the call"
+    LOSE_REPLY = "let the server do it, then close the connection instead of replying"
+    TRUNCATE_REPLY = "let the server do it, send half of the reply, then close the connection"
+    DELAY_REPLY = "let the server do it, and pass the reply on later"
+    STALL = "let the server do it, and never reply, with the connection open"
+
+
+@dataclass
+class _Rule:
+    method: str
+    how: Fault
+    times: int
+    seconds: float
+
+
+class ThriftProxy:
+    """Passes connections on to ``upstream_host:upstream_port``, from :meth:`start` to `close`.
+
+    ::
+
+        with ThriftProxy("127.0.0.1", metastore.port) as proxy:
+            proxy.fail_next("create_table*", Fault.LOSE_REPLY)
+    """
+
+    def __init__(self, upstream_host: str, upstream_port: int) -> None:
+        self._upstream = (upstream_host, upstream_port)
+        self._lock = threading.Lock()
+        self._calls: Counter[str] = Counter()
+        self._connections = 0
+        self._rules: list[_Rule] = []
+        self._fired: list[tuple[str, Fault]] = []
+        self._open: set[_Connection] = set()
+        self.closing = threading.Event()
+        self._listener = socket.create_server((_HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._acceptor = threading.Thread(target=self._accept, name="thrift-proxy", daemon=True)
+
+    @property
+    def uri(self) -> str:
+        """``thrift://127.0.0.1:PORT``."""
+        return f"thrift://{_HOST}:{self.port}"
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How many calls clients have sent, by method name; a copy."""
+        with self._lock:
+            return Counter(self._calls)
+
+    @property
+    def connections(self) -> int:
+        """How many connections clients have opened."""
+        with self._lock:
+            return self._connections
+
+    @property
+    def open_connections(self) -> int:
+        """How many of them are open now."""
+        with self._lock:
+            return len(self._open)
+
+    @property
+    def fired(self) -> list[tuple[str, Fault]]:
+        """The faults that happened, in order, with the method each happened to; a copy."""
+        with self._lock:
+            return list(self._fired)
+
+    def fail_next(
+        self,
+        method: str = "*",
+        how: Fault = Fault.LOSE_REPLY,
+        *,
+        times: int = 1,
+        seconds: float = 0.0,
+    ) -> None:
+        """Do ``how`` to the next ``times`` calls whose name fits ``method`` (``create_table*``).
+
+        ``seconds`` is how long DELAY_REPLY waits. The earliest rule that fits is used first.
+        """
+        with self._lock:
+            self._rules.append(_Rule(method, how, times, seconds))
+
+    def reset(self) -> None:
+        """Forget counts and rules; connections stay open, and are not counted again."""
+        with self._lock:
+            self._calls.clear()
+            self._connections = 0
+            self._rules.clear()
+            self._fired.clear()
+
+    def disconnect(self) -> None:
+        """Close all connections that are open, as a load balancer does with idle ones."""
+        with self._lock:
+            connections = list(self._open)
+        for connection in connections:
+            connection.close()
+        for connection in connections:
+            connection.join(_JOIN_SECONDS)
+
+    def start(self) -> ThriftProxy:
+        """Begin to accept connections."""
+        self._acceptor.start()
+        return self
+
+    def close(self) -> None:
+        """Stop accepting, and close all connections."""
+        self.closing.set()
+        # A thread blocked in accept() does not notice close(); shutdown wakes it.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._acceptor.join(_JOIN_SECONDS)
+        self.disconnect()
+
+    def __enter__(self) -> ThriftProxy:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def take(self, method: str) -> _Rule | None:
+        """Count a call, and return the rule that applies to it."""
+        with self._lock:
+            self._calls[method] += 1
+            for rule in self._rules:
+                if fnmatchcase(method, rule.method):
+                    rule.times -= 1
+                    if rule.times <= 0:
+                        self._rules.remove(rule)
+                    self._fired.append((method, rule.how))
+                    return rule
+        return None
+
+    def forget(self, connection: _Connection) -> None:
+        """A connection has ended."""
+        with self._lock:
+            self._open.discard(connection)
+
+    def _accept(self) -> None:
+        while not self.closing.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                self._connections += 1
+            try:
+                upstream = socket.create_connection(self._upstream)
+            except OSError:
+                client.close()
+                continue
+            connection = _Connection(self, client, upstream)
+            with self._lock:
+                self._open.add(connection)
+            connection.start()
+
+
+class _Connection(threading.Thread):
+    """One client's connection. Clients send a call only after the reply to the one before."""
+
+    def __init__(self, proxy: ThriftProxy, client: socket.socket, upstream: socket.socket) -> None:
+        super().__init__(name="thrift-proxy-connection", daemon=True)
+        self._proxy = proxy
+        self._client = client
+        self._upstream = upstream
+        for side in (client, upstream):
+            side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def run(self) -> None:
+        try:
+            while self._pass_on_what_comes():
+                pass
+        except (OSError, EOFError, TException, ValueError):
+            # Either side has gone, or close() was called: that is how connections end.
+            return
+        finally:
+            self._client.close()
+            self._upstream.close()
+            self._proxy.forget(self)
+
+    def close(self) -> None:
+        """End it, from another thread."""
+        for side in (self._client, self._upstream):
+            try:
+                side.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+    def _pass_on_what_comes(self) -> bool:
+        readable, _, _ = select.select([self._client, self._upstream], [], [])
+        if self._upstream in readable:
+            data = self._upstream.recv(_CHUNK)
+            self._client.sendall(data)
+            return bool(data)
+        request = _read_message(self._client)
+        rule = self._proxy.take(request.method)
+        if rule is None:
+            self._upstream.sendall(request.raw)
+            return True
+        return self._break(request, rule)
+
+    def _break(self, request: _Message, rule: _Rule) -> bool:
+        """Apply a fault; say whether the connection goes on."""
+        if rule.how is Fault.DROP_REQUEST:
+            return False
+        if rule.how is Fault.RESET:
+            linger_no_time = struct.pack("ii", 1, 0)
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_no_time)
+            return False
+        self._upstream.sendall(request.raw)
+        if request.kind == TMessageType.ONEWAY:
+            return True
+        return self._break_reply(_read_message(self._upstream).raw, rule)
+
+    def _break_reply(self, reply: bytes, rule: _Rule) -> bool:
+        if rule.how is Fault.DELAY_REPLY:
+            self._proxy.closing.wait(rule.seconds)
+            self._client.sendall(reply)
+            return True
+        if rule.how is Fault.TRUNCATE_REPLY:
+            self._client.sendall(reply[: len(reply) // 2])
+        elif rule.how is Fault.STALL:
+            self._wait_until_client_leaves()
+        return False
+
+    def _wait_until_client_leaves(self) -> None:
+        while self._client.recv(_CHUNK):
+            continue
+
+
+@dataclass(frozen=True)
+class _Message:
+    method: str
+    kind: int
+    raw: bytes
+
+
+def _read_message(source: socket.socket) -> _Message:
+    """Read one whole message, framed or not; raises EOFError where the connection ends."""
+    recorder = _Recorder(source)
+    start = recorder.peek(5)
+    # Unframed, the first byte is 0x80 (strict), or the fifth is the first letter of the name; in a
+    # frame, the fifth begins the message, and is 0x80 or the zero of a length.
+    framed = start[0] != 0x80 and start[4] in (0x80, 0x00)
+    if framed:
+        recorder.read(4)
+    protocol: Any = TBinaryProtocol(recorder)
+    method, kind, _ = protocol.readMessageBegin()
+    protocol.skip(TType.STRUCT)
+    return _Message(method, kind, bytes(recorder.taken))
+
+
+class _Recorder(TTransportBase):  # type: ignore[misc]  # thrift has no types
+    """Lets Thrift's own parser find the end of a message, and keeps the bytes as they came."""
+
+    def __init__(self, source: socket.socket) -> None:
+        self._source = source
+        self._ahead = b""
+        self.taken = bytearray()
+
+    def peek(self, count: int) -> bytes:
+        self._ahead = self._receive(count)
+        return self._ahead
+
+    def read(self, count: int) -> bytes:
+        from_ahead, self._ahead = self._ahead[:count], self._ahead[count:]
+        data = from_ahead + self._receive(count - len(from_ahead))
+        self.taken += data
+        return data
+
+    def _receive(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            # Never more than asked for: what follows belongs to the next message.
+            part = self._source.recv(count - len(data))
+            if not part:
+                raise EOFError("the connection ended")
+            data += part
+        return bytes(data)

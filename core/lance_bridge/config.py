@@ -29,6 +29,7 @@ ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 CONFIG_FILE_VARIABLE = "LANCE_BRIDGE_CONFIG"
 STORAGE_PREFIX = "storage."
 _SECRET_KEY = re.compile(r"secret|password|token|sas|credential|_key$|(?<!access_)key(?!_id)", re.I)
+_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/\S*)?", re.ASCII)
 
 ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
 
@@ -152,6 +153,7 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
         else:
             nested[key] = value
     _refuse_unknown(config, impl, nested)
+    _check_storage(impl, storage)
     try:
         return config.model_validate({**nested, "storage.*": storage})
     except ValidationError as error:
@@ -166,6 +168,20 @@ def _texts(impl: str, properties: Mapping[str, Any]) -> dict[str, str]:
             raise invalid(f"impl={impl}: property {key!r} must be a string with a string value")
         texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
+
+
+def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
+    """Refuse what the object store would panic at: a line end in a key, an endpoint of no host."""
+    for key, value in storage.items():
+        problem = ""
+        if not value.strip():
+            problem = "is empty"
+        elif not value.isprintable() and "service_account" not in key.lower():
+            problem = "holds a line end or another control character"
+        elif "endpoint" in key.lower() and not _ENDPOINT.fullmatch(value):
+            problem = "must begin with http:// or https:// and a host"
+        if problem:
+            raise invalid(f"impl={impl}: property '{STORAGE_PREFIX}{key}' {problem}")
 
 
 def _refuse_unknown(config: type[CatalogConfig], impl: str, given: Mapping[str, Any]) -> None:

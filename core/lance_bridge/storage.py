@@ -135,6 +135,10 @@ class TableStorage:
                 found = _UNKNOWN_KEY.search(str(error))
                 if found is None or config.pop(found[1], None) is None:
                     raise
+            except BaseError as error:
+                raise InvalidInputError(
+                    f"The storage.* properties do not fit {uri}: {_brief(error)}"
+                ) from error
 
 
 def _local(location: str) -> Path | None:

@@ -114,6 +114,46 @@ def test_a_value_that_is_no_text_is_invalid_and_not_shown(value: object) -> None
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("aws_access_key_id", f"{SECRET}\n"),
+        ("aws_session_token", f"{SECRET}\x00"),
+        ("aws_region", ""),
+        ("aws_region", " "),
+        ("aws_endpoint", "::no url::"),
+        ("aws_endpoint", "store:9000"),
+        ("endpoint_url", "ftp://store"),
+        ("azure_storage_endpoint", "http://"),
+        ("aws_endpoint", "http://store:port"),
+    ],
+)
+def test_an_option_that_the_object_store_would_panic_at_is_invalid(key: str, value: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"'storage.{key}'") as caught:
+        load(MemoryConfig, "memory", {"uri": "x", f"storage.{key}": value})
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://127.0.0.1:9000",
+        "https://s3.eu-1.example.com/",
+        "http://[::1]:80/x",
+        "http://minio_1",
+    ],
+)
+def test_an_endpoint_is_a_url(endpoint: str) -> None:
+    config = load(MemoryConfig, "memory", {"uri": "x", "storage.aws_endpoint": endpoint})
+    assert config.storage == {"aws_endpoint": endpoint}
+
+
+def test_a_key_of_many_lines_is_taken() -> None:
+    key = '{\n"type": "service_account"\n}\n'
+    config = load(MemoryConfig, "memory", {"uri": "x", "storage.google_service_account_key": key})
+    assert config.storage == {"google_service_account_key": key}
+
+
 # -- secrets ---------------------------------------------------------------------------------------
 
 

@@ -9,13 +9,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
-import boto3
-from botocore.config import Config
+import boto3  # type: ignore[import-untyped]  # it has no types
+from botocore.config import Config  # type: ignore[import-untyped]  # the same
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -69,16 +70,16 @@ class MotoServer:
 
     def make_bucket(self, name: str) -> str:
         """Make a bucket and return its URI, ``s3://NAME``."""
-        self.client().create_bucket(Bucket=name)
+        self.client.create_bucket(Bucket=name)
         return f"s3://{name}"
 
     def put(self, bucket: str, key: str, body: bytes = b"x") -> None:
         """Write one object under exactly this key."""
-        self.client().put_object(Bucket=bucket, Key=key, Body=body)
+        self.client.put_object(Bucket=bucket, Key=key, Body=body)
 
     def keys(self, bucket: str) -> list[str]:
         """Return the keys of all objects in a bucket, sorted."""
-        pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=bucket)
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
         return sorted(item["Key"] for page in pages for item in page.get("Contents", ()))
 
     @contextmanager
@@ -92,9 +93,12 @@ class MotoServer:
 
     def _require_credentials_after(self, requests: bytes) -> None:
         url = f"{self.endpoint}/moto-api/reset-auth"
-        with urllib.request.urlopen(url, data=requests, timeout=5) as answer:
+        # As a form, which is what urllib says by default, moto would not see the body.
+        request = urllib.request.Request(url, requests, {"Content-Type": "text/plain"})
+        with urllib.request.urlopen(request, timeout=5) as answer:
             assert answer.status == 200
 
+    @cached_property
     def client(self) -> Any:
         """Return a boto3 client, which knows nothing of what is under test."""
         return boto3.client(

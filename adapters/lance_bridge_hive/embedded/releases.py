@@ -31,7 +31,8 @@ class Release:
     """One release: ``version`` is what users say, ``full_version`` what is run.
 
     Without artifacts, the jars inside PySpark are it. ``minimum_java`` is a feature release number;
-    17 and 25 have been tried with each, and older ones run neither PySpark's jars nor its Ivy.
+    25 has been tried with each, and 17 with all but 4.2; older ones run neither PySpark's jars nor
+    its Ivy.
     """
 
     version: str

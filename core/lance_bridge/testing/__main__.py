@@ -1,6 +1,6 @@
 """Run the conformance kit against a configured catalog.
 
-    python -m lance_bridge.testing hive -p uri=thrift://metastore:9083 --data-root /shared/tmp
+    python -m lance_bridge.testing hive -p uri=thrift://metastore:9083 --data-root /mnt/tables
 
 Everything is made in namespaces with names of this run, and removed at the end of each case. The
 exit code is pytest's: 0 when every case passed, 1 when one failed.

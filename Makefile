@@ -20,7 +20,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv test test-fast check check-lint check-format check-types check-docs \
-	demo bench wheel lock docker-driver clean
+	demo bench kerberos wheel lock docker-driver clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 test: $(STAMP) ## run all tests, those against real servers too
 	@$(PY) -m pytest --continue-on-collection-errors $(PYTEST_ARGS)
 
+kerberos: $(STAMP) ## add what the Kerberos tests need (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
+
 test-fast: $(STAMP) ## run the tests that need no server, no Spark and no download
 	@$(PY) -m pytest -m "not server and not spark" $(PYTEST_ARGS)
 
@@ -62,7 +65,7 @@ check-types: $(STAMP)
 	@echo "mypy --strict"; $(PY) -m mypy --strict --no-error-summary $(TYPED)
 
 check-docs: $(STAMP)
-	@echo "documents and packaging"; $(PY) -m pytest --quiet tests/docs
+	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark" tests/docs
 
 demo: $(STAMP) ## run the main job on a real metastore, step by step
 	@$(PY) demo/hive.py

@@ -20,6 +20,7 @@ from typing import Any
 import obstore
 from lance_namespace.errors import (
     InvalidInputError,
+    LanceNamespaceError,
     PermissionDeniedError,
     ServiceUnavailableError,
     UnauthenticatedError,
@@ -51,6 +52,11 @@ _CLIENT_OPTIONS = {
 }  # fmt: skip
 _DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 _RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+_REFUSED = re.compile(r"status code: 403\b")
+_UNKNOWN_CALLER = re.compile(
+    r"status code: 401\b"
+    r"|<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>"
+)
 _UNKNOWN_KEY = re.compile(r"Configuration key: '([^']+)' is not valid")
 
 
@@ -210,19 +216,25 @@ def _translated(location: str) -> Iterator[None]:
     place = locations.for_lance(location)
     try:
         yield
-    except (StorePermissionDenied, PermissionError) as error:
-        raise PermissionDeniedError(f"Storage refused access to {place}") from error
-    except StoreUnauthenticated as error:
-        raise UnauthenticatedError(
-            f"Storage did not accept the credentials for {place}: check the storage.* properties"
-        ) from error
     except UnknownConfigurationKeyError as error:
         raise InvalidInputError(f"A storage.* property does not fit {place}") from error
     except (BaseError, OSError) as error:
-        raise ServiceUnavailableError(
-            f"Storage at {place} could not be used ({_brief(error)}): check that it exists and can "
-            "be reached, and the storage.* properties"
-        ) from error
+        raise _as_ours(error, place) from error
+
+
+def _as_ours(error: Exception, place: str) -> LanceNamespaceError:
+    # Of a listing that was refused, obstore tells only the text.
+    text = str(error) if isinstance(error, BaseError) else ""
+    if isinstance(error, StoreUnauthenticated) or _UNKNOWN_CALLER.search(text):
+        return UnauthenticatedError(
+            f"Storage did not accept the credentials for {place}: check the storage.* properties"
+        )
+    if isinstance(error, StorePermissionDenied | PermissionError) or _REFUSED.search(text):
+        return PermissionDeniedError(f"Storage refused access to {place}")
+    return ServiceUnavailableError(
+        f"Storage at {place} could not be used ({_brief(error)}): check that it exists and can "
+        "be reached, and the storage.* properties"
+    )
 
 
 def _brief(error: BaseException) -> str:

@@ -45,7 +45,7 @@ def test_every_python_snippet_runs_in_the_order_of_the_readme(
             check=False,
         )
         assert done.returncode == 0, f"{snippet}\n{done.stderr[-3000:]}"
-        if "mapInArrow" in snippet:
+        if "createDataFrame" in snippet:
             assert "|  3|    c|" in done.stdout
 
 

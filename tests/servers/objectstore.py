@@ -91,6 +91,17 @@ class MotoServer:
         finally:
             self._require_credentials_after(b"inf")
 
+    def powerless_options(self) -> dict[str, str]:
+        """Options of somebody who is known, and may do nothing once credentials are looked at."""
+        iam = self._client("iam")
+        iam.create_user(UserName="nobody")
+        key = iam.create_access_key(UserName="nobody")["AccessKey"]
+        return {
+            **self.storage_options,
+            "aws_access_key_id": key["AccessKeyId"],
+            "aws_secret_access_key": key["SecretAccessKey"],
+        }
+
     def _require_credentials_after(self, requests: bytes) -> None:
         url = f"{self.endpoint}/moto-api/reset-auth"
         # As a form, which is what urllib says by default, moto would not see the body.
@@ -101,8 +112,11 @@ class MotoServer:
     @cached_property
     def client(self) -> Any:
         """Return a boto3 client, which knows nothing of what is under test."""
+        return self._client("s3")
+
+    def _client(self, service: str) -> Any:
         return boto3.client(
-            "s3",
+            service,
             endpoint_url=self.endpoint,
             region_name=REGION,
             aws_access_key_id=ACCESS_KEY,

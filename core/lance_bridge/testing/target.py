@@ -61,6 +61,9 @@ class Features:
     that a failed first write can be repeated. False: TableAlreadyExists."""
     create_completes: bool = True
     """CreateTable in mode Create fills a declared table without data. False: TableAlreadyExists."""
+    exclusive_changes: bool = True
+    """Of callers that drop or rename one table at once, exactly one is told that it did so. False:
+    several may be told; what is left must be right all the same."""
     pickles: bool = False
     """A client object can be pickled."""
     delimiter: str = "$"

@@ -9,10 +9,13 @@ import pytest
 from lance_namespace import CreateNamespaceRequest, DropNamespaceRequest
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
+from servers.pools import Connect
 from servers.proxy import ThriftProxy
 
-from lance_bridge_hive import HiveNamespace
+from lance_bridge.config import load
+from lance_bridge_hive import HiveConfig, HiveNamespace
 from lance_bridge_hive.embedded import Metastore
+from lance_bridge_hive.transport import ClientPool
 
 
 @pytest.fixture
@@ -26,6 +29,20 @@ def proxy(metastore: Metastore) -> Iterator[ThriftProxy]:
     """A proxy in front of it, which counts calls and breaks those that it is told to."""
     with ThriftProxy("127.0.0.1", metastore.port) as running:
         yield running
+
+
+@pytest.fixture
+def connect(proxy: ThriftProxy) -> Iterator[Connect]:
+    """Makes pools behind the proxy."""
+    pools: list[ClientPool] = []
+
+    def make(**properties: str) -> ClientPool:
+        pools.append(ClientPool(load(HiveConfig, "hive", {"uri": proxy.uri, **properties})))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()
 
 
 @pytest.fixture

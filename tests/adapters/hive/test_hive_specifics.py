@@ -145,7 +145,7 @@ def test_a_database_on_storage_that_lance_cannot_write_needs_a_root(
         rooted.drop_namespace(DropNamespaceRequest(id=path, behavior="Cascade"))
 
 
-# -- listing where the metastore cannot filter ------------------------------------------------------
+# -- listing where the metastore cannot filter ---------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.RESET])

@@ -1,0 +1,214 @@
+"""The pool when connections break, metastores die, and others are there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+from lance_namespace.errors import ServiceUnavailableError
+from servers.metastores import Metastores
+from servers.pools import Connect, create, read, unused_port
+from servers.proxy import Fault, ThriftProxy
+
+from lance_bridge.config import load
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_hive.config import HiveConfig
+from lance_bridge_hive.embedded import Metastore
+from lance_bridge_hive.transport import ClientPool
+
+pytestmark = pytest.mark.server
+
+_DEADLINE = 60.0
+
+
+# -- lost connections ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how", [Fault.DROP_REQUEST, Fault.RESET, Fault.LOSE_REPLY, Fault.TRUNCATE_REPLY]
+)
+def test_a_read_whose_connection_breaks_is_tried_again(
+    proxy: ThriftProxy, connect: Connect, how: Fault
+) -> None:
+    pool = connect()
+    proxy.fail_next("get_database", how, times=2)
+    assert read(pool) == "default"
+    assert proxy.fired == [("get_database", how)] * 2
+    assert proxy.calls["get_database"] == 3
+
+
+@pytest.mark.parametrize(
+    "how", [Fault.DROP_REQUEST, Fault.RESET, Fault.LOSE_REPLY, Fault.TRUNCATE_REPLY, Fault.STALL]
+)
+def test_a_change_whose_reply_is_lost_is_not_repeated_and_says_so(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect, how: Fault
+) -> None:
+    pool = connect(**{"client.timeout": "1"})
+    proxy.fail_next("create_database", how)
+    with pytest.raises(OutcomeUnknownError, match="create_database was sent") as caught:
+        create(pool, metastore)
+    assert proxy.uri in str(caught.value)
+    assert caught.value.__cause__ is not None
+    assert proxy.calls["create_database"] == 1
+    assert read(pool) == "default"
+
+
+def test_a_change_on_an_idle_connection_that_was_closed_succeeds(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    pool = connect()
+    read(pool)
+    proxy.disconnect()
+    name = create(pool, metastore)
+    assert read(pool, name) == name
+    assert proxy.calls["create_database"] == 1
+
+
+def test_a_stalled_call_ends_in_time_and_its_late_reply_is_nobodys(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
+    name = create(pool, metastore)
+    proxy.fail_next("get_database", Fault.DELAY_REPLY, seconds=1.0)
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 0\.5 s"):
+        read(pool, name)
+    assert time.monotonic() - started < 0.9
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert read(pool) == "default"
+
+
+def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
+    pool = connect(**{"client.retry-timeout": "0.7"})
+    proxy.fail_next("get_database", Fault.LOSE_REPLY, times=1000)
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError, match=r"get_database failed, tried \d+ times in"):
+        read(pool)
+    assert time.monotonic() - started < 2
+    assert 2 < proxy.calls["get_database"] < 20
+
+
+def test_when_nobody_answers_the_error_names_every_uri_and_its_cause() -> None:
+    first, second = unused_port(), unused_port()
+    uris = f"thrift://127.0.0.1:{first},thrift://[::1]:{second}"
+    properties = {"uri": uris, "client.retry-timeout": "0.2"}
+    pool = ClientPool(load(HiveConfig, "hive", properties))
+    with pytest.raises(ServiceUnavailableError) as caught:
+        read(pool)
+    for uri in uris.split(","):
+        assert f"{uri}: connection refused" in str(caught.value) or "[::1]" in uri
+        assert uri in str(caught.value)
+
+
+def test_a_change_that_finds_no_metastore_is_known_not_to_have_happened(
+    metastore: Metastore,
+) -> None:
+    properties = {"uri": f"thrift://127.0.0.1:{unused_port()}", "client.retry-timeout": "0.2"}
+    pool = ClientPool(load(HiveConfig, "hive", properties))
+    with pytest.raises(ServiceUnavailableError) as caught:
+        create(pool, metastore)
+    assert not isinstance(caught.value, OutcomeUnknownError)
+
+
+def test_a_host_that_does_not_exist_is_named() -> None:
+    properties = {"uri": "thrift://metastore.invalid", "client.retry-timeout": "0"}
+    pool = ClientPool(load(HiveConfig, "hive", properties))
+    with pytest.raises(ServiceUnavailableError, match=r"thrift://metastore\.invalid:9083: "):
+        read(pool)
+
+
+# -- several metastores --------------------------------------------------------------------------
+
+
+def test_a_dead_first_uri_is_passed_over_and_remembered(
+    proxy: ThriftProxy, connect: Connect
+) -> None:
+    pool = connect(uri=f"thrift://127.0.0.1:{unused_port()},{proxy.uri}")
+    assert read(pool) == "default"
+    pool.close()
+    started = time.monotonic()
+    assert read(pool) == "default"
+    assert time.monotonic() - started < 1
+    assert proxy.connections == 2
+
+
+def test_calls_move_to_another_metastore_and_stay_there(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    with ThriftProxy("127.0.0.1", metastore.port) as first:
+        other = proxy
+        pool = connect(uri=f"{first.uri},{other.uri}")
+        read(pool)
+        assert (first.connections, other.connections) == (1, 0)
+    name = create(pool, metastore)
+    assert read(pool, name) == name
+    assert other.calls["create_database"] == 1
+
+
+def test_a_stalled_metastore_is_left_for_another(
+    metastore: Metastore, proxy: ThriftProxy, connect: Connect
+) -> None:
+    with ThriftProxy("127.0.0.1", metastore.port) as other:
+        pool = connect(uri=f"{proxy.uri},{other.uri}", **{"client.timeout": "0.5"})
+        proxy.fail_next("get_database", Fault.STALL, times=100)
+        assert read(pool) == "default"
+        assert (proxy.calls["get_database"], other.calls["get_database"]) == (1, 1)
+
+
+# -- restarts ------------------------------------------------------------------------------------
+
+
+def test_the_first_change_after_a_crash_and_restart_succeeds(metastores: Metastores) -> None:
+    with closing(metastores.new("2.3", stub=False)) as metastore:
+        pool = ClientPool(load(HiveConfig, "hive", {"uri": metastore.uri}))
+        read(pool)
+        metastore.kill()
+        metastore.start()
+        name = create(pool, metastore)
+        assert read(pool, name) == name
+        pool.close()
+
+
+def test_threads_outlive_a_crash_without_a_wrong_answer(metastores: Metastores) -> None:
+    with closing(metastores.new("2.3", stub=False)) as metastore:
+        properties = {"uri": metastore.uri, "client.retry-timeout": str(_DEADLINE)}
+        pool = ClientPool(load(HiveConfig, "hive", properties))
+        names = [create(pool, metastore) for _ in range(8)]
+        stop = threading.Event()
+        under_way = threading.Barrier(len(names) + 1)
+
+        def ask(name: str) -> tuple[int, int]:
+            wrong = total = 0
+            under_way.wait(_DEADLINE)
+            while not stop.is_set():
+                wrong += read(pool, name) != name
+                total += 1
+            return wrong, total
+
+        with ThreadPoolExecutor(len(names)) as threads:
+            results = [threads.submit(ask, name) for name in names]
+            under_way.wait(_DEADLINE)
+            metastore.kill()
+            metastore.start()
+            stop.set()
+            found = [result.result(_DEADLINE) for result in results]
+        assert [wrong for wrong, _ in found] == [0] * len(names)
+        assert all(total > 0 for _, total in found)
+        pool.close()
+
+
+def test_the_framed_transport_works(metastores: Metastores) -> None:
+    settings = {"hive.metastore.thrift.framed.transport.enabled": "true"}
+    with closing(metastores.new("2.3", stub=False, settings=settings)) as metastore:
+        framed = {"uri": metastore.uri, "client.framed": "true"}
+        pool = ClientPool(load(HiveConfig, "hive", framed))
+        assert read(pool, create(pool, metastore))
+        assert read(pool) == "default"
+        pool.close()
+        buffered = {"uri": metastore.uri, "client.retry-timeout": "0", "client.timeout": "5"}
+        with pytest.raises(ServiceUnavailableError, match=r"client\.framed"):
+            read(ClientPool(load(HiveConfig, "hive", buffered)))

@@ -21,6 +21,7 @@ from lance_bridge.catalog import (
     TableRecord,
 )
 from lance_bridge.errors import (
+    concurrent_modification,
     display,
     invalid,
     namespace_already_exists,
@@ -306,14 +307,29 @@ class HiveCatalog(Catalog):
     def alter_table(self, record: TableRecord) -> None:
         with translated(f"change table '{display(record.path)}'"):
             table = mapping.altered(self._load_raw(record.path), record)
-            self._alter(record.path, table)
+            self._alter(record.path, table, record.revision)
 
-    def _alter(self, path: Path, table: Any) -> None:
-        database, context = database_argument(path[:-1]), self._quietly()
-        self._change(
-            "alter_table",
-            lambda c: c.alter_table_with_environment_context(database, path[-1], table, context),
-        )
+    def _alter(self, path: Path, table: Any, revision: str | None) -> None:
+        """Put ``table`` in place of the entry, if that is still of this revision.
+
+        Hive 3.1 takes no notice of the condition, and entries of others have no revision.
+        """
+        context = self._quietly()
+        if revision is not None:
+            context.properties["expected_parameter_key"] = mapping.REVISION
+            context.properties["expected_parameter_value"] = revision
+        database, changed = database_argument(path[:-1]), mapping.with_new_revision(table)
+        try:
+            self._change(
+                "alter_table",
+                lambda c: c.alter_table_with_environment_context(
+                    database, path[-1], changed, context
+                ),
+            )
+        except TException as error:
+            if text_of(error).startswith("The table has been modified"):
+                raise concurrent_modification(path) from error
+            raise
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         path = record.path
@@ -323,14 +339,15 @@ class HiveCatalog(Catalog):
                 "there, and deregister it here"
             )
         with translated(f"rename table '{display(path)}' to '{display(new_path)}'"):
-            table = self._load_raw(path)
+            table, revision = self._load_raw(path), record.revision
             if not mapping.is_external(table):
                 # The metastore moves the files of a table that it takes for its own.
-                self._alter(path, mapping.made_external(table))
+                self._alter(path, mapping.made_external(table), revision)
                 table = self._load_raw(path)
+                revision = mapping.record_from(path[:-1], table).revision
             table.dbName, table.tableName = new_path[-2], new_path[-1]
             try:
-                self._alter(path, table)
+                self._alter(path, table, revision)
             except TException as error:
                 self._explain_failed_rename(path, new_path, error)
                 raise

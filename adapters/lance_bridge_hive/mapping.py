@@ -5,6 +5,7 @@ Objects are made from, and read by attribute of, whichever Thrift bindings are g
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ OWNER_TYPE = "database.owner-type"
 CATALOG_DESCRIPTION = "catalog.description"
 CATALOG_LOCATION = "catalog.location-uri"
 
+REVISION = "lance_bridge.revision"
+"""Changes with every change of an entry by this adapter, so that concurrent ones are noticed."""
+
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 _OWNER_TYPES = {"USER": 1, "ROLE": 2, "GROUP": 3}
 
@@ -26,7 +30,7 @@ _OWN_PARAMETERS = frozenset(
     {
         "EXTERNAL", "TRANSLATED_TO_EXTERNAL", "external.table.purge", "transient_lastDdlTime",
         "last_modified_by", "last_modified_time", "bucketing_version", "COLUMN_STATS_ACCURATE",
-        "numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize",
+        "numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize", REVISION,
     }
 )  # fmt: skip
 
@@ -126,7 +130,11 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
         sd=descriptor,
         partitionKeys=[],
         tableType=EXTERNAL_TABLE,
-        parameters={**checked_parameters(record.properties), "EXTERNAL": "TRUE"},
+        parameters={
+            **checked_parameters(record.properties),
+            "EXTERNAL": "TRUE",
+            REVISION: uuid.uuid4().hex,
+        },
     )
     if len(record.path) > 2:
         table.catName = record.path[0]
@@ -141,6 +149,7 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         location=(table.sd.location or None) if table.sd else None,
         properties={k: v for k, v in parameters.items() if k not in _OWN_PARAMETERS},
         kind=table.tableType or "",
+        revision=parameters.get(REVISION),
         created=str(table.createTime) if table.createTime else None,
     )
 
@@ -156,6 +165,12 @@ def made_external(table: Any) -> Any:
     table.tableType = EXTERNAL_TABLE
     table.parameters = {**(table.parameters or {}), "EXTERNAL": "TRUE"}
     table.parameters.pop("external.table.purge", None)
+    return table
+
+
+def with_new_revision(table: Any) -> Any:
+    """Set a revision that nobody has seen."""
+    table.parameters = {**(table.parameters or {}), REVISION: uuid.uuid4().hex}
     return table
 
 

@@ -24,6 +24,7 @@ def capabilities(*, catalog_levels: bool) -> Capabilities:
         table_rule=_TABLE,
         folds_case=True,
         atomic_restrict=True,
+        makes_directories=True,
     )
 
 

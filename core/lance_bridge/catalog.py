@@ -56,6 +56,9 @@ class Capabilities:
     """Names are stored in lower case, and looked up in any."""
     atomic_restrict: bool = False
     """The catalog itself refuses to drop a namespace with anything in it."""
+    makes_directories: bool = False
+    """The catalog makes a new table's directory, and deletes it again, with all that is in it by
+    then, where the entry cannot be made. Core keeps it from doing so by making it first."""
     no_namespace_changes: str = ""
     no_outer_namespace_changes: str = ""
     """Why namespaces above the innermost level cannot be created or dropped."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lance_namespace.errors import (
+    ConcurrentModificationError,
     InvalidInputError,
     LanceNamespaceError,
     NamespaceAlreadyExistsError,
@@ -23,6 +24,7 @@ from lance_namespace.errors import (
 __all__ = [
     "LanceNamespaceError",
     "OutcomeUnknownError",
+    "concurrent_modification",
     "display",
     "invalid",
     "namespace_already_exists",
@@ -88,4 +90,11 @@ def table_already_exists(path: Sequence[str], what: str = "") -> TableAlreadyExi
     """Code 5. ``what`` says what kind of entry has the name, when that is not plain."""
     return TableAlreadyExistsError(
         f"Table '{display(path)}' already exists{': ' + what if what else ''}"
+    )
+
+
+def concurrent_modification(path: Sequence[str]) -> ConcurrentModificationError:
+    """Code 14."""
+    return ConcurrentModificationError(
+        f"Table '{display(path)}' was changed by somebody else meanwhile: look at it and repeat"
     )

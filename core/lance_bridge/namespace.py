@@ -48,7 +48,7 @@ from . import config as configuration
 from . import identifier
 from . import location as locations
 from .bridge import Bridge
-from .catalog import Catalog, Path, TableRecord
+from .catalog import Capabilities, Catalog, Path, TableRecord
 from .entries import listing, modes, namespaces
 from .entries import tables as entries
 from .entries.properties import visible
@@ -82,6 +82,11 @@ class LanceBridgeNamespace(LanceNamespace):
     @abstractmethod
     def _open(self, config: Any) -> Catalog:
         """Return the catalog for a checked configuration, without calling it."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the catalog is and can do."""
+        return self._bridge.capabilities
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -219,7 +224,7 @@ class LanceBridgeNamespace(LanceNamespace):
         )
 
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
-        """Move an entry to another name; its files stay. Errors: 0, 1, 4, 5, 13, 19."""
+        """Move an entry to another name; its files stay. Errors: 0, 1, 4, 5, 13, 14, 19."""
         path = self._table(request.id)
         namespace = request.new_namespace_id
         target = list(path[:-1]) if namespace is None else namespace

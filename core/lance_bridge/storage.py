@@ -89,6 +89,17 @@ class TableStorage:
                 directory.mkdir(parents=True, exist_ok=True)
                 (directory / RESERVED_FILE).touch()
 
+    def release(self, location: str) -> None:
+        """Take the mark away, and the directory if that empties it."""
+        with _translated(location):
+            directory = _local(location)
+            if directory is None:
+                obstore.delete(self._store(location), RESERVED_FILE)
+                return
+            (directory / RESERVED_FILE).unlink(missing_ok=True)
+            if directory.is_dir() and not any(directory.iterdir()):
+                directory.rmdir()
+
     def delete_table(self, location: str) -> None:
         """Delete what Lance keeps inside ``location``, and the directory if that empties it.
 

@@ -21,8 +21,9 @@ class TestHive(ConformanceSuite):
     """Two levels: database, table."""
 
     @pytest.fixture(scope="class", params=VERSIONS)
+    @classmethod
     def target(
-        self,
+        cls,
         request: pytest.FixtureRequest,
         metastores: Metastores,
         tmp_path_factory: pytest.TempPathFactory,
@@ -39,8 +40,9 @@ class TestHiveWithCatalogs(ConformanceSuite):
     """Three levels: catalog, database, table."""
 
     @pytest.fixture(scope="class", params=WITH_CATALOGS)
+    @classmethod
     def target(
-        self,
+        cls,
         request: pytest.FixtureRequest,
         metastores: Metastores,
         tmp_path_factory: pytest.TempPathFactory,

@@ -28,6 +28,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[MemoryServer]:
 def namespace(
     server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
 ) -> MemoryNamespace:
-    """A namespace on that server, whose tables are under ``tmp_path / "root"``."""
+    """A namespace on that server, whose tables are under ``tmp_path / "lake"``."""
     assert not server.effects
-    return MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "root"))
+    return MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))

@@ -49,12 +49,12 @@ def test_a_table_whose_place_another_entry_spells_differently_is_not_dropped(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
 ) -> None:
     place = create(namespace, TABLE).location or ""
-    (tmp_path / "link").symlink_to(tmp_path / "root")
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
     for spelling in (
         f"file:{place}/",
         f"file://localhost{place}",
-        place.replace("/root/", "/root/./x/../"),
-        place.replace("/root/", "/link/"),
+        place.replace("/lake/", "/lake/./x/../"),
+        place.replace("/lake/", "/link/"),
         f"{place}/data/inside.lance",
         str(Path(place).parent),
     ):
@@ -80,7 +80,7 @@ def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
     namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    somebody = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "root"))
+    somebody = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
 
     def create_again(change: str, moment: Moment) -> None:
         if (change, moment) == ("drop_table", "after"):

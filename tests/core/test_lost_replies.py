@@ -135,7 +135,7 @@ def test_a_lost_reply_neither_doubles_nor_loses_a_change(  # noqa: PLR0917  # al
     operation(prepared)
     server.fault = None
     assert server.effects == [change]
-    lossy = state(server, str(tmp_path / "root"))
+    lossy = state(server, str(tmp_path / "lake"))
     assert lossy == expected_state(case, tmp_path)
 
 
@@ -155,7 +155,7 @@ def expected_state(case: str, tmp_path: Path) -> dict[str, object]:
         found = state(server, str(twin))
     finally:
         del SERVERS[name]
-    moved: dict[str, object] = with_root(found, str(twin), str(tmp_path / "root"))
+    moved: dict[str, object] = with_root(found, str(twin), str(tmp_path / "lake"))
     return moved
 
 
@@ -175,12 +175,12 @@ def test_a_change_that_never_gets_through_is_reported_and_has_no_effect(
     prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str
 ) -> None:
     operation, change = CHANGES[case]
-    before = state(server, str(tmp_path / "root"))
+    before = state(server, str(tmp_path / "lake"))
     server.fault = LostReplies(change, "before", times=1000)
     with pytest.raises(errors.ServiceUnavailableError, match="lost"):
         operation(prepared)
     assert not server.effects
-    assert state(server, str(tmp_path / "root")) == before
+    assert state(server, str(tmp_path / "lake")) == before
     assert server.fault.left >= 990
 
 

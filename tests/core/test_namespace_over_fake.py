@@ -19,7 +19,7 @@ def test_a_table_lives_its_whole_life_under_three_levels(
     namespace: MemoryNamespace, tmp_path: Path
 ) -> None:
     answer = create(namespace, TABLE)
-    place = tmp_path / "root/eu/shop/sales.db/Orders.lance"
+    place = tmp_path / "lake/eu/shop/sales.db/Orders.lance"
     assert answer.location == str(place)
     assert answer.version == 1
     assert namespace.list_tables(api.ListTablesRequest(id=DATASET)).tables == ["Orders"]
@@ -132,12 +132,12 @@ def test_cascade_over_levels_drops_tables_and_their_files_only(
 ) -> None:
     create(namespace, TABLE)
     create(namespace, [*DATASET, "other"])
-    kept = tmp_path / "root/eu/shop/sales.db/mine.txt"
+    kept = tmp_path / "lake/eu/shop/sales.db/mine.txt"
     kept.write_text("mine")
     namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
     assert not server.namespaces
     assert not server.tables
-    assert [p for p in (tmp_path / "root").rglob("*") if p.is_file()] == [kept]
+    assert [p for p in (tmp_path / "lake").rglob("*") if p.is_file()] == [kept]
 
 
 def test_cascade_changes_nothing_where_a_foreign_table_is_inside(

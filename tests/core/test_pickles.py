@@ -22,7 +22,7 @@ def with_secrets(
     assert not server.effects
     return {
         "uri": request.node.nodeid,
-        "root": str(tmp_path / "root"),
+        "root": str(tmp_path / "lake"),
         "token": TOKEN,
         "storage.aws_access_key_id": "known",
         "storage.aws_secret_access_key": STORE_SECRET,

@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 import logging
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
 
 from .. import location as locations
 from ..bridge import Bridge
-from ..catalog import Path
-from ..errors import display, invalid
+from ..catalog import Path, TableRecord
+from ..errors import OutcomeUnknownError, display, invalid
 
 _LONGEST_NAME = 200
 
@@ -27,10 +33,10 @@ def default_location(bridge: Bridge, path: Path) -> str:
     """
     *namespace, table = path
     file_name = _file_name(table)
+    parent = bridge.catalog.load_namespace(tuple(namespace)).location
     if bridge.config.root is not None:
         parents = [*namespace[:-1], f"{namespace[-1]}.db"]
         return locations.join(locations.check(bridge.config.root), *parents, file_name)
-    parent = bridge.catalog.load_namespace(tuple(namespace)).location
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise invalid(
@@ -46,6 +52,53 @@ def _file_name(table: str) -> str:
         digest = hashlib.sha256(table.encode()).hexdigest()[:16]
         table = f"{table.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
     return f"{table}.lance"
+
+
+@contextmanager
+def reserved(bridge: Bridge, record: TableRecord) -> Iterator[None]:
+    """Keep a catalog that makes directories from deleting one that is not its own to delete.
+
+    Of two creators of one name, the one that loses would have the catalog delete the directory,
+    with the data that the winner has written meanwhile. A mark in it, left before the catalog is
+    asked, makes the directory one that was there before.
+    """
+    place = record.location or ""
+    if not (bridge.capabilities.makes_directories and reserve_if_free(bridge, place)):
+        yield
+        return
+    try:
+        yield
+    except OutcomeUnknownError:
+        raise
+    except LanceNamespaceError:
+        if not _is_in_use(bridge, record):
+            bridge.storage.release(place)
+        raise
+
+
+def reserve_if_free(bridge: Bridge, place: str) -> bool:
+    """Mark a place where nothing is; return whether that was done."""
+    try:
+        if bridge.storage.is_occupied(place):
+            return False
+        bridge.storage.reserve(place)
+    except LanceNamespaceError as error:
+        logger.warning("could not reserve %s: %s", place, error)
+        return False
+    return True
+
+
+def _is_in_use(bridge: Bridge, record: TableRecord) -> bool:
+    """Return whether the name has an entry at this place after all; also where that is unknown."""
+    try:
+        found = bridge.catalog.load_table(record.path)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return False
+    except LanceNamespaceError:
+        return True
+    return locations.overlap(
+        locations.key(found.location or ""), locations.key(record.location or "")
+    )
 
 
 def free_location(bridge: Bridge, path: Path, *, must_look: bool) -> str:

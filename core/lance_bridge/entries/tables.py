@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lance_namespace.errors import (
+    ConcurrentModificationError,
     InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
@@ -147,7 +148,8 @@ def add(
         marked[DECLARED_AT] = now()
     record = TableRecord(path, locations.for_catalog(location), marked)
     bridge.declarations.remember(record)
-    settle(lambda: bridge.catalog.create_table(record), lambda: _is_same(bridge, record))
+    with placement.reserved(bridge, record):
+        settle(lambda: bridge.catalog.create_table(record), lambda: _is_same(bridge, record))
     return record
 
 
@@ -245,6 +247,7 @@ def rename(bridge: Bridge, path: Path, new_path: Path) -> None:
         NamespaceNotFoundError: (1) of the table, or of its new place.
         TableAlreadyExistsError: (5) the new name is taken.
         InvalidInputError: (13) the entry is not a Lance table.
+        ConcurrentModificationError: (14) somebody changed the entry meanwhile.
         UnsupportedOperationError: (0) the catalog cannot rename, or not across namespaces.
     """
     capabilities = bridge.capabilities
@@ -256,21 +259,16 @@ def rename(bridge: Bridge, path: Path, new_path: Path) -> None:
     record = load_lance(bridge, path)
     if path == new_path:
         raise table_already_exists(new_path, "it is the table itself")
-    _keep_place(bridge, record)
-    settle(
-        lambda: bridge.catalog.rename_table(record, new_path),
-        lambda: _is_same(bridge, replace(record, path=new_path)),
-    )
-
-
-def _keep_place(bridge: Bridge, record: TableRecord) -> None:
-    """Keep an empty location from being given to the next table of the old name."""
-    place = record.location or ""
+    # Without data there, the next table of the old name would be given the same place.
+    placement.reserve_if_free(bridge, record.location or "")
+    moved = replace(record, path=new_path)
     try:
-        if not bridge.storage.is_occupied(place):
-            bridge.storage.reserve(place)
-    except LanceNamespaceError as error:
-        placement.logger.warning("could not reserve %s: %s", place, error)
+        settle(
+            lambda: bridge.catalog.rename_table(record, new_path), lambda: _is_same(bridge, moved)
+        )
+    except ConcurrentModificationError:
+        load(bridge, path)
+        raise
 
 
 def deregister(bridge: Bridge, path: Path) -> TableRecord:

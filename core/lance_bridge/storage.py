@@ -174,7 +174,8 @@ def _local_names(directory: Path) -> Iterator[str]:
         return
 
     def stop(error: OSError) -> None:
-        raise error
+        if not isinstance(error, FileNotFoundError):  # deleted since it was listed
+            raise error
 
     for parent, _, files in os.walk(directory, onerror=stop):
         for name in files:
@@ -188,6 +189,16 @@ def _is_own(path: str, whole: bool) -> bool:
 
 
 def _delete_local(directory: Path, whole: bool) -> None:
+    """Delete what is Lance's; begin again where somebody else deletes the same files."""
+    while directory.is_dir():
+        try:
+            _delete_present(directory, whole)
+        except FileNotFoundError:
+            continue
+        return
+
+
+def _delete_present(directory: Path, whole: bool) -> None:
     others = 0
     for child in sorted(directory.iterdir()):
         if child.name not in _LANCE_FILES:

@@ -243,6 +243,17 @@ def test_a_namespace_that_another_made_meanwhile_is_theirs(
     assert server.namespaces[("us",)] == theirs
 
 
+def test_properties_that_equal_the_wanted_ones_are_not_taken_for_our_own_change(
+    prepared: MemoryNamespace, server: MemoryServer
+) -> None:
+    made_before = NamespaceRecord(("empty",), {"k": "v", "lance_bridge.id": "earlier"})
+    server.namespaces[("empty",)] = made_before
+    server.fault = LostReplies("alter_namespace", "before")
+    overwritten_namespace(prepared)
+    assert server.effects == ["alter_namespace"]
+    assert server.namespaces[("empty",)] != made_before
+
+
 @pytest.mark.parametrize("case", ["deregister", "drop"])
 def test_a_table_that_another_dropped_and_made_again_stays(
     prepared: MemoryNamespace, server: MemoryServer, tmp_path: Path, case: str

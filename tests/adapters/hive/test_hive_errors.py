@@ -1,0 +1,275 @@
+"""Errors that the spec promises, each brought about on a real metastore."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hmsclient.genthrift.hive_metastore.ttypes as hive
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace import (
+    CountTableRowsRequest,
+    CreateNamespaceRequest,
+    CreateTableRequest,
+    DeclareTableRequest,
+    DeregisterTableRequest,
+    DescribeTableRequest,
+    DropNamespaceRequest,
+    DropTableRequest,
+    ListNamespacesRequest,
+    ListTablesRequest,
+    RenameTableRequest,
+    TableExistsRequest,
+)
+from lance_namespace.errors import (
+    InternalError,
+    InvalidInputError,
+    InvalidTableStateError,
+    NamespaceNotEmptyError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+    UnsupportedOperationError,
+)
+from servers.hive_raw import raw_client, raw_table
+from servers.metastores import Metastores
+from servers.pools import Connect
+
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_hive.embedded import Metastore
+from lance_bridge_hive.errors import translated
+
+pytestmark = pytest.mark.server
+
+ROWS = pa.table({"id": [0, 1, 2]})
+
+
+def ipc(table: pa.Table = ROWS) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def count(namespace: HiveNamespace, *path: str) -> int | None:
+    return namespace.count_table_rows(CountTableRowsRequest(id=list(path))).count
+
+
+def tables(namespace: HiveNamespace, *path: str) -> list[str]:
+    return list(namespace.list_tables(ListTablesRequest(id=list(path))).tables)
+
+
+def namespaces(namespace: HiveNamespace, *path: str) -> list[str]:
+    return list(namespace.list_namespaces(ListNamespacesRequest(id=list(path))).namespaces)
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["EXTERNAL", "transient_lastDdlTime"])
+def test_a_property_that_the_metastore_keeps_for_itself_is_not_a_namespaces(
+    namespace: HiveNamespace, key: str
+) -> None:
+    name = f"db_{uuid.uuid4().hex}"
+    request = CreateNamespaceRequest(id=[name], properties={key: "1"})
+    with pytest.raises(InvalidInputError, match=f"'{key}' is the metastore's own"):
+        namespace.create_namespace(request)
+    assert name not in namespaces(namespace)
+
+
+def test_cascade_notices_functions_only_after_it_dropped_the_tables(
+    metastore: Metastore, namespace: HiveNamespace, database: str
+) -> None:
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    function = hive.Function(
+        functionName="f",
+        dbName=database,
+        className="example.F",
+        ownerName="ada",
+        ownerType=hive.PrincipalType.USER,
+        createTime=0,
+        functionType=hive.FunctionType.JAVA,
+        resourceUris=[],
+    )
+    with raw_client(metastore.port) as client:
+        client.create_function(function)
+        with pytest.raises(NamespaceNotEmptyError, match="function"):
+            namespace.drop_namespace(DropNamespaceRequest(id=[database], behavior="Cascade"))
+        client.drop_function(database, "f")
+    assert tables(namespace, database) == []
+    assert database in namespaces(namespace)
+
+
+# -- Hive catalogs -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_catalogs(metastores: Metastores) -> Iterator[HiveNamespace]:
+    """A namespace with the level of catalogs and without a root."""
+    with HiveNamespace(uri=metastores.get("4.0").uri, catalog_levels="true") as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])
+def test_a_new_catalog_needs_a_location_and_holds_no_other_property(
+    with_catalogs: HiveNamespace, tmp_path: Path, mode: str
+) -> None:
+    name = f"cat_{uuid.uuid4().hex}"
+    location = {"catalog.location-uri": f"file:{tmp_path}/{name}"}
+    for properties, message in (
+        ({}, "location-uri"),
+        ({"catalog.description": "x"}, "location-uri"),
+        ({**location, "team": "vision"}, "'team'"),
+    ):
+        request = CreateNamespaceRequest(id=[name], mode=mode, properties=properties)
+        with pytest.raises(InvalidInputError, match=message):
+            with_catalogs.create_namespace(request)
+    assert name not in namespaces(with_catalogs)
+
+
+def test_exist_ok_of_a_catalog_that_is_there_needs_no_location(
+    with_catalogs: HiveNamespace, tmp_path: Path
+) -> None:
+    name = f"cat_{uuid.uuid4().hex}"
+    location = {"catalog.location-uri": f"file:{tmp_path}/{name}"}
+    with_catalogs.create_namespace(CreateNamespaceRequest(id=[name], properties=location))
+    request = CreateNamespaceRequest(id=[name], mode="ExistOk", properties={"team": "vision"})
+    found = with_catalogs.create_namespace(request).properties or {}
+    assert set(found) == {"catalog.location-uri"}
+    with_catalogs.drop_namespace(DropNamespaceRequest(id=[name]))
+    assert name not in namespaces(with_catalogs)
+
+
+def test_hives_own_catalog_is_not_dropped(with_catalogs: HiveNamespace) -> None:
+    before = namespaces(with_catalogs, "hive")
+    with pytest.raises(InvalidInputError, match="Hive keeps its catalog 'hive'"):
+        with_catalogs.drop_namespace(DropNamespaceRequest(id=["hive"]))
+    assert namespaces(with_catalogs, "hive") == before
+
+
+# -- declaring -----------------------------------------------------------------------------------
+
+
+def test_a_declared_table_is_not_declared_again_elsewhere(
+    namespace: HiveNamespace, database: str, tmp_path: Path
+) -> None:
+    first = namespace.declare_table(DeclareTableRequest(id=[database, "t"]))
+    elsewhere = DeclareTableRequest(id=[database, "t"], location=str(tmp_path / "t.lance"))
+    with pytest.raises(TableAlreadyExistsError, match="declared at"):
+        namespace.declare_table(elsewhere)
+    same = DeclareTableRequest(id=[database, "t"], location=first.location)
+    assert namespace.declare_table(same).location == first.location
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def view_with_the_mark_of_lance(metastore: Metastore, database: str) -> str:
+    """Make an entry that says it is Lance's and has no location, as only a view can be."""
+    view = raw_table(database, "nowhere", "/nowhere")
+    view.tableType = "VIRTUAL_VIEW"
+    view.sd.location = None
+    view.viewOriginalText = view.viewExpandedText = "select 1"
+    view.parameters = {"table_type": "lance"}
+    with raw_client(metastore.port) as client:
+        client.create_table(view)
+    return "nowhere"
+
+
+NEEDS_A_LOCATION: dict[str, Callable[[HiveNamespace, list[str]], object]] = {
+    "describe": lambda ns, t: ns.describe_table(DescribeTableRequest(id=t)),
+    "exists": lambda ns, t: ns.table_exists(TableExistsRequest(id=t)),
+    "count": lambda ns, t: ns.count_table_rows(CountTableRowsRequest(id=t)),
+    "rename": lambda ns, t: ns.rename_table(RenameTableRequest(id=t, new_table_name="other")),
+    "drop": lambda ns, t: ns.drop_table(DropTableRequest(id=t)),
+}
+
+
+@pytest.mark.parametrize("operation", NEEDS_A_LOCATION)
+def test_an_entry_without_a_location_is_in_an_invalid_state(
+    metastore: Metastore, namespace: HiveNamespace, database: str, operation: str
+) -> None:
+    name = view_with_the_mark_of_lance(metastore, database)
+    with pytest.raises(InvalidTableStateError, match=f"{database}.{name}' has no location"):
+        NEEDS_A_LOCATION[operation](namespace, [database, name])
+    assert tables(namespace, database) == [name]
+    namespace.deregister_table(DeregisterTableRequest(id=[database, name]))
+    assert tables(namespace, database) == []
+
+
+@pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
+def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
+    namespace: HiveNamespace, database: str, other: dict[str, Any]
+) -> None:
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    request = DescribeTableRequest(id=[database, "t"], tag="v1", **other)
+    with pytest.raises(InvalidInputError, match="together"):
+        namespace.describe_table(request)
+
+
+def test_the_rows_of_a_branch_are_not_counted(namespace: HiveNamespace, database: str) -> None:
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    request = CountTableRowsRequest(id=[database, "t"], branch="b")
+    with pytest.raises(UnsupportedOperationError, match="`branch`"):
+        namespace.count_table_rows(request)
+    assert count(namespace, database, "t") == 3
+
+
+def test_all_tables_are_not_those_of_one_namespace(namespace: HiveNamespace, database: str) -> None:
+    with pytest.raises(InvalidInputError, match="ListTables"):
+        namespace.list_all_tables(ListTablesRequest(id=[database]))
+
+
+@pytest.mark.parametrize("new_name", ["t", "T"])
+def test_a_table_cannot_be_renamed_to_its_own_name(
+    namespace: HiveNamespace, database: str, new_name: str
+) -> None:
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    request = RenameTableRequest(id=[database, "t"], new_table_name=new_name)
+    with pytest.raises(TableAlreadyExistsError, match="the table itself"):
+        namespace.rename_table(request)
+    assert count(namespace, database, "t") == 3
+
+
+def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(
+    namespace: HiveNamespace, database: str
+) -> None:
+    request = CreateTableRequest(id=[database, "t"])
+    place = Path(namespace.declare_table(DeclareTableRequest(id=request.id)).location or "")
+    place.mkdir(exist_ok=True)
+    (place / "data").write_text("a file where Lance wants a directory")
+    with pytest.raises(ServiceUnavailableError, match="create the table again"):
+        namespace.create_table(request, ipc())
+    described = namespace.describe_table(DescribeTableRequest(id=request.id, check_declared=True))
+    assert described.is_only_declared
+    (place / "data").unlink()
+    namespace.create_table(request, ipc())
+    assert lance.dataset(str(place)).count_rows() == 3
+
+
+# -- the metastore's own words -------------------------------------------------------------------
+
+
+def test_a_call_that_the_metastore_does_not_know_is_unsupported(connect: Connect) -> None:
+    pool = connect()
+    with (
+        pytest.raises(
+            UnsupportedOperationError, match="does not know a call that is needed to list"
+        ),
+        translated("list catalogs"),
+    ):
+        pool.call(lambda c: c.catalogs.get_catalogs(), name="get_catalogs", repeatable=True)
+
+
+def test_any_other_failure_of_the_metastore_is_internal_and_in_its_words(
+    namespace: HiveNamespace, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    name = f"db_{uuid.uuid4().hex}"
+    location = {"database.location-uri": f"file:{tmp_path}/file/db"}
+    with pytest.raises(InternalError, match=f"MetaException: .*{tmp_path}/file"):
+        namespace.create_namespace(CreateNamespaceRequest(id=[name], properties=location))
+    assert name not in namespaces(namespace)

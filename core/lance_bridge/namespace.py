@@ -75,7 +75,7 @@ class LanceBridgeNamespace(LanceNamespace):
     def __init__(self, **properties: str) -> None:
         config = configuration.load(self.config_type, self.impl, properties)
         if config.root is not None:
-            locations.check(config.root)
+            locations.check(locations.join(config.root, "database.db"))
         self._properties = dict(properties)
         self._bridge = Bridge(self._open(config), config)
 

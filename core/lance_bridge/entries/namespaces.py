@@ -78,8 +78,10 @@ def _was_created(bridge: Bridge, record: NamespaceRecord) -> bool:
         found = bridge.catalog.load_namespace(record.path)
     except NamespaceNotFoundError:
         return False
-    own = record.properties[entry_properties.ENTRY_ID]
-    return found.properties.get(entry_properties.ENTRY_ID, own) == own
+    own = entry_properties.ENTRY_ID
+    if own in found.properties or len(record.path) == bridge.capabilities.levels:
+        return found.properties.get(own) == record.properties[own]
+    return True  # an outer level need not be able to hold properties
 
 
 def _was_altered(bridge: Bridge, record: NamespaceRecord) -> bool:

@@ -36,7 +36,7 @@ def default_location(bridge: Bridge, path: Path) -> str:
     parent = bridge.catalog.load_namespace(tuple(namespace)).location
     if bridge.config.root is not None:
         parents = [*namespace[:-1], f"{namespace[-1]}.db"]
-        return locations.join(locations.check(bridge.config.root), *parents, file_name)
+        return locations.check(locations.join(bridge.config.root, *parents, file_name))
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise invalid(

@@ -34,6 +34,9 @@ def open_dataset(
     """
     place = locations.for_lance(record.location or "")
     options = bridge.storage_options(record, vend=vend)
+    if not place.startswith("/"):
+        # Lance waits for minutes for a store that never answers. This look ends in time.
+        bridge.storage.is_occupied(place)
     try:
         return lance.dataset(place, version=version, storage_options=options)
     except LANCE_FAILURES as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,9 @@ def test_cascade_notices_functions_only_after_it_dropped_the_tables(
 @pytest.fixture
 def with_catalogs(metastores: Metastores) -> Iterator[HiveNamespace]:
     """A namespace with the level of catalogs and without a root."""
-    with HiveNamespace(uri=metastores.get("4.0").uri, catalog_levels="true") as connected:
-        yield connected
+    namespace = HiveNamespace(uri=metastores.get("4.0").uri, catalog_levels="true")
+    with closing(namespace):
+        yield namespace
 
 
 @pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import lance
 import pyarrow as pa
@@ -70,7 +70,7 @@ def powerless(store: MotoServer) -> dict[str, str]:
 @pytest.fixture
 def on_s3(metastore: Metastore, store: MotoServer) -> Iterator[HiveNamespace]:
     """A namespace that may write to the store."""
-    with connected(metastore.uri, store.storage_options) as namespace:
+    with closing(connected(metastore.uri, store.storage_options)) as namespace:
         yield namespace
 
 
@@ -78,7 +78,7 @@ def on_s3(metastore: Metastore, store: MotoServer) -> Iterator[HiveNamespace]:
 def cut_off(metastore: Metastore, store: MotoServer) -> Iterator[HiveNamespace]:
     """A namespace whose storage does not answer."""
     nobody = {"aws_endpoint": f"http://127.0.0.1:{unused_port()}"}
-    with connected(metastore.uri, {**store.storage_options, **nobody}) as namespace:
+    with closing(connected(metastore.uri, {**store.storage_options, **nobody})) as namespace:
         yield namespace
 
 
@@ -98,7 +98,7 @@ def refused(
 ) -> Iterator[HiveNamespace]:
     """A namespace behind the proxy that the store refuses while it looks at credentials."""
     options = powerless if expected is PermissionDeniedError else store.storage_options
-    with connected(proxy.uri, options) as namespace:
+    with closing(connected(proxy.uri, options)) as namespace:
         yield namespace
 
 
@@ -178,7 +178,7 @@ def test_files_that_the_storage_refuses_to_delete_are_named(
 def test_files_on_storage_that_went_away_are_named(proxy: ThriftProxy, database: str) -> None:
     with MotoServer() as mortal:
         mortal.make_bucket("lake")
-        with connected(proxy.uri, mortal.storage_options) as dropping:
+        with closing(connected(proxy.uri, mortal.storage_options)) as dropping:
             dropping.create_table(CreateTableRequest(id=[database, "t"]), ipc())
             error = drop_while(proxy, dropping, [database, "t"], lambda: stopped(mortal))
             assert dropping.list_tables(ListTablesRequest(id=[database])).tables == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,16 +13,19 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_namespace import (
+    CountTableRowsRequest,
     CreateTableRequest,
     DeclareTableRequest,
     DeregisterTableRequest,
     DescribeTableRequest,
     DropTableRequest,
     ListTablesRequest,
+    RegisterTableRequest,
     RenameTableRequest,
 )
 from lance_namespace.errors import (
     InvalidTableStateError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
     UnsupportedOperationError,
 )
@@ -220,3 +225,27 @@ def test_deregistered_data_on_s3_is_not_overwritten(on_s3: HiveNamespace, databa
     new = lance.write_dataset(ROWS, namespace_client=on_s3, table_id=table_id)
     assert new.uri != old.uri
     assert new.uri.startswith(old.uri.removesuffix(".lance") + "-")
+
+
+def test_storage_that_never_answers_ends_in_service_unavailable(
+    metastore: Metastore, database: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = {
+            "aws_endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "aws_access_key_id": "id",
+            "aws_secret_access_key": "key",
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+            "timeout": "1s",
+        }
+        storage = {f"storage.{key}": value for key, value in options.items()}
+        with HiveNamespace(uri=metastore.uri, **storage) as namespace:
+            table_id = [database, "t"]
+            place = "s3://lake/t.lance"
+            namespace.register_table(RegisterTableRequest(id=table_id, location=place))
+            started = time.monotonic()
+            with pytest.raises(ServiceUnavailableError, match=place):
+                namespace.count_table_rows(CountTableRowsRequest(id=table_id))
+            assert time.monotonic() - started < 30
+            assert namespace.describe_table(DescribeTableRequest(id=table_id)).location == place

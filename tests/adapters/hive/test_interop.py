@@ -215,7 +215,7 @@ def test_tables_on_s3_are_declared_created_and_dropped(
     assert on_s3.list_tables(request).tables == ["created"]
     assert any(f"{database}.db/created.lance/" in key for key in store.keys("lake"))
     on_s3.drop_table(DropTableRequest(id=created))
-    assert not any(f"{database}.db/" in key for key in store.keys("lake"))
+    assert not any(f"{database}.db/created" in key for key in store.keys("lake"))
 
 
 def test_deregistered_data_on_s3_is_not_overwritten(on_s3: HiveNamespace, database: str) -> None:

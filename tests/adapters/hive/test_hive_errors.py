@@ -23,10 +23,12 @@ from lance_namespace import (
     DropTableRequest,
     ListNamespacesRequest,
     ListTablesRequest,
+    RegisterTableRequest,
     RenameTableRequest,
     TableExistsRequest,
 )
 from lance_namespace.errors import (
+    ConcurrentModificationError,
     InternalError,
     InvalidInputError,
     InvalidTableStateError,
@@ -234,6 +236,61 @@ def test_a_table_cannot_be_renamed_to_its_own_name(
     with pytest.raises(TableAlreadyExistsError, match="the table itself"):
         namespace.rename_table(request)
     assert count(namespace, database, "t") == 3
+
+
+CHANGES: dict[str, tuple[str, Callable[[HiveNamespace, list[str], str], object]]] = {
+    "rename": (
+        "rename_table",
+        lambda ns, t, _: ns.rename_table(RenameTableRequest(id=t, new_table_name="other")),
+    ),
+    "register": (
+        "alter_table",
+        lambda ns, t, place: ns.register_table(
+            RegisterTableRequest(id=t, location=place, mode="Overwrite")
+        ),
+    ),
+    "declare": (
+        "alter_table",
+        lambda ns, t, _: ns.declare_table(DeclareTableRequest(id=t, properties={"by": "us"})),
+    ),
+    "create": (
+        "alter_table",
+        lambda ns, t, _: ns.create_table(
+            CreateTableRequest(id=t, mode="Overwrite", properties={"by": "us"}), ipc()
+        ),
+    ),
+}
+"""Operations that change an entry (the last argument is a free place), with the port's method."""
+
+
+@pytest.mark.parametrize("operation", CHANGES)
+def test_an_entry_that_somebody_changes_meanwhile_is_a_concurrent_modification(
+    metastore: Metastore,
+    namespace: HiveNamespace,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+) -> None:
+    method, change = CHANGES[operation]
+    table_id = [database, "t"]
+    place = namespace.declare_table(DeclareTableRequest(id=table_id)).location or ""
+    theirs = RegisterTableRequest(
+        id=table_id, location=place, mode="Overwrite", properties={"by": "somebody"}
+    )
+    catalog = namespace._bridge.catalog
+    ours = getattr(catalog, method)
+
+    def after_somebody(*arguments: object) -> None:
+        with HiveNamespace(uri=metastore.uri) as somebody:
+            somebody.register_table(theirs)
+        ours(*arguments)
+
+    monkeypatch.setattr(catalog, method, after_somebody)
+    with pytest.raises(ConcurrentModificationError, match="changed by somebody else"):
+        change(namespace, table_id, place + "-moved")
+    found = namespace.describe_table(DescribeTableRequest(id=table_id))
+    assert (found.location, found.properties) == (place, {"by": "somebody"})
+    assert tables(namespace, database) == ["t"]
 
 
 def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(

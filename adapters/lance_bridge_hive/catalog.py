@@ -33,10 +33,10 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
-from .catalog_level import DEFAULT_DATABASE, CatalogLevel
+from .catalog_level import CatalogLevel
 from .config import HiveConfig
-from .errors import is_a, text_of, translated
-from .names import capabilities, database_argument
+from .errors import is_a, text_of, translated, with_familiar_errors
+from .names import capabilities, database_argument, is_kept
 from .transport import ClientPool, Connection
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class HiveCatalog(Catalog):
             return self._pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
         self._require_catalogs()
         return self._pool.call(
-            lambda c: _with_familiar_errors(operation, c.catalogs), name=name, repeatable=repeatable
+            lambda c: with_familiar_errors(operation, c.catalogs), name=name, repeatable=repeatable
         )
 
     def _require_catalogs(self) -> None:
@@ -189,6 +189,17 @@ class HiveCatalog(Catalog):
                 self._explain_failed_drop(path, error)
                 raise
 
+    def require_droppable(self, path: Path) -> None:
+        if is_kept(path):
+            raise invalid(f"Hive keeps '{display(path)}': it cannot be dropped")
+        if len(path) < self._capabilities.levels:
+            return
+        database = database_argument(path)
+        with translated(f"list the functions of '{display(path)}'"):
+            found = self._read("get_functions", lambda c: c.get_functions(database, "*"))
+        if found:
+            raise namespace_not_empty(path, f"it holds functions {', '.join(sorted(found)[:5])}")
+
     def _explain_failed_drop(self, path: Path, error: TException) -> None:
         if is_a(error, "InvalidOperationException"):
             raise namespace_not_empty(path, text_of(error)) from error
@@ -196,8 +207,8 @@ class HiveCatalog(Catalog):
             raise namespace_not_found(path) from error
         # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
         self.load_namespace(path)
-        if path[-1] == DEFAULT_DATABASE:
-            raise invalid(f"Hive keeps its database '{display(path)}': {text_of(error)}") from error
+        if is_kept(path):
+            raise invalid(f"Hive keeps '{display(path)}': {text_of(error)}") from error
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -373,18 +384,3 @@ class HiveCatalog(Catalog):
                 if is_a(error, "NoSuchObjectException"):
                     raise table_not_found(path) from error
                 raise
-
-
-def _with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
-    """Run an operation with pymetastore's client, and raise hmsclient's errors.
-
-    Errors of newer Thrift bindings refuse every attribute, also those that contextlib sets on an
-    error that passes through a context manager: it would become a TypeError.
-    """
-    try:
-        return operation(client)
-    except TException as error:
-        familiar = getattr(hms_types, type(error).__name__, None)
-        if familiar is None:
-            raise
-        raise familiar(message=getattr(error, "message", str(error))) from error

@@ -13,10 +13,7 @@ from lance_bridge.errors import invalid, namespace_already_exists, namespace_not
 
 from . import mapping
 from .errors import is_a, text_of
-from .names import all_databases_of, database_argument
-
-DEFAULT_DATABASE = "default"
-_HIVES_OWN = "hive"
+from .names import DEFAULT_DATABASE, HIVES_CATALOG, all_databases_of, database_argument
 
 T = TypeVar("T")
 
@@ -86,7 +83,7 @@ class CatalogLevel:
             NamespaceNotEmptyError: (3)
             InvalidInputError: (13) the catalog is Hive's own.
         """
-        if name == _HIVES_OWN:
+        if name == HIVES_CATALOG:
             raise invalid(f"Hive keeps its catalog '{name}'")
         others = sorted(set(self.databases_of(name)) - {DEFAULT_DATABASE})
         if others:

@@ -7,16 +7,21 @@ with the call that raised them: `catalog.py` handles those, and leaves the rest 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
+import hmsclient.genthrift.hive_metastore.ttypes as hms_types
 from lance_namespace.errors import InternalError, PermissionDeniedError, UnsupportedOperationError
 from thrift.Thrift import TApplicationException, TException
 
 from lance_bridge.errors import invalid
 
+T = TypeVar("T")
+
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme:? ?\"?(\w+)")
 _REFUSED = re.compile(r"permission denied|AccessControlException|not authorized", re.I)
+_BAD_PLACE = re.compile(r"managed warehouse", re.I)
 _BAD_REQUEST = {"InvalidObjectException", "InvalidInputException", "InvalidOperationException"}
 
 
@@ -65,6 +70,21 @@ def _classified(error: TException, what: str) -> Exception:
         )
     if _REFUSED.search(said):
         return PermissionDeniedError(f"The metastore refused to {what}: {said}")
-    if name_of(error) in _BAD_REQUEST:
+    if name_of(error) in _BAD_REQUEST or _BAD_PLACE.search(said):
         return invalid(f"The metastore cannot {what}: {said}")
     return InternalError(f"The metastore failed to {what}: {name_of(error)}: {said}")
+
+
+def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
+    """Run an operation with pymetastore's client, and raise hmsclient's errors.
+
+    Errors of newer Thrift bindings refuse every attribute, also those that contextlib sets on an
+    error that passes through a context manager: it would become a TypeError.
+    """
+    try:
+        return operation(client)
+    except TException as error:
+        familiar = getattr(hms_types, type(error).__name__, None)
+        if familiar is None:
+            raise
+        raise familiar(message=getattr(error, "message", str(error))) from error

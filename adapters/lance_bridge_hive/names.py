@@ -6,6 +6,10 @@ import re
 
 from lance_bridge.catalog import Capabilities, NameRule, Path
 
+DEFAULT_DATABASE = "default"
+HIVES_CATALOG = "hive"
+_KEPT = ((DEFAULT_DATABASE,), (HIVES_CATALOG,), (HIVES_CATALOG, DEFAULT_DATABASE))
+
 _ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
 _SAYS = (
     "letters, digits and underscores of ASCII (and hyphens, which Hive before 4.0 refuses), "
@@ -26,6 +30,11 @@ def capabilities(*, catalog_levels: bool) -> Capabilities:
         atomic_restrict=True,
         makes_directories=True,
     )
+
+
+def is_kept(path: Path) -> bool:
+    """Return True for the namespaces that a metastore never drops."""
+    return path in _KEPT
 
 
 def database_argument(namespace: Path) -> str:

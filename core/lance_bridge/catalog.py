@@ -154,6 +154,13 @@ class Catalog(ABC):
         Raises NamespaceNotFound (1), and NamespaceNotEmpty (3) where the catalog checks.
         """
 
+    def require_droppable(self, path: Path) -> None:  # noqa: B027 - most catalogs keep nothing
+        """Raise what would keep a namespace from being dropped once it holds no tables.
+
+        Asked before Cascade drops the first of them. Raises InvalidInput (13) where the catalog
+        keeps this namespace, NamespaceNotEmpty (3) where it holds what core does not know of.
+        """
+
     # -- tables ----------------------------------------------------------------------------------
 
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from lance_namespace import (
     CountTableRowsRequest,
@@ -55,6 +55,8 @@ from .entries.properties import visible
 from .errors import invalid, unsupported
 from .paging import PageRequest
 from .tables import create, ipc, read
+
+NamespaceT = TypeVar("NamespaceT", bound="LanceBridgeNamespace")
 
 DELIMITER = "$"
 """Joins the names of an identifier where the API has one string, as in ListAllTables."""
@@ -103,7 +105,7 @@ class LanceBridgeNamespace(LanceNamespace):
         """Let go of connections. The namespace may be used again: it reconnects."""
         self._bridge.catalog.close()
 
-    def __enter__(self) -> LanceBridgeNamespace:
+    def __enter__(self: NamespaceT) -> NamespaceT:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,7 +160,7 @@ class LanceBridgeNamespace(LanceNamespace):
     # -- tables as entries -----------------------------------------------------------------------
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13."""
+        """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13, 14."""
         path = self._table(request.id)
         record = entries.declare(self._bridge, path, request.location, request.properties)
         return DeclareTableResponse(
@@ -201,7 +203,7 @@ class LanceBridgeNamespace(LanceNamespace):
         return TableExistsResponse()
 
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
-        """Add an entry for data that exists. Errors: 1, 5, 13."""
+        """Add an entry for data that exists. Errors: 0, 1, 5, 13, 14."""
         mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
         record = entries.register(
             self._bridge,
@@ -233,7 +235,7 @@ class LanceBridgeNamespace(LanceNamespace):
         return RenameTableResponse()
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
-        """Remove an entry, then its files. Errors: 1, 4, 13, 19."""
+        """Remove an entry, then its files. Errors: 1, 4, 13, 15, 16, 17, 19."""
         record = entries.drop(self._bridge, self._table(request.id))
         return DropTableResponse(
             id=list(record.path),
@@ -244,7 +246,7 @@ class LanceBridgeNamespace(LanceNamespace):
     # -- tables as data --------------------------------------------------------------------------
 
     def create_table(self, request: CreateTableRequest, request_data: bytes) -> CreateTableResponse:
-        """Create a table from an Arrow IPC stream. Errors: 1, 5, 13, 15, 16, 17."""
+        """Create a table from an Arrow IPC stream. Errors: 1, 5, 13, 14, 15, 16, 17."""
         path = self._table(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         table = create.NewTable(

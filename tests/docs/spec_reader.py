@@ -20,6 +20,7 @@ _DEFAULT = re.compile(r"Default value is `([^`]*)`\.")
 _ERROR_CODE = re.compile(r"error code `\d+` \(\w+\)")
 _CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
 _CASE = re.compile(r"\[`(test_\w+)`\]\(([^)#]+)\)")
+_SHOWN = re.compile(rf"<br><sub>Shown by {_CASE.pattern}(?:, {_CASE.pattern})*\.</sub>$")
 _ERROR_HANDLING = "**Error Handling:**"
 
 
@@ -53,6 +54,11 @@ class ErrorParagraph:
     def cases(self) -> list[tuple[str, str]]:
         """Names of the cases that show it, each with the path of its file as linked."""
         return _CASE.findall(self.text)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it ends with cases that show it, and with nothing else: no excuses."""
+        return _SHOWN.search(self.text) is not None
 
 
 @dataclass(frozen=True)

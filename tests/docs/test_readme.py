@@ -14,6 +14,7 @@ from lance_namespace import CreateNamespaceRequest
 from servers.metastores import Metastores
 
 import lance_bridge
+from lance_bridge_hive import HiveNamespace
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -29,7 +30,7 @@ def test_every_python_snippet_runs_in_the_order_of_the_readme(
     metastores: Metastores, tmp_path: Path
 ) -> None:
     uri = metastores.get("2.3").uri
-    with lance_bridge.connect("hive", {"uri": uri}) as namespace:
+    with HiveNamespace(uri=uri) as namespace:
         namespace.create_namespace(CreateNamespaceRequest(id=["sales"], mode="ExistOk"))
     assert len(SNIPPETS) == 5
     for number, snippet in enumerate(SNIPPETS):

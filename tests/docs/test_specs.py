@@ -247,6 +247,21 @@ def test_an_error_code_has_the_name_that_belongs_to_it(spec: Spec, section: str)
 
 
 @every_section
+def test_every_error_is_shown_by_cases(spec: Spec, section: str) -> None:
+    errors = errors_of(spec, section)
+
+    assert errors
+    assert [error.text for error in errors if not error.is_shown] == []
+
+
+@every_spec
+def test_nothing_waits_to_be_shown(spec: Spec) -> None:
+    text = " ".join(spec.path.read_text(encoding="utf-8").split())
+
+    assert "not yet shown" not in text.lower()
+
+
+@every_section
 def test_an_error_names_a_case_that_exists(spec: Spec, section: str) -> None:
     places = [REPOSITORY / place for place in (*CASES, f"tests/adapters/{spec.name}")]
 

@@ -175,6 +175,8 @@ def _empty(bridge: Bridge, path: Path) -> None:
         raise namespace_not_empty(
             path, f"Cascade drops Lance tables only, and it also holds {_some(foreign)}"
         )
+    for each in (*inner, path):
+        bridge.catalog.require_droppable(each)
     if records:
         index = LocationIndex(bridge, [record.path[:-1] for record in records])
         for record in records:

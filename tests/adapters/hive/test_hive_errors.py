@@ -83,7 +83,7 @@ def test_a_property_that_the_metastore_keeps_for_itself_is_not_a_namespaces(
     assert name not in namespaces(namespace)
 
 
-def test_cascade_notices_functions_only_after_it_dropped_the_tables(
+def test_cascade_refuses_a_database_with_functions_and_changes_nothing(
     metastore: Metastore, namespace: HiveNamespace, database: str
 ) -> None:
     namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
@@ -102,8 +102,20 @@ def test_cascade_notices_functions_only_after_it_dropped_the_tables(
         with pytest.raises(NamespaceNotEmptyError, match="function"):
             namespace.drop_namespace(DropNamespaceRequest(id=[database], behavior="Cascade"))
         client.drop_function(database, "f")
-    assert tables(namespace, database) == []
-    assert database in namespaces(namespace)
+    assert count(namespace, database, "t") == ROWS.num_rows
+
+
+def test_cascade_refuses_the_database_that_hive_keeps_and_changes_nothing(
+    namespace: HiveNamespace, tmp_path: Path
+) -> None:
+    table = f"t_{uuid.uuid4().hex}"
+    lance.write_dataset(pa.table({"i": [1]}), str(tmp_path / "t.lance"))
+    place = str(tmp_path / "t.lance")
+    namespace.register_table(RegisterTableRequest(id=["default", table], location=place))
+    with pytest.raises((InvalidInputError, NamespaceNotEmptyError), match="default"):
+        namespace.drop_namespace(DropNamespaceRequest(id=["default"], behavior="Cascade"))
+    assert count(namespace, "default", table) == 1
+    namespace.deregister_table(DeregisterTableRequest(id=["default", table]))
 
 
 # -- Hive catalogs -------------------------------------------------------------------------------

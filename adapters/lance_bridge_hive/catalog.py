@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import hmsclient.genthrift.hive_metastore.ttypes as hms_types
-from lance_namespace.errors import TableNotFoundError
+from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
 from thrift.Thrift import TApplicationException, TException
 
 from lance_bridge.catalog import (
@@ -155,7 +155,7 @@ class HiveCatalog(Catalog):
                     database = mapping.database_from(self._types, record)
                     self._change("create_database", lambda c: c.create_database(database))
             except TException as error:
-                if is_a(error, "AlreadyExistsException"):
+                if is_a(error, "AlreadyExistsException") or self._was_raced(error, path):
                     raise namespace_already_exists(path) from error
                 if len(path) == self._capabilities.levels > 1:
                     self.load_namespace(path[:-1])
@@ -305,11 +305,25 @@ class HiveCatalog(Catalog):
                     lambda c: c.create_table_with_environment_context(table, context),
                 )
             except TException as error:
-                if is_a(error, "AlreadyExistsException"):
+                if is_a(error, "AlreadyExistsException") or self._was_raced(error, path):
                     raise table_already_exists(path) from error
                 if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
                     self.load_namespace(path[:-1])
                 raise
+
+    def _was_raced(self, error: TException, path: Path) -> bool:
+        """Return whether a failed create found its name just taken.
+
+        Of several creators at once, all but one get whatever their database says of it.
+        """
+        if not is_a(error, "MetaException"):
+            return False
+        is_table = len(path) > self._capabilities.levels
+        try:
+            self.load_table(path) if is_table else self.load_namespace(path)
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return False
+        return True
 
     def _quietly(self) -> Any:
         """Keep the metastore from listing the table's files for statistics of its own."""

@@ -25,10 +25,13 @@ REVISION = "lance_bridge.revision"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 _OWNER_TYPES = {"USER": 1, "ROLE": 2, "GROUP": 3}
 
+_PURGE = "external.table.purge"
+_TRANSLATED = "TRANSLATED_TO_EXTERNAL"
+
 # What the metastore keeps in an entry's parameters for its own use.
 _OWN_PARAMETERS = frozenset(
     {
-        "EXTERNAL", "TRANSLATED_TO_EXTERNAL", "external.table.purge", "transient_lastDdlTime",
+        "EXTERNAL", _TRANSLATED, _PURGE, "transient_lastDdlTime",
         "last_modified_by", "last_modified_time", "bucketing_version", "COLUMN_STATS_ACCURATE",
         "numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize", REVISION,
     }
@@ -156,15 +159,17 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
 
 def is_external(table: Any) -> bool:
     """Return True where the metastore takes the entry for external: its files are not its own."""
-    external = str((table.parameters or {}).get("EXTERNAL", "")).upper() == "TRUE"
-    return bool(external and table.tableType == EXTERNAL_TABLE)
+    marks = {key: str(value).upper() for key, value in (table.parameters or {}).items()}
+    # Hive 4 makes a managed table external in name only, and goes on moving and deleting its files.
+    own = marks.get(_TRANSLATED) == "TRUE" or marks.get(_PURGE) == "TRUE"
+    return marks.get("EXTERNAL") == "TRUE" and table.tableType == EXTERNAL_TABLE and not own
 
 
 def made_external(table: Any) -> Any:
-    """Set both marks of an external table, and take away the one that deletes files."""
+    """Set both marks of an external table, and take away those that make its files Hive's own."""
     table.tableType = EXTERNAL_TABLE
-    table.parameters = {**(table.parameters or {}), "EXTERNAL": "TRUE"}
-    table.parameters.pop("external.table.purge", None)
+    kept = {k: v for k, v in (table.parameters or {}).items() if k not in (_PURGE, _TRANSLATED)}
+    table.parameters = {**kept, "EXTERNAL": "TRUE"}
     return table
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "namespace_already_exists",
     "namespace_not_empty",
     "namespace_not_found",
+    "require_text",
     "table_already_exists",
     "table_not_found",
     "unsupported",
@@ -98,3 +99,15 @@ def concurrent_modification(path: Sequence[str]) -> ConcurrentModificationError:
     return ConcurrentModificationError(
         f"Table '{display(path)}' was changed by somebody else meanwhile: look at it and repeat"
     )
+
+
+def require_text(what: str, text: str) -> None:
+    """Refuse a string that is not text: half of a surrogate pair cannot be sent or stored.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise invalid(f"{what} {text[:60]!r} is not text: it holds half of a character") from None

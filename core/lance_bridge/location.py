@@ -13,7 +13,7 @@ import re
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
-from .errors import invalid
+from .errors import invalid, require_text
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(.*)$", re.DOTALL)
 _LANCE_SCHEME = {
@@ -35,6 +35,7 @@ def check(location: str) -> str:
             query or a fragment, has no bucket, or is on storage that Lance cannot write.
     """
     shown = repr(_USER.sub("…@", location)[:120])
+    require_text("Location", location)
     if not location.strip() or len(location) > _MAX_LENGTH:
         raise invalid(f"Location {shown} must have 1 to {_MAX_LENGTH} characters")
     if location != location.strip():

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -79,26 +79,34 @@ class TableStorage:
         """Return True where any file is at or under ``location``."""
         return next(self._names(location), None) is not None
 
-    def reserve(self, location: str) -> None:
-        """Leave a mark that keeps the place from being given to another table."""
+    def reserve(self, location: str) -> list[str]:
+        """Leave a mark that keeps the place from being given to another table.
+
+        Returns:
+            The local directories that were made for it, innermost first, for :meth:`release`.
+        """
         with _translated(location):
             directory = _local(location)
             if directory is None:
                 obstore.put(self._store(location), RESERVED_FILE, b"")
-            else:
-                directory.mkdir(parents=True, exist_ok=True)
-                (directory / RESERVED_FILE).touch()
+                return []
+            made = [str(path) for path in (directory, *directory.parents) if not path.exists()]
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / RESERVED_FILE).touch()
+            return made
 
-    def release(self, location: str) -> None:
-        """Take the mark away, and the directory if that empties it."""
+    def release(self, location: str, made: Sequence[str]) -> None:
+        """Take back what :meth:`reserve` did, as far as nobody uses it by now."""
         with _translated(location):
             directory = _local(location)
             if directory is None:
                 obstore.delete(self._store(location), RESERVED_FILE)
                 return
             (directory / RESERVED_FILE).unlink(missing_ok=True)
-            if directory.is_dir() and not any(directory.iterdir()):
-                directory.rmdir()
+            for path in map(Path, made):
+                if not path.is_dir() or any(path.iterdir()):
+                    return
+                path.rmdir()
 
     def delete_table(self, location: str) -> None:
         """Delete what Lance keeps inside ``location``, and the directory if that empties it.

@@ -65,6 +65,36 @@ def test_options_of_the_storage_lose_their_prefix_and_nothing_else() -> None:
     assert config.storage == {"a.b": "1", "C": "2"}
 
 
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("LANCE_BRIDGE_MEMORY_CLIENT_RETRY", "LANCE_BRIDGE_MEMORY_CLIENT_RETRIES"),
+        ("LANCE_BRIDGE_MEMORY_TOKE", "LANCE_BRIDGE_MEMORY_TOKEN"),
+        ("LANCE_BRIDGE_MEMORY_STORAGEAWS_REGION", "LANCE_BRIDGE_MEMORY_STORAGE_<OPTION>"),
+    ],
+)
+def test_a_variable_of_no_property_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, meant: str
+) -> None:
+    monkeypatch.setenv(variable, SECRET)
+    load(MemoryConfig, "memory", {"uri": "x"})
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"${variable} " in record.getMessage()
+    assert f"${meant}?" in record.getMessage()
+    assert SECRET not in record.getMessage()
+
+
+def test_a_variable_of_a_property_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_URI", "x")
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_REGION", "eu-1")
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORYX_URL", "x")
+    assert load(MemoryConfig, "memory", {}).uri == "x"
+    assert caplog.records == []
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -75,8 +105,10 @@ def test_options_of_the_storage_lose_their_prefix_and_nothing_else() -> None:
         ("Root", "did you mean 'root'"),
         ("client.retry", "did you mean 'client.retries'"),
         ("zzz", "known are root"),
-        ("storage", r"did you mean 'storage\.\*'|known are"),
-        ("storage.*", "no property"),
+        ("storage", "write storage.<option>"),
+        ("storage.*", "write storage.<option>"),
+        ("storage.", "write storage.<option>"),
+        ("storage. ", "write storage.<option>"),
     ],
 )
 def test_an_unknown_key_is_invalid_and_a_near_one_suggested(key: str, hint: str) -> None:
@@ -126,6 +158,8 @@ def test_a_value_that_is_no_text_is_invalid_and_not_shown(value: object) -> None
         ("endpoint_url", "ftp://store"),
         ("azure_storage_endpoint", "http://"),
         ("aws_endpoint", "http://store:port"),
+        ("aws_endpoint", f"http://me:{SECRET}@store"),
+        ("aws_endpoint", f"http://store/?sig={SECRET}"),
     ],
 )
 def test_an_option_that_the_object_store_would_panic_at_is_invalid(key: str, value: str) -> None:
@@ -195,6 +229,19 @@ def test_secrets_are_in_no_error_of_a_configuration() -> None:
         "storage.google_service_account_key",
         "storage.bearer_token",
         "storage.password",
+        "storage.proxy_url",
+        "storage.google_service_account",
+        "storage.service_account",
+        "storage.headers",
+        "storage.default_headers",
+        "storage.headers.authorization",
+        "storage.connection_string",
+        "storage.azure_storage_connection_string",
+        "storage.sas",
+        "storage.bearer",
+        "storage.authorization",
+        "storage.aws_sse_customer_key_base64",
+        "storage.something.nobody.knows",
     ],
 )
 def test_a_secret_key_is_known_as_secret(key: str) -> None:
@@ -212,6 +259,17 @@ def test_a_secret_key_is_known_as_secret(key: str) -> None:
         "storage.aws_endpoint",
         "storage.allow_http",
         "storage.azure_storage_account_name",
+        "storage.AWS_REGION",
+        "storage.region",
+        "storage.endpoint",
+        "storage.endpoint_url",
+        "storage.aws_virtual_hosted_style_request",
+        "storage.timeout",
+        "storage.connect_timeout",
+        "storage.client_max_retries",
+        "storage.google_bucket",
+        "storage.azure_tenant_id",
+        "storage.aws_sse_kms_key_id",
     ],
 )
 def test_a_key_without_a_secret_is_carried_along(key: str) -> None:
@@ -295,6 +353,22 @@ def test_a_bad_file_is_invalid_and_its_content_not_shown(
     with pytest.raises(InvalidInputError, match=problem) as caught:
         named_catalogs()
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        ("catalogs:\n  a: {impl: x}\n  a: {impl: y}\n", "a"),
+        ("catalogs:\n  a:\n    impl: x\n    uri: s3cr3t-value\n    'uri': other\n", "uri"),
+        ("catalogs: {a: {impl: x}}\ncatalogs: {b: {impl: x}}\n", "catalogs"),
+        ("catalogs: {7: {impl: x}, '7': {impl: y}}", "7"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_invalid(yaml_file: Path, content: str, key: str) -> None:
+    yaml_file.write_text(content)
+    with pytest.raises(InvalidInputError, match=rf"'{key}' is there twice.* line \d") as caught:
+        named_catalogs()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_directory_in_place_of_the_file_is_invalid(yaml_file: Path) -> None:

@@ -54,6 +54,19 @@ def test_a_pickle_carries_secrets_when_asked_to(with_secrets: dict[str, str]) ->
     assert other._bridge.config.storage["aws_secret_access_key"] == STORE_SECRET
 
 
+@pytest.mark.parametrize(
+    "option", ["proxy_url", "google_service_account", "default_headers", "sas", "unheard_of"]
+)
+def test_a_pickle_carries_no_storage_option_that_may_be_secret(
+    with_secrets: dict[str, str], option: str
+) -> None:
+    value = "https://me:hunter2@proxy"
+    namespace = MemoryNamespace(**with_secrets, **{f"storage.{option}": value})
+    content = pickle.dumps(namespace)
+    assert value.encode() not in content
+    assert pickle.loads(content)._bridge.config.storage == {"aws_access_key_id": "known"}
+
+
 def test_secrets_are_in_no_text_of_a_namespace(with_secrets: dict[str, str]) -> None:
     namespace = MemoryNamespace(**with_secrets)
     bridge = namespace._bridge

@@ -6,6 +6,7 @@ import pickle
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import lance.namespace
 import lance_namespace
@@ -33,7 +34,6 @@ def yaml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "catalogs:\n"
         f"  prod: {{impl: {CLASS_PATH}, uri: in-file, client.retries: 4}}\n"
         "  files: {impl: dir, root: /data}\n"
-        "  hive: {impl: dir, root: /data}\n"
         "  broken: {impl: no-such-impl}\n"
     )
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
@@ -119,8 +119,15 @@ def test_a_named_catalog_may_be_one_of_pylance_s(yaml_file: Path) -> None:
     assert type(lance_bridge.connect("files")) is lance.namespace.DirectoryNamespace
 
 
-def test_a_name_in_the_file_never_hides_an_impl(yaml_file: Path) -> None:
-    assert yaml_file.exists()
+@pytest.mark.parametrize("impl", ["hive", "dir", "rest"])
+def test_a_name_in_the_file_is_not_that_of_an_impl(yaml_file: Path, impl: str) -> None:
+    yaml_file.write_text(f"{yaml_file.read_text()}  {impl}: {{impl: dir, root: /data}}\n")
+    with pytest.raises(InvalidInputError, match=f"'{impl}' is the name of an implementation"):
+        lance_bridge.connect("prod")
+
+
+def test_an_impl_is_found_without_a_look_at_the_file(yaml_file: Path) -> None:
+    yaml_file.write_text("not: [a, configuration")
     assert isinstance(lance_bridge.connect("hive", HIVE), HiveNamespace)
 
 
@@ -139,6 +146,26 @@ def test_a_named_catalog_survives_a_pickle(yaml_file: Path, server: MemoryServer
     assert pickle.loads(pickle.dumps(namespace)).namespace_id() == namespace.namespace_id()
 
 
+def test_the_pickle_of_a_named_catalog_reads_the_variables_of_that_name(
+    yaml_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_TOKEN", "here")
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_STORAGE_AWS_SECRET_ACCESS_KEY", "s3-here")
+    content = pickle.dumps(lance_bridge.connect("prod"))
+    assert b"here" not in content
+    yaml_file.unlink()
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_TOKEN", "there")
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_STORAGE_AWS_SECRET_ACCESS_KEY", "s3-there")
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_URI", "elsewhere")
+    once = pickle.loads(content)
+    twice = pickle.loads(pickle.dumps(once))
+    for found in (config(once), config(twice)):
+        assert found.token is not None
+        assert found.token.get_secret_value() == "there"
+        assert found.storage == {"aws_secret_access_key": "s3-there"}
+        assert (found.uri, found.retries) == ("in-file", 4)
+
+
 # -- what is not there -----------------------------------------------------------------------------
 
 
@@ -148,6 +175,18 @@ def test_an_unknown_name_is_invalid_and_the_known_ones_are_listed(yaml_file: Pat
         lance_bridge.connect("hvie")
     for known in ("hive", "dir", "rest", "prod", "files"):
         assert known in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [None, 7, b"hive", ["hive"]])
+def test_a_name_that_is_no_text_is_invalid(name: Any) -> None:
+    with pytest.raises(InvalidInputError, match="must be a string"):
+        lance_bridge.connect(name)
+
+
+@pytest.mark.parametrize("properties", [["uri"], "uri=x", 7, {7: "x"}])
+def test_properties_that_are_no_mapping_of_texts_are_invalid(properties: Any) -> None:
+    with pytest.raises(InvalidInputError, match="must be a mapping of strings"):
+        lance_bridge.connect("hive", properties)
 
 
 @pytest.mark.parametrize("name", ["", "no_such_thing"])

@@ -222,3 +222,25 @@ def test_a_socket_in_a_table_s_directory_stays(storage: TableStorage, tmp_path: 
         listener.bind(str(place / "s"))
         storage.delete_table(str(place))
         assert files(place) == ["s"]
+
+
+def test_releasing_a_place_takes_back_only_what_reserving_it_made(tmp_path: Path) -> None:
+    storage = TableStorage({})
+    own = tmp_path / "mine"
+    own.mkdir()
+    storage.release(str(own), storage.reserve(str(own)))
+    assert list(tmp_path.iterdir()) == [own]
+    deep = own / "a" / "b.lance"
+    made = storage.reserve(str(deep))
+    assert (deep / ".lance-reserved").exists()
+    storage.release(str(deep), made)
+    assert list(tmp_path.iterdir()) == [own]
+    assert list(own.iterdir()) == []
+
+
+def test_releasing_a_place_that_is_used_by_now_leaves_it(tmp_path: Path) -> None:
+    storage = TableStorage({})
+    made = storage.reserve(str(tmp_path / "a" / "t.lance"))
+    (tmp_path / "a" / "other").mkdir()
+    storage.release(str(tmp_path / "a" / "t.lance"), made)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["other"]

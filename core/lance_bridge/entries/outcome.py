@@ -21,19 +21,17 @@ def settle(change: Callable[[], None], happened: Callable[[], bool]) -> None:
         OutcomeUnknownError: (17) the replies of all attempts were lost and none had an effect.
         LanceNamespaceError: What ``change`` raised, unless an earlier attempt had succeeded.
     """
-    unknown: OutcomeUnknownError | None = None
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         try:
             change()
-        except OutcomeUnknownError as error:
-            unknown = error
+        except OutcomeUnknownError:
+            if happened():
+                return
+            if attempt == _ATTEMPTS - 1:
+                raise
         except LanceNamespaceError:
-            if unknown is None or not happened():
+            if attempt == 0 or not happened():
                 raise
             return
         else:
             return
-        if happened():
-            return
-    assert unknown is not None
-    raise unknown

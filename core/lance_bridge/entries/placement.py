@@ -63,29 +63,28 @@ def reserved(bridge: Bridge, record: TableRecord) -> Iterator[None]:
     asked, makes the directory one that was there before.
     """
     place = record.location or ""
-    if not (bridge.capabilities.makes_directories and reserve_if_free(bridge, place)):
+    made = reserve_if_free(bridge, place) if bridge.capabilities.makes_directories else None
+    if made is None:
         yield
         return
     try:
         yield
     except OutcomeUnknownError:
         raise
-    except LanceNamespaceError:
+    except Exception:
         if not _is_in_use(bridge, record):
-            bridge.storage.release(place)
+            bridge.storage.release(place, made)
         raise
 
 
-def reserve_if_free(bridge: Bridge, place: str) -> bool:
-    """Mark a place where nothing is; return whether that was done."""
+def reserve_if_free(bridge: Bridge, place: str) -> list[str] | None:
+    """Mark a place where nothing is; return what was made for it, or None without a mark."""
     try:
-        if bridge.storage.is_occupied(place):
-            return False
-        bridge.storage.reserve(place)
+        if not bridge.storage.is_occupied(place):
+            return bridge.storage.reserve(place)
     except LanceNamespaceError as error:
         logger.warning("could not reserve %s: %s", place, error)
-        return False
-    return True
+    return None
 
 
 def _is_in_use(bridge: Bridge, record: TableRecord) -> bool:

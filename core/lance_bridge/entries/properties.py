@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 
 from ..catalog import LANCE, MANAGED_BY, RESERVED_PREFIX, STORAGE, TABLE_TYPE
-from ..errors import invalid
+from ..errors import invalid, require_text
 
 ENTRY_ID = RESERVED_PREFIX + "id"
 """Given to each new entry, so that its creator recognises it after a lost reply."""
@@ -22,6 +22,8 @@ def checked(properties: Mapping[str, str] | None) -> dict[str, str]:
     """
     kept = {}
     for key, value in (properties or {}).items():
+        require_text("Property key", key)
+        require_text(f"Property '{key[:60]}'", value)
         if not key or key.startswith(RESERVED_PREFIX):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')")
         if key.lower() in _MARKS:

@@ -18,12 +18,21 @@ from lance_namespace.errors import (
 from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
-from ..errors import display, invalid, table_already_exists, table_not_found, unsupported
+from ..errors import (
+    concurrent_modification,
+    display,
+    invalid,
+    table_already_exists,
+    table_not_found,
+    unsupported,
+)
 from . import placement
 from . import properties as entry_properties
 from .declarations import DECLARED_AT, now
 from .outcome import settle
 from .sharing import LocationIndex
+
+_ATTEMPTS = 3
 
 # -- reading -------------------------------------------------------------------------------------
 
@@ -62,7 +71,7 @@ def load_lance(bridge: Bridge, path: Path) -> TableRecord:
 
 
 def _what(record: TableRecord) -> str:
-    return f"an entry of kind {record.kind or 'unknown'} without table_type=lance"
+    return f"an entry of kind {record.kind or 'unknown'} that is not marked as Lance's"
 
 
 def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:
@@ -90,40 +99,61 @@ def declare(
     given = entry_properties.checked(properties)
     place = locations.check(location) if location is not None else None
     new_place = place or placement.free_location(bridge, path, must_look=False)
-    try:
-        return add(bridge, path, new_place, given, declared=True)
-    except TableAlreadyExistsError as error:
-        record = _declared(bridge, path, error)
-        if place is not None and locations.key(place) != locations.key(record.location or ""):
-            raise table_already_exists(path, f"declared at {record.location}") from error
-        return set_properties(bridge, record, given) if properties else record
+    record, is_new = add_or_find(bridge, path, new_place, given, declared=True)
+    if is_new:
+        return record
+    _require_declaration(bridge, record)
+    if place is not None and locations.key(place) != locations.key(record.location or ""):
+        raise table_already_exists(path, f"declared at {record.location}")
+    return set_properties(bridge, record, given) if properties else record
 
 
-def _declared(bridge: Bridge, path: Path, cause: Exception) -> TableRecord:
-    """Return the entry of that name if its declaration may be repeated, else raise code 5."""
-    record = existing_lance(bridge, path, cause)
+def _require_declaration(bridge: Bridge, record: TableRecord) -> None:
+    """Raise code 5 unless a Lance table's entry is a declaration that may be repeated."""
+    path = record.path
     try:
         declared = is_only_declared(bridge, record)
     except LanceNamespaceError as error:
         raise table_already_exists(path, f"its storage cannot be looked at: {error}") from error
     if not declared:
-        raise table_already_exists(path) from cause
+        raise table_already_exists(path)
     if not bridge.declarations.may_repeat(record):
         raise table_already_exists(
             path,
             f"declared {bridge.declarations.age(record):.0f} s ago and not written yet. Its data "
-            f"can be created with CreateTable or written with mode 'overwrite'; it can be declared "
+            "can be created with CreateTable or written with mode 'overwrite'; it can be declared "
             f"again after {bridge.config.declare_grace:.0f} s",
-        ) from cause
-    return record
+        )
 
 
-def existing_lance(bridge: Bridge, path: Path, cause: Exception) -> TableRecord:
-    """Return the Lance table that has the name, or raise code 5 where it is something else."""
-    record = load(bridge, path)
-    if not record.is_lance or not record.location:
-        raise table_already_exists(path, f"as {_what(record)}") from cause
-    return record
+def add_or_find(
+    bridge: Bridge,
+    path: Path,
+    location: str,
+    properties: Mapping[str, str],
+    *,
+    declared: bool = False,
+) -> tuple[TableRecord, bool]:
+    """Create a Lance entry, or return the Lance table that has the name, and whether it is new.
+
+    Raises:
+        TableAlreadyExistsError: (5) the name is taken by something else than a Lance table.
+        NamespaceNotFoundError: (1)
+        ConcurrentModificationError: (14) others make and drop the table all the time.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return add(bridge, path, location, properties, declared=declared), True
+        except TableAlreadyExistsError as error:
+            cause = error
+        try:
+            record = load(bridge, path)
+        except TableNotFoundError:
+            continue  # dropped meanwhile
+        if not record.is_lance or not record.location:
+            raise table_already_exists(path, f"as {_what(record)}") from cause
+        return record, False
+    raise concurrent_modification(path)
 
 
 def add(
@@ -210,12 +240,12 @@ def register(
     """
     place = locations.check(location)
     given = entry_properties.checked(properties)
-    try:
-        return add(bridge, path, place, given)
-    except TableAlreadyExistsError as error:
-        if not overwrite:
-            raise table_already_exists(path) from error
-        return _move_registration(bridge, existing_lance(bridge, path, error), place, given)
+    record, is_new = add_or_find(bridge, path, place, given)
+    if is_new:
+        return record
+    if not overwrite:
+        raise table_already_exists(path)
+    return _move_registration(bridge, record, place, given)
 
 
 def _move_registration(

@@ -18,7 +18,7 @@ from ..entries import placement
 from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.modes import CreateMode
-from ..errors import display, table_already_exists
+from ..errors import concurrent_modification, display, table_already_exists
 from .dataset import LANCE_FAILURES, brief, open_dataset, translated
 
 FIRST_VERSION = 1
@@ -49,11 +49,12 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
         ServiceUnavailableError: (17) the storage did not take the data.
     """
     table = replace(table, properties=_checked(table.properties))
-    try:
-        place = placement.free_location(bridge, table.path, must_look=True)
-        record = entries.add(bridge, table.path, place, table.properties or {}, declared=True)
-    except TableAlreadyExistsError as error:
-        return _onto_existing(bridge, table, entries.existing_lance(bridge, table.path, error))
+    place = placement.free_location(bridge, table.path, must_look=True)
+    record, is_new = entries.add_or_find(
+        bridge, table.path, place, table.properties or {}, declared=True
+    )
+    if not is_new:
+        return _onto_existing(bridge, table, record)
     return record, _write_first(bridge, table, record)
 
 
@@ -89,12 +90,19 @@ def _with_properties(bridge: Bridge, table: NewTable, record: TableRecord) -> Ta
 
 
 def _overwrite(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
-    """Replace the data. Lance does it in one step: readers see the old table or the new one."""
+    """Replace the data. Lance does it in one step: readers see the old table or the new one.
+
+    Raises:
+        ConcurrentModificationError: (14) another writer committed meanwhile.
+    """
     place, options = _target(bridge, table, record)
+    before = open_dataset(bridge, record).version
     try:
         written = lance.write_dataset(table.data, place, mode="overwrite", storage_options=options)
     except LANCE_FAILURES as error:
-        raise _not_written(record, error) from error
+        if open_dataset(bridge, record).version > before:
+            raise concurrent_modification(record.path) from error
+        raise _not_written(record, error, "It is as it was") from error
     return int(written.version)
 
 
@@ -116,7 +124,8 @@ def _write_first(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
         lance.LanceDataset.commit(place, transaction, max_retries=0, storage_options=options)
     except LANCE_FAILURES as error:
         if entries.is_only_declared(bridge, record):
-            raise _not_written(record, error) from error
+            hint = "The entry is there; create the table again to complete it"
+            raise _not_written(record, error, hint) from error
         if not _is_own(bridge, record, transaction_id):
             raise table_already_exists(record.path, "another writer created its data") from error
     return FIRST_VERSION
@@ -137,8 +146,8 @@ def _target(
     return locations.for_lance(record.location or ""), options or None
 
 
-def _not_written(record: TableRecord, error: Exception) -> ServiceUnavailableError:
+def _not_written(record: TableRecord, error: Exception, hint: str) -> ServiceUnavailableError:
     return ServiceUnavailableError(
         f"The data of table '{display(record.path)}' could not be written to {record.location}: "
-        f"{brief(error)}. The entry is there; create the table again to complete it"
+        f"{brief(error)}. {hint}"
     )

@@ -49,12 +49,12 @@ class Connection:
     @property
     def at_rest(self) -> bool:
         """True where the next call may begin."""
-        return self._protocol.at_rest
+        return self._protocol.at_rest and not self._line.ended
 
     @property
     def awaits_reply(self) -> bool:
         """True where a request is sent and its reply not read to the end."""
-        return not self.at_rest and self._line.request_sent
+        return not self._protocol.at_rest and self._line.request_sent
 
     @property
     def may_have_changed_something(self) -> bool:

@@ -19,6 +19,7 @@ class Failover:
         self._lock = threading.Lock()
         self._order = list(endpoints)
         self._failed: dict[Endpoint, float] = {}
+        self._answered: set[Endpoint] = set()
 
     def candidates(self) -> list[Endpoint]:
         """Return all endpoints, the most promising first; recent failures come last."""
@@ -35,6 +36,16 @@ class Failover:
             if self._order[0] != endpoint:
                 self._order.remove(endpoint)
                 self._order.insert(0, endpoint)
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` answered a call."""
+        with self._lock:
+            self._answered.add(endpoint)
+
+    def has_answered(self, endpoint: Endpoint) -> bool:
+        """Return whether ``endpoint`` ever answered a call: then it and the settings fit."""
+        with self._lock:
+            return endpoint in self._answered
 
     def failed(self, endpoint: Endpoint) -> None:
         """Note that ``endpoint`` did not answer as it should."""

@@ -16,6 +16,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
 from .connection import Connection
+from .endpoint import Endpoint, Scheme
 from .http_line import HttpRefused
 from .protocol import ReplyMismatch
 from .security import SaslRefused
@@ -36,27 +37,30 @@ class Fault:
     refused: bool = False
 
 
-def opening_fault(error: Exception) -> Fault:
-    """Return what an error means that came while a connection was opened."""
+def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault:
+    """Return what an error means that came while a connection was opened.
+
+    ``known``: ``endpoint`` has answered before, with the same settings.
+    """
     if isinstance(error, SaslRefused):
         return Fault(str(error.message), UnauthenticatedError, lasting=True)
     if isinstance(error, OSError):
-        return _os_fault(error)
+        return _os_fault(error, endpoint)
     if isinstance(error, TTransportException):
-        hint = "" if isinstance(error.inner, OSError) else _HINT
-        return _transport_fault(error, hint)
+        return _transport_fault(error, endpoint, known)
     if isinstance(error, TException) and not isinstance(error, TProtocolException):
         return Fault(f"set_ugi was refused: {error}", UnauthenticatedError, lasting=True)
     return Fault(f"its answer is not understood ({_words(error)})", lasting=True)
 
 
-def call_fault(error: BaseException, connection: Connection) -> Fault | None:
+def call_fault(error: BaseException, connection: Connection, *, known: bool) -> Fault | None:
     """Return what an error means that came out of a call; None where it is the call's own answer.
 
-    The exceptions that the metastore declares, and TApplicationException, are answers.
+    The exceptions that the metastore declares, and TApplicationException, are answers. ``known`` as
+    for :func:`opening_fault`.
     """
     if isinstance(error, TTransportException):
-        return _transport_fault(error, "" if connection.first_bytes else _HINT)
+        return _transport_fault(error, connection.endpoint, known or bool(connection.first_bytes))
     if isinstance(error, ReplyMismatch):
         return Fault(str(error.message))
     if isinstance(error, TApplicationException):
@@ -71,7 +75,11 @@ def call_fault(error: BaseException, connection: Connection) -> Fault | None:
 
 
 _TOO_LARGE = "its reply has, or announces, a size that client.max-message-size does not allow"
-_HINT = " (do client.framed, tls.enabled and auth.mechanism fit this metastore?)"
+_FITS: dict[Scheme, str] = {
+    "thrift": "do client.framed, tls.enabled and auth.mechanism fit this metastore?",
+    "http": "is it a metastore's HTTP transport, without TLS?",
+    "https": "is it a metastore's HTTP transport?",
+}
 
 
 def _undecodable(error: BaseException) -> str:
@@ -84,14 +92,22 @@ def _words(error: BaseException) -> str:
     return getattr(error, "message", None) or type(error).__name__
 
 
-def _transport_fault(error: TTransportException, hint: str) -> Fault:
+def _hint(error: TTransportException, endpoint: Endpoint) -> str:
+    """Return what to look at where a server has never sent anything."""
+    fits = _FITS[endpoint.scheme]
+    if error.type == TTransportException.TIMED_OUT:
+        return f" (is it stopped or overloaded? if not, {fits})"
+    return f" ({fits})"
+
+
+def _transport_fault(error: TTransportException, endpoint: Endpoint, known: bool) -> Fault:
     if isinstance(error, HttpRefused):
         return _http_fault(error)
     if isinstance(error.inner, ssl.SSLError):
-        return _os_fault(error.inner)
+        return _os_fault(error.inner, endpoint)
     if error.type in (TTransportException.SIZE_LIMIT, TTransportException.NEGATIVE_SIZE):
         return Fault(_TOO_LARGE, lasting=True)
-    return Fault(f"{error.message}{hint}")
+    return Fault(f"{error.message}{'' if known else _hint(error, endpoint)}")
 
 
 def _http_fault(error: HttpRefused) -> Fault:
@@ -105,23 +121,25 @@ def _http_fault(error: HttpRefused) -> Fault:
     return Fault(text)
 
 
-def _os_fault(error: OSError) -> Fault:
+def _os_fault(error: OSError, endpoint: Endpoint) -> Fault:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Fault(f"{describe(error)} (check tls.ca-file and the host in uri)", lasting=True)
     if isinstance(error, ssl.SSLError):
-        return _tls_fault(error)
+        return _tls_fault(error, endpoint)
     return Fault(describe(error))
 
 
-def _tls_fault(error: ssl.SSLError) -> Fault:
+def _tls_fault(error: ssl.SSLError, endpoint: Endpoint) -> Fault:
     reason = (error.reason or "").upper()
     if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
         text = f"it does not accept the client's certificate ({reason}): check tls.cert-file"
         return Fault(text, UnauthenticatedError, lasting=True)
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
-        return Fault("it does not speak TLS (check tls.enabled)", lasting=True)
+        remedy = "write http://" if endpoint.is_http else "check tls.enabled"
+        return Fault(f"it does not speak TLS: {remedy}", lasting=True)
     # With TLS 1.3 a server that wants another certificate may be gone before its alert is read.
-    return Fault(f"{describe(error)} (check tls.enabled and tls.cert-file)")
+    setting = "https://" if endpoint.is_http else "tls.enabled"
+    return Fault(f"{describe(error)} (check {setting} and tls.cert-file)")
 
 
 def _guess(first: bytes) -> str:

@@ -30,7 +30,7 @@ class HttpLine:
         self, line: DeadlineSocket, endpoint: Endpoint, headers: Mapping[str, str], max_bytes: int
     ) -> None:
         self._line = line
-        self._path = endpoint.path
+        self._endpoint = endpoint
         self._headers = {
             "Content-Type": "application/x-thrift",
             "Accept": "application/x-thrift",
@@ -38,9 +38,6 @@ class HttpLine:
             **headers,
         }
         self._max_bytes = max_bytes
-        self._http = http.client.HTTPConnection(endpoint.host, endpoint.port)
-        self._http.auto_open = 0
-        self._http.sock = line
         self._request = b""
         self._reply = io.BytesIO()
 
@@ -53,7 +50,6 @@ class HttpLine:
 
     def close(self) -> None:
         """Close the connection."""
-        self._http.close()
         self._line.close()
 
     def write(self, data: bytes) -> None:
@@ -65,15 +61,18 @@ class HttpLine:
 
         Raises:
             HttpRefused: The status is not 200.
-            TTransportException: As :meth:`DeadlineSocket.read`, or the reply is not HTTP.
+            TTransportException: As :meth:`DeadlineSocket.read`, or the reply is not HTTP, or the
+                server has announced with its last reply that it takes no other request.
         """
         body, self._request = self._request, b""
+        if self._line.ended:
+            raise TTransportException(
+                TTransportException.NOT_OPEN, "the server takes only one request per connection"
+            )
         try:
-            self._http.request("POST", self._path, body, self._headers)
-            self._line.mark_sent()
-            response = self._http.getresponse()
-            content = response.read(self._max_bytes)
-        except http.client.RemoteDisconnected as error:
+            self._send(body)
+            self._reply = io.BytesIO(self._receive())
+        except (http.client.RemoteDisconnected, http.client.IncompleteRead) as error:
             raise TTransportException(
                 TTransportException.END_OF_FILE, "the server closed the connection"
             ) from error
@@ -81,9 +80,23 @@ class HttpLine:
             raise TTransportException(
                 TTransportException.UNKNOWN, f"the reply is not HTTP ({type(error).__name__})"
             ) from error
+
+    def _send(self, body: bytes) -> None:
+        request = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
+        request.auto_open = 0
+        request.sock = self._line
+        request.request("POST", self._endpoint.path, body, self._headers)
+        self._line.mark_sent()
+
+    def _receive(self) -> bytes:
+        # HTTPConnection.getresponse would close the socket before the body is read where the server
+        # ends the connection with this reply: only sockets of Python's own stay open for that.
+        response = http.client.HTTPResponse(self._line, method="POST")
+        response.begin()
         if response.status != http.client.OK:
             raise HttpRefused(response.status, response.reason)
-        self._reply = io.BytesIO(content)
+        self._line.ended = response.will_close
+        return response.read(self._max_bytes)
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes of the reply. Raises TTransportException at its end."""

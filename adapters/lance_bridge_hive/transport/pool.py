@@ -147,7 +147,8 @@ class ClientPool:
             try:
                 answer = operation(connection)
             except BaseException as error:
-                fault = call_fault(error, connection)
+                known = self._failover.has_answered(connection.endpoint)
+                fault = call_fault(error, connection, known=known)
                 self._put_back(connection, usable=_leaves_intact(error))
                 if fault is None:
                     raise
@@ -200,7 +201,8 @@ class ClientPool:
                 raise
             except _OPENING_ERRORS as error:
                 self._failover.failed(endpoint)
-                faults.append((endpoint, opening_fault(error)))
+                known = self._failover.has_answered(endpoint)
+                faults.append((endpoint, opening_fault(error, endpoint, known=known)))
                 cause = error
             else:
                 self._failover.worked(endpoint)
@@ -208,6 +210,8 @@ class ClientPool:
         raise _AttemptFailed(faults, unknown=False, again=True) from cause
 
     def _put_back(self, connection: Connection, *, usable: bool) -> None:
+        if usable and connection.first_bytes:
+            self._failover.answered(connection.endpoint)
         if usable and connection.at_rest:
             connection.give_back()
             with self._lock:

@@ -47,7 +47,7 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
         """True where the next call may begin."""
         return self._asked is None
 
-    def writeMessageBegin(self, name: str, type: int, seqid: int) -> None:  # noqa: ARG002
+    def writeMessageBegin(self, name: str, type: int, seqid: int) -> None:  # noqa: ARG002 - Thrift passes it
         """Begin a call; Thrift's signature, but ``seqid`` is replaced by a number of our own."""
         number = next(self._numbers) & _SEQUENCE_LIMIT
         self._asked = (name, number)

@@ -47,6 +47,8 @@ class DeadlineSocket:
         """As ``request_sent``, for all exchanges since its user last set it to False."""
         self.first_bytes = b""
         """The first bytes ever received: they tell what kind of server answers."""
+        self.ended = False
+        """The server has said that it takes no further request."""
 
     def begin(self, seconds: float) -> None:
         """Start an exchange that must be over in ``seconds``."""

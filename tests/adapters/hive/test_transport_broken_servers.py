@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 import struct
 import threading
@@ -11,7 +12,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
-from lance_namespace.errors import ServiceUnavailableError
+from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
 from thrift.Thrift import TApplicationException
 
 from lance_bridge.config import load
@@ -237,10 +238,34 @@ def test_a_reply_in_two_parts_of_which_one_was_not_asked_for_spoils_the_connecti
     assert [ask(pool) for _ in range(3)] == [["mine"]] * 3
 
 
-def test_a_server_that_hangs_up_at_once_is_named_with_what_to_check(serve: Serve) -> None:
-    with pytest.raises(ServiceUnavailableError, match=r"client\.framed, tls\.enabled") as caught:
-        ask(pool_of(serve(lambda _: None).uri))
-    assert "closed the connection" in str(caught.value) or "reset" in str(caught.value)
+@pytest.mark.parametrize(
+    ("scheme", "says", "unfit"),
+    [
+        ("thrift", r"do client\.framed, tls\.enabled and auth\.mechanism fit", "HTTP"),
+        ("http", r"is it a metastore's HTTP transport, without TLS\?", "client.framed"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [(None, "closed the connection|reset"), (b"", r"within 1 s \(is it stopped or overloaded\?")],
+)
+def test_a_server_that_never_answered_is_named_with_what_to_check(
+    serve: Serve, scheme: str, says: str, unfit: str, answer: bytes | None, cause: str
+) -> None:
+    server = serve(answering(answer) if answer is not None else lambda _: None)
+    with pytest.raises(ServiceUnavailableError, match=says) as caught:
+        ask(pool_of(server.uri.replace("thrift", scheme)))
+    assert re.search(cause, str(caught.value))
+    assert unfit not in str(caught.value)
+
+
+def test_https_to_a_server_without_tls_names_the_scheme(serve: Serve) -> None:
+    server = serve(answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    with pytest.raises(
+        ServiceUnavailableError, match="does not speak TLS: write http://"
+    ) as caught:
+        ask(pool_of(server.uri.replace("thrift", "https")))
+    assert "tls.enabled" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -333,3 +358,55 @@ def test_the_bearer_token_is_sent_and_the_connection_kept(serve: Serve) -> None:
     assert all(request.startswith(b"POST /metastore HTTP/1.1\r\n") for request in requests)
     assert all(b"Authorization: Bearer abc\r\n" in request for request in requests)
     assert all(b"x-actor-username" not in request for request in requests)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_connection_that_the_server_ends_is_read_to_its_end_and_not_used_again(
+    serve: Serve, sized: bool, repeatable: bool
+) -> None:
+    body = header() + names(b"a", b"b")
+    head = "HTTP/1.1 200 OK\r\nConnection: close\r\n" if sized else "HTTP/1.1 200 OK\r\n"
+    size = f"Content-Length: {len(body)}\r\n" if sized else ""
+
+    def handler(client: socket.socket) -> None:
+        request = b""
+        while b"get_all_databases" not in request:
+            request += client.recv(65_536)
+        client.sendall(f"{head}{size}\r\n".encode())
+        time.sleep(0.05)  # the pace of this server, not a wait for something
+        client.sendall(body)
+        if sized:  # it takes its time to hang up, and would leave a second request unanswered
+            client.recv(1)
+
+    server = serve(handler)
+    pool = pool_of(http_uri(server))
+    assert [ask(pool, repeatable=repeatable) for _ in range(3)] == [["a", "b"]] * 3
+    assert server.connections == 3
+
+
+def test_nothing_is_sent_on_a_connection_that_the_server_ends(serve: Serve) -> None:
+    body = header() + names(b"a")
+    reply = http_reply("200 OK\r\nConnection: close", body)
+    pool = pool_of(http_uri(serve(answering_http(reply))))
+    with pytest.raises(ServiceUnavailableError, match="only one request per connection"):
+        pool.call(
+            lambda c: [c.hms.get_all_databases() for _ in range(2)], name="both", repeatable=True
+        )
+
+
+def test_a_refusal_counts_before_its_body_has_come(serve: Serve) -> None:
+    reply = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9\r\n\r\nab"
+    with pytest.raises(PermissionDeniedError, match="403"):
+        ask(pool_of(http_uri(serve(answering_http(reply)))))
+
+
+def test_a_chunked_reply_that_breaks_off_is_a_lost_connection(serve: Serve) -> None:
+    def handler(client: socket.socket) -> None:
+        client.recv(65_536)
+        client.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nab")
+        client.shutdown(socket.SHUT_WR)
+        client.recv(65_536)
+
+    with pytest.raises(ServiceUnavailableError, match="the server closed the connection"):
+        ask(pool_of(http_uri(serve(handler))))

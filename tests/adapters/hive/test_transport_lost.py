@@ -82,6 +82,18 @@ def test_a_stalled_call_ends_in_time_and_its_late_reply_is_nobodys(
         assert read(pool) == "default"
 
 
+def test_a_metastore_that_stops_answering_is_not_blamed_on_the_settings(
+    proxy: ThriftProxy, connect: Connect
+) -> None:
+    pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
+    assert read(pool) == "default"
+    proxy.disconnect()
+    proxy.fail_next("get_database", Fault.STALL)
+    with pytest.raises(ServiceUnavailableError, match=r"no complete reply within 0\.5 s$"):
+        read(pool)
+
+
+@pytest.mark.filterwarnings("error")
 def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
     pool = connect(**{"client.retry-timeout": "0.7"})
     proxy.fail_next("get_database", Fault.LOSE_REPLY, times=1000)

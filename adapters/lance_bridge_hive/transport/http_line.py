@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import io
 from collections.abc import Mapping
+from typing import Any
 
 from thrift.transport.TTransport import TTransportException
 
@@ -91,7 +92,8 @@ class HttpLine:
     def _receive(self) -> bytes:
         # HTTPConnection.getresponse would close the socket before the body is read where the server
         # ends the connection with this reply: only sockets of Python's own stay open for that.
-        response = http.client.HTTPResponse(self._line, method="POST")
+        line: Any = self._line  # HTTPResponse needs no more of a socket than makefile()
+        response = http.client.HTTPResponse(line, method="POST")
         response.begin()
         if response.status != http.client.OK:
             raise HttpRefused(response.status, response.reason)

@@ -13,6 +13,7 @@ from a YAML file of named catalogs (``~/.lance-bridge.yaml``, or ``$LANCE_BRIDGE
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -25,11 +26,36 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from .errors import invalid
 
+logger = logging.getLogger(__name__)
+
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 CONFIG_FILE_VARIABLE = "LANCE_BRIDGE_CONFIG"
 STORAGE_PREFIX = "storage."
-_SECRET_KEY = re.compile(r"secret|password|token|sas|credential|_key$|(?<!access_)key(?!_id)", re.I)
-_ENDPOINT = re.compile(r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/\S*)?", re.ASCII)
+STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
+_HARMLESS = frozenset({
+    # of the client
+    "allow_http", "allow_invalid_certificates", "client_max_retries", "client_retry_timeout",
+    "connect_timeout", "default_content_type", "download_retry_count", "http1_only", "http2_only",
+    "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle",
+    "http2_max_frame_size", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate",
+    "proxy_excludes", "randomize_addresses", "request_timeout", "timeout", "user_agent",
+    # of every store
+    "bucket", "bucket_name", "container", "container_name", "default_region", "endpoint",
+    "endpoint_url", "region", "skip_signature",
+    # of one kind of store
+    "access_key_id", "account_name", "authority_host", "authority_id", "authority_url",
+    "checksum_algorithm", "client_id", "conditional_put", "copy_if_not_exists", "disable_tagging",
+    "imdsv1_fallback", "metadata_endpoint", "msi_endpoint", "msi_resource_id", "object_id",
+    "request_payer", "role_arn", "role_session_name", "s3_express", "server_side_encryption",
+    "service_account_path", "sse_bucket_key_enabled", "sse_kms_key_id", "tenant_id",
+    "unsigned_payload", "use_azure_cli", "use_emulator", "use_fabric_endpoint",
+    "virtual_hosted_style_request",
+})  # fmt: skip
+"""Options of stores that hold no secret, without the name of the store that may be in front."""
+_STORE = re.compile(r"^(aws|azure_storage|azure|google|gcs|oss)_")
+_ENDPOINT = re.compile(
+    r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
+)
 
 ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
 
@@ -78,8 +104,9 @@ class CatalogConfig(BaseModel):
     pickle_secrets: bool = Field(
         default=False,
         alias="pickle.secrets",
-        description="Whether a pickled namespace carries its secret properties. Without them, "
-        "the other side takes them from its environment.",
+        description="Whether a pickled namespace carries its secret properties, which include "
+        "every option in `storage.*` that is not known to be harmless, as regions and timeouts "
+        "are. Without them, the other side takes them from its environment.",
     )
     storage: dict[str, str] = Field(
         default_factory=dict,
@@ -112,7 +139,7 @@ class CatalogConfig(BaseModel):
     def is_secret(cls, key: str) -> bool:
         """Return True where the value of ``key`` must not be shown."""
         if key.startswith(STORAGE_PREFIX):
-            return bool(_SECRET_KEY.search(key.removeprefix(STORAGE_PREFIX)))
+            return _STORE.sub("", key.removeprefix(STORAGE_PREFIX).lower()) not in _HARMLESS
         return key in cls.secret_keys()
 
 
@@ -148,7 +175,7 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
     nested: dict[str, Any] = {}
     storage: dict[str, str] = {}
     for key, value in merged.items():
-        if key.startswith(STORAGE_PREFIX) and key != "storage.*":
+        if _is_storage_option(key):
             storage[key.removeprefix(STORAGE_PREFIX)] = value
         else:
             nested[key] = value
@@ -158,6 +185,11 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
         return config.model_validate({**nested, "storage.*": storage})
     except ValidationError as error:
         raise invalid(_explain(impl, error)) from None
+
+
+def _is_storage_option(key: str) -> bool:
+    option = key.removeprefix(STORAGE_PREFIX)
+    return option != key and option.strip() not in ("", "*")
 
 
 def _texts(impl: str, properties: Mapping[str, Any]) -> dict[str, str]:
@@ -190,7 +222,11 @@ def _refuse_unknown(config: type[CatalogConfig], impl: str, given: Mapping[str, 
         if key in known and key != "storage.*":
             continue
         near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+        hint = f"known are {', '.join(known)}".replace("storage.*", STORAGE_OPTIONS)
+        if key.startswith(STORAGE_PREFIX) or "storage.*" in near:
+            hint = f"write {STORAGE_OPTIONS}, such as storage.aws_region"
+        elif near:
+            hint = f"did you mean '{near[0]}'?"
         raise invalid(f"impl={impl} has no property '{key}': {hint}")
 
 
@@ -206,21 +242,55 @@ def _explain(impl: str, error: ValidationError) -> str:
 
 
 def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
-    """Return the properties that the environment holds for the catalog ``name``."""
+    """Return the properties that the environment holds for the catalog ``name``.
+
+    A variable that begins like one of them, and is none, is logged.
+    """
     prefix = f"{ENVIRONMENT_PREFIX}{_variable(name)}_"
+    keys = {_variable(p.key): p.key for p in config.declared() if p.key != "storage.*"}
     found = {}
-    for declared in config.declared():
-        value = os.environ.get(prefix + _variable(declared.key))
-        if value is not None:
-            found[declared.key] = value
     for variable, value in os.environ.items():
-        if variable.startswith(prefix + "STORAGE_"):
-            found[STORAGE_PREFIX + variable.removeprefix(prefix + "STORAGE_").lower()] = value
+        rest = variable.removeprefix(prefix)
+        if rest == variable:
+            continue
+        if rest in keys:
+            found[keys[rest]] = value
+        elif rest.startswith("STORAGE_"):
+            found[STORAGE_PREFIX + rest.removeprefix("STORAGE_").lower()] = value
+        else:
+            [near] = difflib.get_close_matches(rest, [*keys, "STORAGE_<OPTION>"], n=1, cutoff=0)
+            logger.warning(
+                "$%s is no property of the catalog '%s': did you mean $%s%s?",
+                variable, name, prefix, near,
+            )  # fmt: skip
     return found
 
 
 def _variable(key: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "_", key).upper()
+
+
+class _RepeatedKeyError(yaml.YAMLError):
+    """A mapping has a key twice."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a repeated key, of which YAML's own loader takes the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Look before merges (``<<``) are resolved, whose keys may be given anew."""
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise _RepeatedKeyError(
+                    f"the key '{key.value}' is there twice, again in line {line}"
+                )
+            seen.add(key.value)
+        return node
 
 
 def named_catalogs() -> dict[str, dict[str, str]]:
@@ -232,11 +302,13 @@ def named_catalogs() -> dict[str, dict[str, str]]:
     chosen = os.environ.get(CONFIG_FILE_VARIABLE)
     path = FilePath(chosen) if chosen else FilePath.home() / ".lance-bridge.yaml"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
         if chosen:
             raise invalid(f"${CONFIG_FILE_VARIABLE} names {path}, which does not exist") from None
         return {}
+    except _RepeatedKeyError as error:
+        raise invalid(f"{path}: {error}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
     return _checked_catalogs(path, content)

@@ -73,6 +73,8 @@ class LanceBridgeNamespace(LanceNamespace):
 
     impl: ClassVar[str]
     config_type: ClassVar[type[configuration.CatalogConfig]]
+    configured_name: str | None = None
+    """The name by which the configuration file has it. Its pickle reads that name's variables."""
 
     def __init__(self, **properties: str) -> None:
         config = configuration.load(self.config_type, self.impl, properties)
@@ -115,7 +117,7 @@ class LanceBridgeNamespace(LanceNamespace):
         carried = dict(self._properties)
         if not self._bridge.config.pickle_secrets:
             carried = {k: v for k, v in carried.items() if not self.config_type.is_secret(k)}
-        return _reconnect, (type(self), carried)
+        return _reconnect, (type(self), carried, self.configured_name)
 
     def _namespace(self, names: Sequence[str] | None) -> Path:
         return identifier.parse_namespace(names, self._bridge.capabilities)
@@ -274,9 +276,12 @@ class LanceBridgeNamespace(LanceNamespace):
 
 
 def _reconnect(
-    kind: type[LanceBridgeNamespace], properties: dict[str, str]
+    kind: type[LanceBridgeNamespace], properties: dict[str, str], name: str | None
 ) -> LanceBridgeNamespace:
-    return kind(**properties)
+    found = configuration.environment(kind.config_type, name) if name is not None else {}
+    namespace = kind(**{**found, **properties})
+    namespace.configured_name = name
+    return namespace
 
 
 def _location(record: TableRecord) -> str | None:

@@ -42,16 +42,39 @@ def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any)
         InvalidInputError: (13) no such catalog, or bad properties.
         UnsupportedOperationError: (0) an extra is not installed; the message has the command.
     """
-    given = {**(properties or {}), **more}
-    named = {} if _is_impl(name) else configuration.named_catalogs()
+    given = _given(name, properties, more)
+    named = {} if _is_impl(name) else _named_catalogs()
     if name in named:
         stored = dict(named[name])
         impl = stored.pop("impl")
         kind = _find(impl)
         if issubclass(kind, LanceBridgeNamespace):
             stored.update(configuration.environment(kind.config_type, name))
-        return _construct(kind, impl, {**stored, **given})
+        namespace = _construct(kind, impl, {**stored, **given})
+        if isinstance(namespace, LanceBridgeNamespace):
+            namespace.configured_name = name
+        return namespace
     return _construct(_find(name, named), name, given)
+
+
+def _given(name: Any, properties: Any, more: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(name, str):
+        raise invalid(f"The name of a catalog must be a string, not {type(name).__name__}")
+    given = {} if properties is None else properties
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise invalid("The properties of a catalog must be a mapping of strings to strings")
+    return {**given, **more}
+
+
+def _named_catalogs() -> dict[str, dict[str, str]]:
+    named = configuration.named_catalogs()
+    for name in named:
+        if _is_impl(name):
+            raise invalid(
+                f"The configuration file has a catalog '{name}', but '{name}' is the name of an "
+                "implementation and always means that: give the catalog another name"
+            )
+    return named
 
 
 def _is_impl(name: str) -> bool:

@@ -355,6 +355,15 @@ def test_a_bad_file_is_invalid_and_its_content_not_shown(
     assert SECRET not in str(caught.value)
 
 
+def test_a_key_may_replace_one_of_a_merged_mapping(yaml_file: Path) -> None:
+    yaml_file.write_text(
+        "deep: {er: {own: &own {<<: &base {impl: x, uri: base}, uri: own}}}\n"
+        "catalogs: {a: {<<: *own, uri: mine}, b: *base, c: *own}\n"
+    )
+    uris = {name: properties["uri"] for name, properties in named_catalogs().items()}
+    assert uris == {"a": "mine", "b": "base", "c": "own"}
+
+
 @pytest.mark.parametrize(
     ("content", "key"),
     [

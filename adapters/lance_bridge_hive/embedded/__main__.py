@@ -11,11 +11,15 @@ from pathlib import Path
 from types import FrameType
 
 from .artifacts import jars_of
+from .directory import DirectoryError
 from .errors import EmbeddedError
-from .releases import RELEASES, release
+from .releases import RELEASES, Release, release
 from .server import Metastore
 
 _POLL_SECONDS = 0.2
+_LARGEST_PORT = 65_535
+_MISUSED = 2
+"""The exit code where an option is wrong, as for argparse."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fetch(options.version or sorted(RELEASES))
         if len(options.version) > 1:
             parser.error("more than one --version needs --fetch-only")
+        if not 0 <= options.port <= _LARGEST_PORT:
+            print(f"--port must be between 0 and {_LARGEST_PORT}", file=sys.stderr)
+            return _MISUSED
         return _serve(options)
+    except DirectoryError as error:
+        print(error, file=sys.stderr)
+        return _MISUSED
     except EmbeddedError as error:
         print(error, file=sys.stderr)
         return 1
@@ -100,6 +110,7 @@ def _serve(options: argparse.Namespace) -> int:
         settings=dict(options.setting),
         java=options.java,
     )
+    _warn(metastore.release)
     print(f"Starting Hive Metastore {metastore.release.full_version} ...", flush=True)
     with metastore:
         print(f"{metastore.uri}\nState and log are in {metastore.directory}", flush=True)
@@ -107,6 +118,17 @@ def _serve(options: argparse.Namespace) -> int:
             time.sleep(_POLL_SECONDS)
         print(f"The metastore ended. Its log ends:\n{metastore.log_tail()}", file=sys.stderr)
     return 1
+
+
+def _warn(running: Release) -> None:
+    if not running.is_hive_4:
+        print(
+            f"Warning: Hive Metastore {running.version} listens on every address of this machine, "
+            "without authentication unless --setting turns it on: whoever reaches the port can "
+            "read and change what is in it. From 4.0 on it listens on 127.0.0.1 only.",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

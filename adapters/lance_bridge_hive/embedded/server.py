@@ -17,6 +17,7 @@ from types import TracebackType
 
 from .artifacts import jars_of
 from .configuration import hive_site, to_xml
+from .directory import Claim, in_use, usable
 from .errors import MetastoreStartError
 from .java import find_java
 from .probe import answers
@@ -45,6 +46,7 @@ rootLogger.appenderRef.console.ref = console
 """
 _PORTS = range(15000, 32768)
 _PORT_TAKEN = "Address already in use"
+_DATABASE_TAKEN = "Another instance of Derby may have already booted the database"
 _ATTEMPTS = 5
 _POLL_SECONDS = 0.05
 _TAIL_LINES = 40
@@ -102,6 +104,7 @@ class Metastore:
         self._heap_megabytes = heap_megabytes
         self._start_timeout = start_timeout
         self._process: GuardedProcess | None = None
+        self._claim = Claim()
         self._owner = os.getpid()
         self._log_offset = 0
         self._lock = threading.RLock()
@@ -162,37 +165,49 @@ class Metastore:
         """Start it, and return once it has answered a call.
 
         State from an earlier start in the same directory is there again. Raises
-        MetastoreStartError, JavaNotFoundError, ArtifactsUnavailableError.
+        MetastoreStartError (of the kind DirectoryError where its directory cannot be used),
+        JavaNotFoundError, ArtifactsUnavailableError.
         """
         with self._lock:
             if self.is_running:
                 raise MetastoreStartError(f"This metastore runs already, at {self.uri}")
-            java = find_java(self.release.minimum_java, self._java)
-            jars = jars_of(self.release)
-            atexit.register(self.close)
-            for attempt in range(1, _ATTEMPTS + 1):
-                port = self._port or _free_port()
-                try:
-                    self._launch(java.path, jars, port)
-                except _PortTakenError:
-                    if self._port or attempt == _ATTEMPTS:
-                        raise
-                else:
-                    self._port = port
-                    break
+            try:
+                self._start()
+            except BaseException:
+                self._claim.give_up()
+                raise
             return self
+
+    def _start(self) -> None:
+        if not self._is_temporary:
+            self._claim.take(self.directory)
+        java = find_java(self.release.minimum_java, self._java)
+        jars = jars_of(self.release)
+        atexit.register(self.close)
+        for attempt in range(1, _ATTEMPTS + 1):
+            port = self._port or _free_port()
+            try:
+                self._launch(java.path, jars, port)
+            except _PortTakenError:
+                if self._port or attempt == _ATTEMPTS:
+                    raise
+            else:
+                self._port = port
+                break
 
     def stop(self) -> None:
         """End it gracefully, or by force after a few seconds. Its state stays for a new start."""
         with self._lock:
             if self._is_mine_and_running():
                 self._running.stop(_STOP_SECONDS)
+            self._let_go()
 
     def kill(self) -> None:
         """End it at once, as a crash would. Its state stays for a new start."""
         with self._lock:
             if self._is_mine_and_running():
                 self._running.kill()
+            self._let_go()
 
     def restart(self) -> None:
         """End it gracefully and start it again: same port, same state."""
@@ -242,19 +257,23 @@ class Metastore:
         """False in a process forked from the one that started it, which must not end it."""
         return os.getpid() == self._owner and self.is_running
 
+    def _let_go(self) -> None:
+        if os.getpid() == self._owner:
+            self._claim.give_up()
+
     def _launch(self, java: str, jars: Path, port: int) -> None:
         if not _is_free(port):
             raise _PortTakenError(f"Port {port} is taken by another program")
         instance = uuid.uuid4().hex
-        site = self._configure(instance)
-        self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
-        command = self._command(java, jars, port)
-        self._process = GuardedProcess(
-            command,
-            directory=self.directory,
-            log=self.log_path,
-            directory_is_temporary=self._is_temporary,
-        )
+        with usable(self.directory):
+            site = self._configure(instance)
+            self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
+            self._process = GuardedProcess(
+                self._command(java, jars, port),
+                directory=self.directory,
+                log=self.log_path,
+                directory_is_temporary=self._is_temporary,
+            )
         try:
             self._wait_for_answer(port, instance, site)
         except BaseException:
@@ -300,6 +319,8 @@ class Metastore:
 
     def _died(self) -> MetastoreStartError:
         tail = self.log_tail()
+        if _DATABASE_TAKEN in tail:
+            return in_use(self.directory)
         kind = _PortTakenError if _PORT_TAKEN in tail else MetastoreStartError
         return kind(
             f"Hive Metastore {self.release.full_version} ended while starting "

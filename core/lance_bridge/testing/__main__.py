@@ -2,19 +2,23 @@
 
     python -m lance_bridge.testing hive -p uri=thrift://metastore:9083 --data-root /mnt/tables
 
-Everything is made in namespaces with names of this run, and removed at the end of each case. The
-exit code is pytest's: 0 when every case passed, 1 when one failed.
+Everything is made in namespaces with names of this run, and removed at the end of each case. Ctrl-C
+and SIGTERM end the case that runs, and remove what it made. The exit code is pytest's: 0 when every
+case passed, 1 when one failed; 2 when the run was ended, or when the catalog or the place for data
+cannot be used, which is looked at first.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 import lance_namespace
 import pytest
@@ -24,7 +28,11 @@ import lance_bridge
 from . import rewrite_asserts
 from .build import PREFIX
 from .declared import from_capabilities, inherited_operations, without
+from .preflight import PreflightError, check_catalog, check_data_root
 from .target import Features, Target
+
+_ENDED = 2
+"""The exit code of pytest after Ctrl-C, and of argparse."""
 
 
 class ConfiguredTarget(Target):
@@ -62,13 +70,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target.features = without(_features(target.connect()), *given.without)
     except (ValueError, lance_namespace.LanceNamespaceError) as error:
         parser.error(str(error))
+    try:
+        with _sigterm_as_ctrl_c():
+            return _run(target, given)
+    except PreflightError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: ended before the first case", file=sys.stderr)
+    return _ENDED
+
+
+def _run(target: Target, given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}_") as temporary:
-        target.data_root = given.data_root or temporary
+        target.data_root = temporary if given.data_root is None else given.data_root
+        check_data_root(target)
+        check_catalog(target)
         parent = given.parent or "the root"
         print(f"Testing {target.connect().namespace_id()}")
         print(f"Makes and removes namespaces under {parent} whose names contain {PREFIX},")
         print(f"tables in them, and files under {target.data_root} with that name.", flush=True)
         return int(pytest.main(_pytest_arguments(given), plugins=[plugin_for(target)]))
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _features(namespace: lance_namespace.LanceNamespace) -> Features:

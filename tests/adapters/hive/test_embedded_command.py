@@ -1,0 +1,131 @@
+"""``python -m lance_bridge_hive.embedded``: what it warns of, and mistakes it answers in a line."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lance_bridge_hive.embedded import Metastore, MetastoreStartError
+from lance_bridge_hive.embedded import __main__ as command
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every start fail before it begins."""
+
+    def start(_: Metastore) -> Metastore:
+        raise MetastoreStartError("not now")
+
+    monkeypatch.setattr(Metastore, "start", start)
+
+
+def error_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line of a mistake, without the warning of who may connect."""
+    assert command.main(["--version", "4.0", *arguments]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize("arguments", [[], ["--version", "2.3"], ["--version", "3.1"]])
+def test_a_release_that_listens_everywhere_warns_of_it(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(arguments) == 1
+    warning = capsys.readouterr().err.splitlines()[0]
+    assert warning.startswith("Warning: ")
+    assert "every address of this machine" in warning
+    assert "authentication" in warning
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize("version", ["4.0", "4.1", "4.2"])
+def test_a_release_that_listens_on_the_loopback_address_warns_of_nothing(
+    version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--version", version]) == 1
+    assert "Warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["99999", "65536", "-1"])
+def test_a_port_that_cannot_be_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--port must be between 0 and 65535" in error_line([f"--port={port}"], capsys)
+
+
+@pytest.mark.parametrize("inside", ["", "deeper/still"])
+def test_a_directory_that_is_a_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], inside: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("kept")
+    line = error_line(["--directory", str(file / inside)], capsys)
+    assert f"Directory {file / inside} cannot be used: " in line
+    assert file.read_text() == "kept"
+
+
+def test_a_directory_that_cannot_be_written_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    line = error_line(["--directory", str(tmp_path / "state")], capsys)
+    assert line.endswith("cannot be used: Permission denied")
+
+
+def test_a_directory_whose_files_cannot_be_written_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lance_bridge_hive.embedded.server.jars_of", lambda _: tmp_path)
+    (tmp_path / "conf").write_text("in the way")
+    line = error_line(["--port", "0", "--directory", str(tmp_path)], capsys)
+    assert f"Directory {tmp_path} cannot be used: " in line
+
+
+def test_a_directory_that_another_metastore_uses_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (tmp_path / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        line = error_line(["--directory", str(tmp_path)], capsys)
+    assert f"Directory {tmp_path} is in use by another metastore" in line
+
+
+@pytest.mark.server
+def test_a_directory_is_in_use_as_long_as_its_metastore_runs(tmp_path: Path) -> None:
+    first, second = Metastore("2.3", tmp_path), Metastore("2.3", tmp_path)
+    with first:
+        configured = (tmp_path / "conf" / "hive-site.xml").read_bytes()
+        with pytest.raises(MetastoreStartError, match="in use by another metastore"):
+            second.start()
+        second.close()
+        with pytest.raises(MetastoreStartError, match="in use by another metastore"):
+            second.start()
+        assert (tmp_path / "conf" / "hive-site.xml").read_bytes() == configured
+        first.kill()
+        first.start()
+    with second:
+        assert second.is_running
+
+
+@pytest.mark.server
+def test_a_directory_that_only_its_database_knows_to_be_in_use_is_refused(tmp_path: Path) -> None:
+    with Metastore("2.3", tmp_path):
+        (tmp_path / "lock").unlink()
+        second = Metastore("2.3", tmp_path)
+        with pytest.raises(MetastoreStartError, match="in use by another metastore"):
+            second.start()
+        second.close()

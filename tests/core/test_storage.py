@@ -101,9 +101,9 @@ def test_a_refused_directory_is_permission_denied(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(place))
 
-    for refused in ("scandir", "stat"):
+    for owner, refused in ((os, "scandir"), (Path, "stat")):
         with monkeypatch.context() as patch:
-            patch.setattr(os, refused, refuse)
+            patch.setattr(owner, refused, refuse)
             for look in (storage.has_dataset, storage.is_occupied, storage.delete_table):
                 with pytest.raises(PermissionDeniedError, match="refused access"):
                     look(str(place))

@@ -29,7 +29,11 @@ def test_without_a_mode_the_default_counts(default: CreateMode) -> None:
     assert parse(CreateMode, None, default) is default
 
 
-@pytest.mark.parametrize("text", ["", " ", "create ", "exist-ok", "replace", "Skip", "_" * 99, "0"])
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "create ", "exist-ok", "replace", "Skip", "_" * 99, "0"]
+    + ["c_r_e_a_t_e", "_create", "create_", "exist__ok", "existo_k", "over_write"],
+)
 def test_an_unknown_mode_is_invalid_and_the_known_ones_are_named(text: str) -> None:
     with pytest.raises(InvalidInputError, match="one of Create, ExistOk, Overwrite") as caught:
         parse(CreateMode, text, CreateMode.CREATE)

@@ -1,7 +1,8 @@
-"""Modes of a request: words in any case, as PascalCase or snake_case."""
+"""Modes of a request: PascalCase words or snake_case, in any letter case, and nothing else."""
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import TypeVar
 
@@ -39,6 +40,11 @@ class DropBehavior(Enum):
     CASCADE = "Cascade"
 
 
+def _spellings(word: str) -> tuple[str, str]:
+    """Return ``ExistOk`` as ``existok`` and ``exist_ok``."""
+    return word.lower(), re.sub(r"(?<!^)(?=[A-Z])", "_", word).lower()
+
+
 def parse(kind: type[ModeT], text: str | None, default: ModeT) -> ModeT:
     """Return the mode that ``text`` names, or ``default`` for None.
 
@@ -48,7 +54,7 @@ def parse(kind: type[ModeT], text: str | None, default: ModeT) -> ModeT:
     if text is None:
         return default
     for mode in kind:
-        if text.replace("_", "").lower() == str(mode.value).lower():
+        if text.lower() in _spellings(str(mode.value)):
             return mode
     known = ", ".join(str(mode.value) for mode in kind)
     raise invalid(f"Unknown mode {text[:60]!r}: use one of {known}")

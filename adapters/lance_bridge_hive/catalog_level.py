@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import uuid
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -9,13 +11,24 @@ from typing import Any, Protocol, TypeVar
 from thrift.Thrift import TException
 
 from lance_bridge.catalog import NamespaceRecord
-from lance_bridge.errors import invalid, namespace_already_exists, namespace_not_empty
+from lance_bridge.errors import (
+    LanceNamespaceError,
+    OutcomeUnknownError,
+    invalid,
+    namespace_already_exists,
+    namespace_not_empty,
+)
 
 from . import mapping
 from .errors import is_a, text_of
 from .names import DEFAULT_DATABASE, HIVES_CATALOG, all_databases_of, database_argument
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+_DROPPED = "/.dropped-"
+_MOVED = re.compile(rf"(?:{re.escape(_DROPPED)}[0-9a-f]{{32}}/?)+$")
 
 
 class Call(Protocol):
@@ -69,7 +82,7 @@ class CatalogLevel:
         """Replace a catalog's description, and its location where one is given."""
         (name,) = record.path
         current = self.load(name)
-        kept = {mapping.CATALOG_LOCATION: current.locationUri}
+        kept = {mapping.CATALOG_LOCATION: _before_drop(current.locationUri)}
         wanted = NamespaceRecord(record.path, {**kept, **record.properties})
         self._replace(name, mapping.catalog_fields(wanted, None))
 
@@ -77,45 +90,92 @@ class CatalogLevel:
         """Drop a catalog that holds nothing but an empty `default`, and none of its files.
 
         Hive deletes the directory of a catalog that it drops. So the catalog is pointed at a place
-        where nothing is, before; and back again if it could not be dropped.
+        where nothing is, before; and back again where it certainly was not dropped. While that is
+        unknown it stays so, because a drop that is still on its way would delete the directory:
+        another drop completes it.
 
         Raises:
             NamespaceNotEmptyError: (3)
             InvalidInputError: (13) the catalog is Hive's own.
+            OutcomeUnknownError: (17) a reply was lost.
         """
         if name == HIVES_CATALOG:
             raise invalid(f"Hive keeps its catalog '{name}'")
-        others = sorted(set(self.databases_of(name)) - {DEFAULT_DATABASE})
-        if others:
-            raise namespace_not_empty((name,), f"it holds namespaces {', '.join(others[:5])}")
+        databases = set(self.databases_of(name))
         catalog = self.load(name)
-        default = self._drop_default(name)
-        fields = {"name": name, "description": catalog.description}
-        unused = f"{catalog.locationUri.rstrip('/')}/.dropped-{uuid.uuid4().hex}"
+        location = _before_drop(catalog.locationUri)
+        unfinished = bool(location != catalog.locationUri)
+        missing = self._default_at(name, location) if unfinished else None
+        others = sorted(databases - {DEFAULT_DATABASE})
+        if others:
+            if unfinished:
+                self._put_back(
+                    catalog, location, None if DEFAULT_DATABASE in databases else missing
+                )
+            raise namespace_not_empty((name,), f"it holds namespaces {', '.join(others[:5])}")
+        default = self._drop_default(name) or missing
         try:
-            self._replace(name, {**fields, "locationUri": unused})
+            if not unfinished:
+                self._move(catalog, f"{location.rstrip('/')}{_DROPPED}{uuid.uuid4().hex}")
             request = self._types.DropCatalogRequest(name=name)
             self._change("drop_catalog", lambda c: c.drop_catalog(request))
-        except TException:
-            self._replace(name, {**fields, "locationUri": catalog.locationUri})
+        except OutcomeUnknownError:
+            raise
+        except (TException, LanceNamespaceError):
+            self._put_back(catalog, location, default)
+            raise
+
+    def _put_back(self, catalog: Any, location: str, default: Any) -> None:
+        """Undo what preceded a drop that failed; where that fails too, another drop finds it."""
+        try:
+            self._move(catalog, location)
             if default is not None:
                 self._change("create_database", lambda c: c.create_database(default))
-            raise
+        except (TException, LanceNamespaceError) as error:
+            logger.warning(
+                "catalog '%s' is left half dropped: drop it again (%s)", catalog.name, error
+            )
 
     def _drop_default(self, name: str) -> Any:
         """Drop the database that Hive gave the catalog, and return it, or None without one."""
         argument = database_argument((name, DEFAULT_DATABASE))
         try:
             database = self._read("get_database", lambda c: c.get_database(argument))
-            self._change("drop_database", lambda c: c.drop_database(argument, False, False))
         except TException as error:
-            if is_a(error, "InvalidOperationException"):
-                raise namespace_not_empty((name,), text_of(error)) from error
             if is_a(error, "NoSuchObjectException"):
                 return None
             raise
+        try:
+            self._change("drop_database", lambda c: c.drop_database(argument, False, False))
+        except OutcomeUnknownError:
+            if DEFAULT_DATABASE in self.databases_of(name):
+                raise
+        except TException as error:
+            if is_a(error, "InvalidOperationException"):
+                raise namespace_not_empty((name,), text_of(error)) from error
+            if not is_a(error, "NoSuchObjectException"):
+                raise
         return database
+
+    def _default_at(self, name: str, location: str) -> Any:
+        """Return the database `default` as Hive makes it for a new catalog."""
+        return self._types.Database(
+            name=DEFAULT_DATABASE,
+            description=f"Default database for catalog {name}",
+            locationUri=location,
+            parameters={},
+            catalogName=name,
+        )
+
+    def _move(self, catalog: Any, location: str) -> None:
+        fields = {"name": catalog.name, "description": catalog.description}
+        self._replace(catalog.name, {**fields, "locationUri": location})
 
     def _replace(self, name: str, fields: dict[str, str | None]) -> None:
         request = self._types.AlterCatalogRequest(name=name, newCat=self._types.Catalog(**fields))
         self._change("alter_catalog", lambda c: c.alter_catalog(request))
+
+
+def _before_drop(location: str) -> str:
+    """Return where a catalog was before a drop that did not end pointed it elsewhere."""
+    return _MOVED.sub("", location)

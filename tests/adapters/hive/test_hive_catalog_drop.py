@@ -1,0 +1,196 @@
+"""A drop of a Hive catalog that breaks off: nothing is lost, and another drop completes it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymetastore.hive_metastore.ttypes as hive3
+import pytest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DescribeNamespaceRequest,
+    DropNamespaceRequest,
+    ListNamespacesRequest,
+)
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    NamespaceNotEmptyError,
+    ServiceUnavailableError,
+)
+from pymetastore.hive_metastore.ThriftHiveMetastore import Client
+from servers.hive_raw import raw_client
+from servers.metastores import Metastores
+from servers.proxy import Fault, ThriftProxy
+
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_hive.embedded import Metastore
+
+pytestmark = pytest.mark.server
+
+STEPS = ["drop_database", "alter_catalog", "drop_catalog"]
+LOST = [Fault.LOSE_REPLY, Fault.DROP_REQUEST]
+
+
+@pytest.fixture(scope="module")
+def server(metastores: Metastores) -> Metastore:
+    return metastores.get("4.0")
+
+
+@pytest.fixture
+def wire(server: Metastore) -> Iterator[ThriftProxy]:
+    with ThriftProxy("127.0.0.1", server.port) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(wire: ThriftProxy, tmp_path: Path) -> Iterator[HiveNamespace]:
+    with HiveNamespace(
+        uri=wire.uri,
+        catalog_levels="true",
+        root=str(tmp_path),
+        **{"client.retry-timeout": "1", "client.timeout": "20"},
+    ) as connected:
+        yield connected
+
+
+@pytest.fixture
+def catalog(namespace: HiveNamespace, tmp_path: Path) -> Iterator[str]:
+    """A catalog with a file in its directory, which is there after the test."""
+    name = f"cat_{uuid.uuid4().hex[:12]}"
+    namespace.create_namespace(CreateNamespaceRequest(id=[name]))
+    (tmp_path / name).mkdir(exist_ok=True)
+    (tmp_path / name / "kept.txt").write_text("kept")
+    yield name
+    assert (tmp_path / name / "kept.txt").read_text() == "kept"
+
+
+class LateDatabase:
+    """Lets somebody make the database `late` in the catalog just before it is dropped."""
+
+    def __init__(self, port: int, database: hive3.Database, patch: pytest.MonkeyPatch) -> None:
+        self._port = port
+        self._database = database
+        self._patch = patch
+
+    def begin(self) -> None:
+        real = Client.drop_catalog
+
+        def drop_catalog(client: Client, request: object) -> object:
+            with raw_client(self._port, Client) as somebody:
+                somebody.create_database(self._database)
+            return real(client, request)
+
+        self._patch.setattr(Client, "drop_catalog", drop_catalog)
+
+    def end(self) -> None:
+        self._patch.undo()
+
+
+@pytest.fixture
+def late(
+    server: Metastore, catalog: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> LateDatabase:
+    place = f"file:{tmp_path}/late"
+    database = hive3.Database(name="late", catalogName=catalog, locationUri=place, parameters={})
+    return LateDatabase(server.port, database, monkeypatch)
+
+
+def names(namespace: HiveNamespace, *path: str) -> list[str]:
+    return list(namespace.list_namespaces(ListNamespacesRequest(id=list(path))).namespaces)
+
+
+def location(namespace: HiveNamespace, name: str) -> str:
+    found = namespace.describe_namespace(DescribeNamespaceRequest(id=[name])).properties or {}
+    return found["catalog.location-uri"]
+
+
+def drop(namespace: HiveNamespace, name: str) -> None:
+    namespace.drop_namespace(DropNamespaceRequest(id=[name]))
+
+
+@pytest.mark.parametrize("fault", LOST)
+@pytest.mark.parametrize("step", STEPS)
+def test_a_lost_reply_does_not_keep_a_catalog_from_being_dropped(
+    namespace: HiveNamespace,
+    wire: ThriftProxy,
+    catalog: str,
+    step: str,
+    fault: Fault,
+) -> None:
+    wire.fail_next(step, fault)
+    drop(namespace, catalog)
+    assert wire.fired == [(step, fault)]
+    assert catalog not in names(namespace)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_drop_that_was_left_unfinished_is_completed_by_another(
+    namespace: HiveNamespace, wire: ThriftProxy, catalog: str, step: str
+) -> None:
+    wire.fail_next(step, Fault.DROP_REQUEST, times=3)
+    with pytest.raises(ServiceUnavailableError):
+        drop(namespace, catalog)
+    assert catalog in names(namespace)
+    drop(namespace, catalog)
+    assert catalog not in names(namespace)
+
+
+def test_an_unfinished_drop_that_the_metastore_then_refuses_is_undone(
+    namespace: HiveNamespace, wire: ThriftProxy, catalog: str, late: LateDatabase
+) -> None:
+    before = location(namespace, catalog)
+    wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
+    with pytest.raises(ServiceUnavailableError):
+        drop(namespace, catalog)
+    assert "/.dropped-" in location(namespace, catalog)
+    late.begin()
+    with pytest.raises(LanceNamespaceError):
+        drop(namespace, catalog)
+    assert location(namespace, catalog) == before
+    assert names(namespace, catalog) == ["default", "late"]
+    late.end()
+    namespace.drop_namespace(DropNamespaceRequest(id=[catalog, "late"]))
+    drop(namespace, catalog)
+
+
+def test_an_unfinished_drop_of_a_catalog_that_is_used_again_is_undone(
+    namespace: HiveNamespace, wire: ThriftProxy, catalog: str
+) -> None:
+    before = location(namespace, catalog)
+    wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
+    with pytest.raises(ServiceUnavailableError):
+        drop(namespace, catalog)
+    namespace.create_namespace(CreateNamespaceRequest(id=[catalog, "new"]))
+    with pytest.raises(NamespaceNotEmptyError, match="new"):
+        drop(namespace, catalog)
+    assert location(namespace, catalog) == before
+    namespace.drop_namespace(DropNamespaceRequest(id=[catalog, "new"]))
+    drop(namespace, catalog)
+
+
+def test_overwrite_of_a_half_dropped_catalog_puts_its_location_back(
+    namespace: HiveNamespace, wire: ThriftProxy, catalog: str
+) -> None:
+    before = location(namespace, catalog)
+    wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
+    with pytest.raises(ServiceUnavailableError):
+        drop(namespace, catalog)
+    namespace.create_namespace(CreateNamespaceRequest(id=[catalog], mode="Overwrite"))
+    assert location(namespace, catalog) == before
+    drop(namespace, catalog)
+
+
+def test_a_drop_that_the_metastore_refuses_is_undone(
+    namespace: HiveNamespace, catalog: str, late: LateDatabase
+) -> None:
+    before = location(namespace, catalog)
+    late.begin()
+    with pytest.raises(LanceNamespaceError):
+        drop(namespace, catalog)
+    assert location(namespace, catalog) == before
+    assert names(namespace, catalog) == ["default", "late"]
+    late.end()
+    namespace.drop_namespace(DropNamespaceRequest(id=[catalog, "late"]))
+    drop(namespace, catalog)

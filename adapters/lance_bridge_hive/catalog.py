@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-import hmsclient.genthrift.hive_metastore.ttypes as hms_types
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
-from thrift.Thrift import TApplicationException, TException
+from thrift.Thrift import TException
 
 from lance_bridge.catalog import (
     LANCE,
@@ -33,15 +32,13 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
+from .calls import Calls
 from .catalog_level import CatalogLevel
 from .config import HiveConfig
-from .errors import is_a, text_of, translated, with_familiar_errors
+from .errors import is_a, refuse_long_values, text_of, translated
 from .names import capabilities, database_argument, is_kept
-from .transport import ClientPool, Connection
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # `like` with (?i) finds every letter case that implementations write; `=` would find one.
 _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
@@ -56,10 +53,10 @@ class HiveCatalog(Catalog):
 
     def __init__(self, config: HiveConfig) -> None:
         self._config = config
-        self._pool = ClientPool(config)
+        self._calls = Calls(config)
+        self._read, self._change = self._calls.read, self._calls.change
         self._capabilities = capabilities(catalog_levels=config.catalog_levels)
         self._owner = config.user[0] if config.user else config.auth_username
-        self._has_catalogs = False
         self._catalogs = CatalogLevel(self._read, self._change, config.root)
         self._sort_out_until = 0.0
 
@@ -72,52 +69,11 @@ class HiveCatalog(Catalog):
         return self._config.uri + levels
 
     def close(self) -> None:
-        self._pool.close()
-
-    # -- calls -----------------------------------------------------------------------------------
+        self._calls.close()
 
     @property
     def _types(self) -> Any:
-        """The bindings in use: hmsclient's, or with catalogs those that have fields for them."""
-        if not self._config.catalog_levels:
-            return hms_types
-        from pymetastore.hive_metastore import ttypes  # noqa: PLC0415 - large, and seldom needed
-
-        return ttypes
-
-    def _read(self, name: str, operation: Callable[[Any], T]) -> T:
-        return self._call(name, operation, repeatable=True)
-
-    def _change(self, name: str, operation: Callable[[Any], T]) -> T:
-        return self._call(name, operation, repeatable=False)
-
-    def _call(self, name: str, operation: Callable[[Any], T], *, repeatable: bool) -> T:
-        if not self._config.catalog_levels:
-            return self._pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
-        self._require_catalogs()
-        return self._pool.call(
-            lambda c: with_familiar_errors(operation, c.catalogs), name=name, repeatable=repeatable
-        )
-
-    def _require_catalogs(self) -> None:
-        """Refuse Hive 2, which takes no notice of catalogs and would use its only one."""
-        if self._has_catalogs:
-            return
-
-        def probe(connection: Connection) -> None:
-            connection.catalogs.get_catalogs()
-
-        with translated("list catalogs"):
-            try:
-                self._pool.call(probe, name="get_catalogs", repeatable=True)
-            except TApplicationException as error:
-                if error.type != TApplicationException.UNKNOWN_METHOD:
-                    raise
-                raise unsupported(
-                    f"The metastore at {self._config.uri} is older than Hive 3 and has no "
-                    "catalogs: leave out catalog_levels"
-                ) from error
-        self._has_catalogs = True
+        return self._calls.types
 
     # -- namespaces ------------------------------------------------------------------------------
 
@@ -190,7 +146,7 @@ class HiveCatalog(Catalog):
                 raise
 
     def require_droppable(self, path: Path) -> None:
-        if is_kept(path):
+        if self._is_kept(path):
             raise invalid(f"Hive keeps '{display(path)}': it cannot be dropped")
         if len(path) < self._capabilities.levels:
             return
@@ -200,6 +156,9 @@ class HiveCatalog(Catalog):
         if found:
             raise namespace_not_empty(path, f"it holds functions {', '.join(sorted(found)[:5])}")
 
+    def _is_kept(self, path: Path) -> bool:
+        return is_kept(path, catalog_levels=self._config.catalog_levels)
+
     def _explain_failed_drop(self, path: Path, error: TException) -> None:
         if is_a(error, "InvalidOperationException"):
             raise namespace_not_empty(path, text_of(error)) from error
@@ -207,7 +166,7 @@ class HiveCatalog(Catalog):
             raise namespace_not_found(path) from error
         # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
         self.load_namespace(path)
-        if is_kept(path):
+        if self._is_kept(path):
             raise invalid(f"Hive keeps '{display(path)}': {text_of(error)}") from error
 
     # -- tables ----------------------------------------------------------------------------------
@@ -307,6 +266,7 @@ class HiveCatalog(Catalog):
             except TException as error:
                 if is_a(error, "AlreadyExistsException") or self._was_raced(error, path):
                     raise table_already_exists(path) from error
+                refuse_long_values(error, table.parameters)
                 if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
                     self.load_namespace(path[:-1])
                 raise
@@ -354,6 +314,7 @@ class HiveCatalog(Catalog):
         except TException as error:
             if text_of(error).startswith("The table has been modified"):
                 raise concurrent_modification(path) from error
+            refuse_long_values(error, changed.parameters)
             raise
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:

@@ -7,7 +7,7 @@ with the call that raised them: `catalog.py` handles those, and leaves the rest 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -21,7 +21,18 @@ T = TypeVar("T")
 
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme:? ?\"?(\w+)")
 _REFUSED = re.compile(r"permission denied|AccessControlException|not authorized", re.I)
-_BAD_PLACE = re.compile(r"managed warehouse", re.I)
+_BAD_INPUT = re.compile(
+    # Places that a directory cannot be made in, or that no path or host can be made of.
+    r"managed warehouse|is not a directory or unable to create one|ParentNotDirectoryException"
+    r"|FileAlreadyExistsException|Unable to create database path|Failed to create external path"
+    r"|Can not create a Path from|URISyntaxException|UnknownHostException|Wrong FS:"
+    # Properties that ask for a table of Hive's own format.
+    r"|ACID compliant format",
+    re.I,
+)
+_PARAMETERS_NOT_STORED = re.compile(r"\bTABLE_PARAMS\b|too long|truncation", re.I)
+_SURE_TO_FIT = 4000
+"""Characters of a parameter's value that every database schema of Hive has room for."""
 _BAD_REQUEST = {"InvalidObjectException", "InvalidInputException", "InvalidOperationException"}
 
 
@@ -37,8 +48,11 @@ def is_a(error: BaseException, *names: str) -> bool:
 
 def text_of(error: BaseException) -> str:
     """Return the first line of what the metastore said."""
-    message = getattr(error, "message", None) or str(error)
-    return str(message).strip().split("\n", 1)[0][:300]
+    return _whole_text(error).split("\n", 1)[0][:300]
+
+
+def _whole_text(error: BaseException) -> str:
+    return str(getattr(error, "message", None) or error).strip()
 
 
 @contextmanager
@@ -70,9 +84,24 @@ def _classified(error: TException, what: str) -> Exception:
         )
     if _REFUSED.search(said):
         return PermissionDeniedError(f"The metastore refused to {what}: {said}")
-    if name_of(error) in _BAD_REQUEST or _BAD_PLACE.search(said):
+    if name_of(error) in _BAD_REQUEST or _BAD_INPUT.search(_whole_text(error)):
         return invalid(f"The metastore cannot {what}: {said}")
     return InternalError(f"The metastore failed to {what}: {name_of(error)}: {said}")
+
+
+def refuse_long_values(error: TException, parameters: Mapping[str, str]) -> None:
+    """Raise InvalidInput (13) where a value was too long for the metastore's own database.
+
+    How long it may be depends on the release and the database, so that only a failure tells.
+    """
+    longest = max(parameters, key=lambda key: len(parameters[key]), default=None)
+    if longest is None or len(parameters[longest]) <= _SURE_TO_FIT:
+        return
+    if _PARAMETERS_NOT_STORED.search(_whole_text(error)):
+        raise invalid(
+            f"The value of property {longest[:60]!r} has {len(parameters[longest])} characters, "
+            f"which is more than the metastore can store"
+        ) from error
 
 
 def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:

@@ -9,8 +9,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
+
+from . import limits
 
 DESCRIPTION = "database.description"
 LOCATION = "database.location-uri"
@@ -43,7 +45,7 @@ _INPUT_FORMAT = "org.apache.hadoop.mapred.FileInputFormat"
 _OUTPUT_FORMAT = "org.apache.hadoop.mapred.FileOutputFormat"
 _SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
-_MAX_PARAMETER_KEY = 256
+_VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 
 
 def database_from(types: Any, record: NamespaceRecord) -> Any:
@@ -58,18 +60,23 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
     """Set a Thrift Database's fields and parameters from a namespace's properties.
 
     Raises:
-        InvalidInputError: (13) an unknown owner type.
+        InvalidInputError: (13) an unknown owner type, or what Hive cannot hold.
     """
     parameters = dict(properties)
+    if LOCATION in parameters:
+        limits.check_namespace_location(LOCATION, parameters[LOCATION])
+        database.locationUri = parameters.pop(LOCATION)
     database.description = parameters.pop(DESCRIPTION, None)
-    database.locationUri = parameters.pop(LOCATION, database.locationUri)
     database.ownerName = parameters.pop(OWNER, None)
+    limits.check_database_fields((DESCRIPTION, database.description), (OWNER, database.ownerName))
     owner_type = parameters.pop(OWNER_TYPE, None)
     if owner_type is not None:
         if owner_type.upper() not in _OWNER_TYPES:
             raise invalid(f"{OWNER_TYPE} must be USER, ROLE or GROUP, not {owner_type[:60]!r}")
         database.ownerType = _OWNER_TYPES[owner_type.upper()]
-    database.parameters = checked_parameters(parameters)
+    database.parameters = limits.checked_parameters(
+        parameters, limits.OF_DATABASES, _OWN_PARAMETERS
+    )
     return database
 
 
@@ -103,6 +110,8 @@ def catalog_fields(record: NamespaceRecord, root: str | None) -> dict[str, str |
         )
     if not location:
         raise invalid(f"Hive catalog '{name}' needs the property {CATALOG_LOCATION}, or a root")
+    limits.check_text(f"Property {CATALOG_DESCRIPTION}", description, limits.TEXT)
+    limits.check_namespace_location(CATALOG_LOCATION, location)
     return {"name": name, "description": description, "locationUri": location}
 
 
@@ -134,7 +143,7 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
         partitionKeys=[],
         tableType=EXTERNAL_TABLE,
         parameters={
-            **checked_parameters(record.properties),
+            **_checked(record),
             "EXTERNAL": "TRUE",
             REVISION: uuid.uuid4().hex,
         },
@@ -144,13 +153,19 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
     return table
 
 
+def _checked(record: TableRecord) -> dict[str, str]:
+    limits.check_segments("The location", record.location)
+    return limits.checked_parameters(record.properties, limits.OF_TABLES, _OWN_PARAMETERS)
+
+
 def record_from(namespace: Path, table: Any) -> TableRecord:
-    """Return the record of a Thrift Table."""
+    """Return the record of a Thrift Table; a view is never Lance's, whatever its marks say."""
     parameters = table.parameters or {}
+    unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if table.tableType in _VIEWS else set())
     return TableRecord(
         path=(*namespace, table.tableName),
         location=(table.sd.location or None) if table.sd else None,
-        properties={k: v for k, v in parameters.items() if k not in _OWN_PARAMETERS},
+        properties={k: v for k, v in parameters.items() if k not in unseen},
         kind=table.tableType or "",
         revision=parameters.get(REVISION),
         created=str(table.createTime) if table.createTime else None,
@@ -182,23 +197,6 @@ def with_new_revision(table: Any) -> Any:
 def altered(table: Any, record: TableRecord) -> Any:
     """Set a Thrift Table's location and parameters from a record; keep what is Hive's own."""
     own = {k: v for k, v in (table.parameters or {}).items() if k in _OWN_PARAMETERS}
-    table.parameters = {**own, **checked_parameters(record.properties)}
+    table.parameters = {**own, **_checked(record)}
     table.sd.location = record.location
     return made_external(table)
-
-
-def checked_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters if Hive can hold them.
-
-    Raises:
-        InvalidInputError: (13) a key is too long, or means something to Hive itself.
-    """
-    for key in parameters:
-        if len(key) > _MAX_PARAMETER_KEY:
-            raise invalid(
-                f"Property key {key[:60]!r}… has {len(key)} characters; Hive allows "
-                f"{_MAX_PARAMETER_KEY}"
-            )
-        if key in _OWN_PARAMETERS:
-            raise invalid(f"Property '{key}' is the metastore's own: leave it out")
-    return dict(parameters)

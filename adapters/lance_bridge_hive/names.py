@@ -8,7 +8,8 @@ from lance_bridge.catalog import Capabilities, NameRule, Path
 
 DEFAULT_DATABASE = "default"
 HIVES_CATALOG = "hive"
-_KEPT = ((DEFAULT_DATABASE,), (HIVES_CATALOG,), (HIVES_CATALOG, DEFAULT_DATABASE))
+_KEPT = ((DEFAULT_DATABASE,),)
+_KEPT_WITH_CATALOGS = ((HIVES_CATALOG,), (HIVES_CATALOG, DEFAULT_DATABASE))
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
 _SAYS = (
@@ -32,9 +33,12 @@ def capabilities(*, catalog_levels: bool) -> Capabilities:
     )
 
 
-def is_kept(path: Path) -> bool:
-    """Return True for the namespaces that a metastore never drops."""
-    return path in _KEPT
+def is_kept(path: Path, *, catalog_levels: bool) -> bool:
+    """Return True for the namespaces that a metastore never drops.
+
+    Without catalogs, a database may be called `hive`, and with them a catalog `default`.
+    """
+    return path in (_KEPT_WITH_CATALOGS if catalog_levels else _KEPT)
 
 
 def database_argument(namespace: Path) -> str:

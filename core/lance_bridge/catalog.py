@@ -107,7 +107,7 @@ class TableRecord:
     @property
     def is_lance(self) -> bool:
         """True where the entry carries ``table_type=lance`` in any letter case."""
-        return self.properties.get(TABLE_TYPE, "").strip().lower() == LANCE
+        return self.properties.get(TABLE_TYPE, "").lower() == LANCE
 
     def with_properties(self, properties: Mapping[str, str]) -> TableRecord:
         """Return the same entry with these parameters in place of all it had."""

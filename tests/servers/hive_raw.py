@@ -75,14 +75,9 @@ def without_owner_and_managed_by(table: Any) -> None:
     table.parameters.pop("managed_by", None)
 
 
-def view_without_location(table: Any) -> None:
-    table.tableType = "VIRTUAL_VIEW"
-    table.sd.location = None
-    table.viewOriginalText = table.viewExpandedText = "SELECT 1"
-
-
-BROKEN_MARKS: dict[str, Callable[[Any], None]] = {"view_without_location": view_without_location}
-"""Entries marked as Lance's that no table can be behind."""
+BROKEN_MARKS: dict[str, Callable[[Any], None]] = {}
+"""Entries marked as Lance's that no table can be behind. A metastore has none: it gives all entries
+a location but views, which are foreign whatever their marks say."""
 
 
 @contextmanager

@@ -54,6 +54,11 @@ def create(
     return given
 
 
+def _visible(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what a caller sees; the marks of Lance tables mean nothing on a namespace."""
+    return {k: v for k, v in properties.items() if not k.startswith(RESERVED_PREFIX)}
+
+
 def _refuse_reserved(properties: Mapping[str, str]) -> None:
     for key in properties:
         if not key or key.startswith(RESERVED_PREFIX):
@@ -69,8 +74,8 @@ def _on_existing(
         # Replacing its properties leaves no moment without the namespace, nor a lost table.
         _refuse_content(bridge, record.path)
         settle(lambda: bridge.catalog.alter_namespace(record), lambda: _was_altered(bridge, record))
-        return entry_properties.visible(record.properties)
-    return entry_properties.visible(bridge.catalog.load_namespace(record.path).properties)
+        return _visible(record.properties)
+    return _visible(bridge.catalog.load_namespace(record.path).properties)
 
 
 def _was_created(bridge: Bridge, record: NamespaceRecord) -> bool:
@@ -90,7 +95,7 @@ def _was_altered(bridge: Bridge, record: NamespaceRecord) -> bool:
     own = entry_properties.ENTRY_ID
     if own in found:
         return found[own] == record.properties[own]
-    wanted = entry_properties.visible(record.properties)
+    wanted = _visible(record.properties)
     return all(found.get(key) == value for key, value in wanted.items())
 
 
@@ -102,7 +107,7 @@ def describe(bridge: Bridge, path: Path) -> dict[str, str]:
     """
     if not path:
         return {}
-    return entry_properties.visible(bridge.catalog.load_namespace(path).properties)
+    return _visible(bridge.catalog.load_namespace(path).properties)
 
 
 def list_children(bridge: Bridge, path: Path) -> list[str]:
@@ -143,7 +148,7 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
     if not bridge.capabilities.atomic_restrict:
         _refuse_content(bridge, path)
     _drop_entry(bridge, path)
-    return entry_properties.visible(properties)
+    return _visible(properties)
 
 
 def _drop_entry(bridge: Bridge, path: Path) -> None:

@@ -20,18 +20,15 @@ from lance_namespace import (
     DeregisterTableRequest,
     DescribeTableRequest,
     DropNamespaceRequest,
-    DropTableRequest,
     ListNamespacesRequest,
     ListTablesRequest,
     RegisterTableRequest,
     RenameTableRequest,
-    TableExistsRequest,
 )
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
     InvalidInputError,
-    InvalidTableStateError,
     NamespaceNotEmptyError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
@@ -183,39 +180,6 @@ def test_a_declared_table_is_not_declared_again_elsewhere(
 # -- tables --------------------------------------------------------------------------------------
 
 
-def view_with_the_mark_of_lance(metastore: Metastore, database: str) -> str:
-    """Make an entry that says it is Lance's and has no location, as only a view can be."""
-    view = raw_table(database, "nowhere", "/nowhere")
-    view.tableType = "VIRTUAL_VIEW"
-    view.sd.location = None
-    view.viewOriginalText = view.viewExpandedText = "select 1"
-    view.parameters = {"table_type": "lance"}
-    with raw_client(metastore.port) as client:
-        client.create_table(view)
-    return "nowhere"
-
-
-NEEDS_A_LOCATION: dict[str, Callable[[HiveNamespace, list[str]], object]] = {
-    "describe": lambda ns, t: ns.describe_table(DescribeTableRequest(id=t)),
-    "exists": lambda ns, t: ns.table_exists(TableExistsRequest(id=t)),
-    "count": lambda ns, t: ns.count_table_rows(CountTableRowsRequest(id=t)),
-    "rename": lambda ns, t: ns.rename_table(RenameTableRequest(id=t, new_table_name="other")),
-    "drop": lambda ns, t: ns.drop_table(DropTableRequest(id=t)),
-}
-
-
-@pytest.mark.parametrize("operation", NEEDS_A_LOCATION)
-def test_an_entry_without_a_location_is_in_an_invalid_state(
-    metastore: Metastore, namespace: HiveNamespace, database: str, operation: str
-) -> None:
-    name = view_with_the_mark_of_lance(metastore, database)
-    with pytest.raises(InvalidTableStateError, match=f"{database}.{name}' has no location"):
-        NEEDS_A_LOCATION[operation](namespace, [database, name])
-    assert tables(namespace, database) == [name]
-    namespace.deregister_table(DeregisterTableRequest(id=[database, name]))
-    assert tables(namespace, database) == []
-
-
 @pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
 def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
     namespace: HiveNamespace, database: str, other: dict[str, Any]
@@ -336,11 +300,14 @@ def test_a_call_that_the_metastore_does_not_know_is_unsupported(connect: Connect
 
 
 def test_any_other_failure_of_the_metastore_is_internal_and_in_its_words(
-    namespace: HiveNamespace, tmp_path: Path
+    metastore: Metastore, namespace: HiveNamespace, database: str
 ) -> None:
-    (tmp_path / "file").write_text("no directory")
-    name = f"db_{uuid.uuid4().hex}"
-    location = {"database.location-uri": f"file:{tmp_path}/file/db"}
-    with pytest.raises(InternalError, match=f"MetaException: .*{tmp_path}/file"):
-        namespace.create_namespace(CreateNamespaceRequest(id=[name], properties=location))
-    assert name not in namespaces(namespace)
+    table = raw_table(database, "t", "/nowhere")
+    table.sd = None
+    with (
+        raw_client(metastore.port) as client,
+        pytest.raises(InternalError, match=r"MetaException: java.lang.NullPointerException"),
+        translated("create it"),
+    ):
+        client.create_table(table)
+    assert tables(namespace, database) == []

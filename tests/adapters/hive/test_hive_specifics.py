@@ -63,7 +63,7 @@ def test_fields_of_a_database_are_properties(namespace: HiveNamespace, tmp_path:
     ("properties", "message"),
     [
         ({"database.owner-type": "CAT"}, "USER, ROLE or GROUP"),
-        ({"k" * 257: "v"}, "257 characters"),
+        ({"k" * 181: "v"}, "181 characters"),
         ({"lance_bridge.id": "v"}, "reserved"),
         ({"": "v"}, "reserved"),
     ],

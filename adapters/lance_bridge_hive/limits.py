@@ -1,0 +1,107 @@
+"""What a Hive Metastore can hold: lengths, keys of its own, and locations of databases.
+
+The lengths are the widths of columns in the metastore's own database schema, which is the same for
+all releases. A text that is too long would be an internal error there, or be lost silently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from lance_bridge.errors import invalid
+
+TEXT = 4000
+"""Width of the columns for values, descriptions and locations, in UTF-16 units."""
+_OWNER = 128
+_SEGMENT_BYTES = 255
+"""What file systems allow for one name in a path."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_TRANSACTIONAL = "transactional"
+
+
+@dataclass(frozen=True)
+class ParameterLimits:
+    """Longest key and value of a parameter; no limit of ours where the release decides."""
+
+    key: int
+    value: int | None
+
+
+OF_DATABASES = ParameterLimits(key=180, value=TEXT)
+OF_TABLES = ParameterLimits(key=256, value=None)
+
+
+def checked_parameters(
+    parameters: Mapping[str, str], limits: ParameterLimits, own: Collection[str]
+) -> dict[str, str]:
+    """Return the parameters if Hive can hold them; ``own`` are the keys it keeps for itself.
+
+    Raises:
+        InvalidInputError: (13) a key or value is too long, or means something to Hive itself.
+    """
+    for key, value in parameters.items():
+        check_text(f"Property key {key[:60]!r}…", key, limits.key)
+        check_text(f"The value of property {key[:60]!r}", value, limits.value)
+        if key in own:
+            raise invalid(f"Property '{key}' is the metastore's own: leave it out")
+        if key.lower() == _TRANSACTIONAL and value.strip().lower() != "false":
+            raise invalid(f"Property '{key}' makes a table one of Hive's own format: leave it out")
+    return dict(parameters)
+
+
+def check_text(what: str, text: str | None, limit: int | None) -> None:
+    """Raises InvalidInputError (13) where a text is not Unicode or longer than its column."""
+    try:
+        length = len((text or "").encode("utf-16-le")) // 2
+    except UnicodeEncodeError:
+        raise invalid(f"{what} is not valid Unicode text") from None
+    if limit is not None and length > limit:
+        raise invalid(f"{what} has {length} characters; Hive allows {limit}")
+
+
+def check_database_fields(
+    description: tuple[str, str | None], owner: tuple[str, str | None]
+) -> None:
+    """Check the description and the owner, each given with the name of its property."""
+    check_text(f"Property {description[0]}", description[1], TEXT)
+    check_text(f"Property {owner[0]}", owner[1], _OWNER)
+
+
+def check_namespace_location(key: str, location: str) -> None:
+    """Check the location that a caller gives a database or catalog, on any file system.
+
+    Raises:
+        InvalidInputError: (13) it is empty, relative, too long, or holds ``..`` or control
+            characters.
+    """
+    shown = f"Property {key} {location[:120]!r}"
+    check_text(f"Property {key}", location, TEXT)
+    if not location.strip():
+        raise invalid(f"{shown} is empty: leave it out")
+    if any(ord(c) < 32 or ord(c) == 127 for c in location):
+        raise invalid(f"{shown} has control characters")
+    found = _SCHEME.fullmatch(location)
+    place = found[2] if found else location
+    if not place.startswith("/"):
+        raise invalid(f"{shown} is relative: give an absolute path or a URI")
+    if not place.strip("/"):
+        raise invalid(f"{shown} is a whole file system: name a directory in it")
+    if ".." in place.split("/"):
+        raise invalid(f"{shown} must not hold '..'")
+    check_segments(shown, location)
+
+
+def check_segments(what: str, location: str | None) -> None:
+    """Raises InvalidInputError (13) where a local path has a name that no file system takes."""
+    found = _SCHEME.fullmatch(location or "")
+    if found and found[1].lower() != "file":
+        return
+    for name in (found[2] if found else location or "").split("/"):
+        if len(name.encode(errors="replace")) > _SEGMENT_BYTES:
+            raise invalid(
+                f"{what} has a part of more than {_SEGMENT_BYTES} bytes, which file systems "
+                f"refuse: {name[:60]!r}…"
+            )

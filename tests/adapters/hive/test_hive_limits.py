@@ -1,0 +1,248 @@
+"""Names that Hive keeps, and requests that it could not hold: refused as the caller's, before
+anything is made."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DeclareTableRequest,
+    DescribeNamespaceRequest,
+    DescribeTableRequest,
+    DropNamespaceRequest,
+    ListNamespacesRequest,
+    ListTablesRequest,
+    RegisterTableRequest,
+)
+from lance_namespace.errors import InvalidInputError
+from servers.hive_raw import raw_client, raw_table
+from servers.metastores import Metastores
+from servers.proxy import ThriftProxy
+
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_hive.embedded import Metastore
+from lance_bridge_hive.errors import translated
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module", params=["2.3", "4.0"])
+def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
+    return metastores.get(request.param)
+
+
+@pytest.fixture
+def connected(server: Metastore) -> Iterator[HiveNamespace]:
+    with HiveNamespace(uri=server.uri) as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def made(connected: HiveNamespace, server: Metastore, tmp_path: Path) -> Iterator[str]:
+    """A database outside of the managed warehouse."""
+    name = f"db_{uuid.uuid4().hex[:12]}"
+    properties = {"database.location-uri": f"file:{tmp_path}/{name}"}
+    connected.create_namespace(CreateNamespaceRequest(id=[name], properties=properties))
+    yield name
+    with raw_client(server.port) as client:
+        for table in client.get_all_tables(name):
+            client.drop_table(name, table, False)
+    connected.drop_namespace(DropNamespaceRequest(id=[name]))
+
+
+def namespaces(namespace: HiveNamespace, *path: str) -> list[str]:
+    return list(namespace.list_namespaces(ListNamespacesRequest(id=list(path))).namespaces)
+
+
+def tables(namespace: HiveNamespace, *path: str) -> list[str]:
+    return list(namespace.list_tables(ListTablesRequest(id=list(path))).tables)
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def test_a_database_may_be_called_like_hives_catalog(connected: HiveNamespace) -> None:
+    connected.create_namespace(CreateNamespaceRequest(id=["hive"]))
+    connected.drop_namespace(DropNamespaceRequest(id=["hive"], behavior="Cascade"))
+    assert "hive" not in namespaces(connected)
+
+
+def test_a_catalog_may_be_called_like_the_first_database(
+    metastores: Metastores, tmp_path: Path
+) -> None:
+    with HiveNamespace(
+        uri=metastores.get("4.0").uri, catalog_levels="true", root=str(tmp_path)
+    ) as catalogs:
+        catalogs.create_namespace(CreateNamespaceRequest(id=["default"]))
+        catalogs.drop_namespace(DropNamespaceRequest(id=["default"], behavior="Cascade"))
+        assert "default" not in namespaces(catalogs)
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+LONGEST = {
+    "k" * 180: "v" * 4000,
+    "database.description": "d" * 4000,
+    "database.owner": "o" * 128,
+}
+
+
+def test_the_longest_properties_of_a_database_are_kept(connected: HiveNamespace) -> None:
+    path = [f"db_{uuid.uuid4().hex}"]
+    connected.create_namespace(CreateNamespaceRequest(id=path, properties=LONGEST))
+    found = connected.describe_namespace(DescribeNamespaceRequest(id=path)).properties or {}
+    assert {key: found[key] for key in LONGEST} == LONGEST
+    connected.drop_namespace(DropNamespaceRequest(id=path))
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"k" * 181: "v"}, "181 characters; Hive allows 180"),
+        ({"k": "v" * 4001}, "4001 characters; Hive allows 4000"),
+        ({"k": "\N{GRINNING FACE}" * 2001}, "4002 characters"),
+        ({"k": "\ud800"}, "not valid Unicode"),
+        ({"database.description": "d" * 4001}, "database.description has 4001"),
+        ({"database.owner": "o" * 129}, "database.owner has 129"),
+        ({"transactional": "true"}, "'transactional'"),
+        ({"database.location-uri": ""}, "empty"),
+        ({"database.location-uri": "relative/x"}, "relative"),
+        ({"database.location-uri": "file:x"}, "relative"),
+        ({"database.location-uri": "file:///tmp/\n"}, "control"),
+        ({"database.location-uri": "s3://"}, "whole file system"),
+        ({"database.location-uri": "s3://b/../c"}, "'..'"),
+        ({"database.location-uri": "file:///tmp/" + "n" * 256}, "255 bytes"),
+        ({"database.location-uri": "s3://b/" + "n" * 4000}, "4007 characters"),
+    ],
+)
+def test_what_a_database_cannot_hold_is_refused_before_any_call(
+    server: Metastore,
+    connected: HiveNamespace,
+    made: str,
+    properties: dict[str, str],
+    message: str,
+) -> None:
+    new = f"db_{uuid.uuid4().hex}"
+    before = connected.describe_namespace(DescribeNamespaceRequest(id=[made])).properties
+    with ThriftProxy("127.0.0.1", server.port) as proxy, HiveNamespace(uri=proxy.uri) as behind:
+        for name, mode in ((new, "Create"), (made, "Overwrite"), (made, "ExistOk")):
+            request = CreateNamespaceRequest(id=[name], properties=properties, mode=mode)
+            with pytest.raises(InvalidInputError, match=message):
+                behind.create_namespace(request)
+        assert not proxy.calls
+    assert connected.describe_namespace(DescribeNamespaceRequest(id=[made])).properties == before
+    assert new not in namespaces(connected)
+
+
+@pytest.mark.parametrize("place", ["file", "file/db", "hdfs://no-host.invalid:8020/db"])
+def test_a_place_where_no_directory_can_be_made_is_invalid_input(
+    connected: HiveNamespace, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    location = place if "://" in place else f"file:{tmp_path}/{place}"
+    name = f"db_{uuid.uuid4().hex}"
+    request = CreateNamespaceRequest(id=[name], properties={"database.location-uri": location})
+    with pytest.raises(InvalidInputError, match=name):
+        connected.create_namespace(request)
+    assert name not in namespaces(connected)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"catalog.description": "d" * 4001}, "4001 characters"),
+        ({"catalog.location-uri": "relative/x"}, "relative"),
+    ],
+)
+def test_what_a_catalog_cannot_hold_is_invalid_input(
+    metastores: Metastores, tmp_path: Path, properties: dict[str, str], message: str
+) -> None:
+    name = f"cat_{uuid.uuid4().hex}"
+    with HiveNamespace(
+        uri=metastores.get("4.0").uri, catalog_levels="true", root=str(tmp_path)
+    ) as catalogs:
+        with pytest.raises(InvalidInputError, match=message):
+            catalogs.create_namespace(CreateNamespaceRequest(id=[name], properties=properties))
+        assert name not in namespaces(catalogs)
+
+
+def test_the_marks_of_tables_mean_nothing_on_a_namespace(connected: HiveNamespace) -> None:
+    path = [f"db_{uuid.uuid4().hex}"]
+    given = {"Table_Type": "ICEBERG", "managed_by": "us"}
+    connected.create_namespace(CreateNamespaceRequest(id=path, properties=given))
+    found = connected.describe_namespace(DescribeNamespaceRequest(id=path)).properties or {}
+    assert {key: found.get(key) for key in given} == given
+    assert not any(key.startswith("lance_bridge.") for key in found)
+    connected.drop_namespace(DropNamespaceRequest(id=path))
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [4001, 10_000])
+def test_a_long_value_of_a_table_is_kept_where_the_metastore_can(
+    connected: HiveNamespace, made: str, length: int
+) -> None:
+    given = {"k": "v" * length}
+    connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=given))
+    found = connected.describe_table(DescribeTableRequest(id=[made, "t"])).properties
+    assert found == given
+
+
+def test_a_value_that_the_metastore_cannot_store_is_invalid_input(
+    connected: HiveNamespace, made: str
+) -> None:
+    long = {"k": "v" * 40_000}
+    with pytest.raises(InvalidInputError, match="'k' has 40000 characters"):
+        connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=long))
+    assert tables(connected, made) == []
+    place = connected.declare_table(DeclareTableRequest(id=[made, "t"])).location
+    with pytest.raises(InvalidInputError, match="'k' has 40000 characters"):
+        connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=long))
+    described = connected.describe_table(DescribeTableRequest(id=[made, "t"]))
+    assert (described.location, described.properties) == (place, {})
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"transactional": "true"}, "'transactional'"),
+        ({"TRANSACTIONAL": "True"}, "'TRANSACTIONAL'"),
+        ({"k" * 257: "v"}, "257 characters; Hive allows 256"),
+    ],
+)
+def test_what_a_table_cannot_hold_is_invalid_input(
+    connected: HiveNamespace, made: str, properties: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=properties))
+    assert tables(connected, made) == []
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "n" * 256])
+def test_a_table_where_no_directory_can_be_is_invalid_input(
+    connected: HiveNamespace, made: str, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    request = RegisterTableRequest(id=[made, "t"], location=f"{tmp_path}/{place}")
+    with pytest.raises(InvalidInputError, match=f"{made}.t|255 bytes"):
+        connected.register_table(request)
+    assert tables(connected, made) == []
+    assert (tmp_path / "file").read_text() == "no directory"
+
+
+def test_the_metastores_own_words_for_a_table_of_hives_format_are_known(
+    server: Metastore, made: str, tmp_path: Path
+) -> None:
+    table = raw_table(made, "t", str(tmp_path / "t"))
+    table.parameters["transactional"] = "true"
+    with (
+        raw_client(server.port) as client,
+        pytest.raises(InvalidInputError, match="ACID"),
+        translated("create it"),
+    ):
+        client.create_table(table)

@@ -71,7 +71,7 @@ def load_lance(bridge: Bridge, path: Path) -> TableRecord:
 
 
 def _what(record: TableRecord) -> str:
-    return f"an entry of kind {record.kind or 'unknown'} that is not marked as Lance's"
+    return f"an entry of kind {record.kind or 'unknown'}"
 
 
 def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:

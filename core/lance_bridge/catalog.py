@@ -210,7 +210,12 @@ class Catalog(ABC):
 
     # -- storage and life ------------------------------------------------------------------------
 
-    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:  # noqa: ARG002
+    def vend_credentials(
+        self,
+        record: TableRecord,  # noqa: ARG002 - most catalogs vend none
+        *,
+        write: bool,  # noqa: ARG002 - the same
+    ) -> Mapping[str, str] | None:
         """Return storage options for the table's location, or None where the catalog vends none.
 
         Temporary ones carry ``expires_at_millis`` (milliseconds since 1970, as a string).

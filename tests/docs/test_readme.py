@@ -74,7 +74,7 @@ def test_every_make_target_of_the_readme_exists() -> None:
 
 
 def test_every_command_of_the_readme_is_one_that_a_test_knows() -> None:
-    known = ("make demo", "make test", "pip install 'lance-bridge", "python -m lance_bridge")
+    known = ("make demo", "make test", "pip install '.[", "python -m lance_bridge")
     assert [c for c in COMMANDS if not c.startswith(known)] == []
 
 
@@ -90,7 +90,9 @@ def test_the_options_of_the_commands_exist(module: str) -> None:
 
 def test_every_extra_of_the_readme_is_declared() -> None:
     declared = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    for group in re.findall(r"lance-bridge\[([a-z,-]+)\]", README):
+    groups = re.findall(r"['`]\.\[([a-z,-]+)\]", README)
+    assert len(groups) == 4
+    for group in groups:
         for extra in group.split(","):
             assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra
 

@@ -65,7 +65,7 @@ def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
         return 1
     # preexec_fn is dangerous where there are threads; here there is only this one.
     prepare = _unblocked(_die_with_parent(os.getpid()))
-    child = subprocess.Popen(command, preexec_fn=prepare)  # noqa: PLW1509
+    child = subprocess.Popen(command, preexec_fn=prepare)  # noqa: PLW1509 - this process has one thread
     with open(f"{pid_file}.part", "w", encoding="ascii") as file:
         file.write(str(child.pid))
     os.replace(f"{pid_file}.part", pid_file)

@@ -20,7 +20,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv test test-fast check check-lint check-format check-types check-docs \
-	demo bench kerberos wheel lock docker-driver clean
+	demo bench kerberos metastores wheel lock docker-driver clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,8 +43,11 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-test: $(STAMP) ## run all tests, those against real servers too
+test: metastores ## run all tests, those against real servers too
 	@$(PY) -m pytest --continue-on-collection-errors $(PYTEST_ARGS)
+
+metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
+	@$(PY) -m lance_bridge_hive.embedded --fetch-only
 
 kerberos: $(STAMP) ## add what the Kerberos tests need (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt

@@ -72,7 +72,7 @@ def reserved(bridge: Bridge, record: TableRecord) -> Iterator[None]:
     except OutcomeUnknownError:
         raise
     except Exception:
-        if not _is_in_use(bridge, record):
+        if not _may_be_taken(bridge, record):
             bridge.storage.release(place, made)
         raise
 
@@ -87,17 +87,21 @@ def reserve_if_free(bridge: Bridge, place: str) -> list[str] | None:
     return None
 
 
-def _is_in_use(bridge: Bridge, record: TableRecord) -> bool:
-    """Return whether the name has an entry at this place after all; also where that is unknown."""
+def is_taken(bridge: Bridge, record: TableRecord) -> bool:
+    """Return whether the record's name has an entry, whoever made it, at the record's place."""
     try:
         found = bridge.catalog.load_table(record.path)
     except (TableNotFoundError, NamespaceNotFoundError):
         return False
+    own = record.location or ""
+    return locations.overlap(locations.key(found.location or own), locations.key(own))
+
+
+def _may_be_taken(bridge: Bridge, record: TableRecord) -> bool:
+    try:
+        return is_taken(bridge, record)
     except LanceNamespaceError:
         return True
-    return locations.overlap(
-        locations.key(found.location or ""), locations.key(record.location or "")
-    )
 
 
 def free_location(bridge: Bridge, path: Path, *, must_look: bool) -> str:

@@ -354,23 +354,13 @@ def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
     """Remove the entry, then the files; both have been checked to be this table's alone."""
     _drop_entry(bridge, record)
     try:
-        if not _is_taken_again(bridge, record):
+        if not placement.is_taken(bridge, record):  # made anew meanwhile
             bridge.storage.delete_table(record.location or "")
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(record.path)}' is dropped, but files are left at "
             f"{record.location}: delete them there. {error}"
         ) from error
-
-
-def _is_taken_again(bridge: Bridge, record: TableRecord) -> bool:
-    """Return whether somebody has meanwhile made the table anew in the same place."""
-    try:
-        found = bridge.catalog.load_table(record.path)
-    except (TableNotFoundError, NamespaceNotFoundError):
-        return False
-    place = locations.key(found.location or record.location or "")
-    return locations.overlap(place, locations.key(record.location or ""))
 
 
 def _drop_entry(bridge: Bridge, record: TableRecord) -> None:

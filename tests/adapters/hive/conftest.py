@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from lance_namespace import CreateNamespaceRequest, DropNamespaceRequest
@@ -62,3 +63,29 @@ def database(metastore: Metastore, namespace: HiveNamespace) -> Iterator[str]:
         for table in client.get_all_tables(name):
             client.drop_table(name, table, False)
     namespace.drop_namespace(DropNamespaceRequest(id=[name], mode="Skip"))
+
+
+@pytest.fixture(scope="module", params=["2.3", "4.0"])
+def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
+    """The shared metastore of a release before, and of one after, Hive 4 changed its rules."""
+    return metastores.get(request.param)
+
+
+@pytest.fixture
+def connected(server: Metastore) -> Iterator[HiveNamespace]:
+    """A namespace on it."""
+    with HiveNamespace(uri=server.uri) as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def made(connected: HiveNamespace, server: Metastore, tmp_path: Path) -> Iterator[str]:
+    """A database outside of the managed warehouse."""
+    name = f"db_{uuid.uuid4().hex[:12]}"
+    properties = {"database.location-uri": f"file:{tmp_path}/{name}"}
+    connected.create_namespace(CreateNamespaceRequest(id=[name], properties=properties))
+    yield name
+    with raw_client(server.port) as client:
+        for table in client.get_all_tables(name):
+            client.drop_table(name, table, False)
+    connected.drop_namespace(DropNamespaceRequest(id=[name]))

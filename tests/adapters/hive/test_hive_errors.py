@@ -38,6 +38,7 @@ from servers.hive_raw import raw_client, raw_table
 from servers.metastores import Metastores
 from servers.pools import Connect
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.errors import translated
@@ -45,13 +46,6 @@ from lance_bridge_hive.errors import translated
 pytestmark = pytest.mark.server
 
 ROWS = pa.table({"id": [0, 1, 2]})
-
-
-def ipc(table: pa.Table = ROWS) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 def count(namespace: HiveNamespace, *path: str) -> int | None:
@@ -83,7 +77,7 @@ def test_a_property_that_the_metastore_keeps_for_itself_is_not_a_namespaces(
 def test_cascade_refuses_a_database_with_functions_and_changes_nothing(
     metastore: Metastore, namespace: HiveNamespace, database: str
 ) -> None:
-    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
     function = hive.Function(
         functionName="f",
         dbName=database,
@@ -184,14 +178,14 @@ def test_a_declared_table_is_not_declared_again_elsewhere(
 def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
     namespace: HiveNamespace, database: str, other: dict[str, Any]
 ) -> None:
-    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
     request = DescribeTableRequest(id=[database, "t"], tag="v1", **other)
     with pytest.raises(InvalidInputError, match="together"):
         namespace.describe_table(request)
 
 
 def test_the_rows_of_a_branch_are_not_counted(namespace: HiveNamespace, database: str) -> None:
-    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
     request = CountTableRowsRequest(id=[database, "t"], branch="b")
     with pytest.raises(UnsupportedOperationError, match="`branch`"):
         namespace.count_table_rows(request)
@@ -207,7 +201,7 @@ def test_all_tables_are_not_those_of_one_namespace(namespace: HiveNamespace, dat
 def test_a_table_cannot_be_renamed_to_its_own_name(
     namespace: HiveNamespace, database: str, new_name: str
 ) -> None:
-    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
     request = RenameTableRequest(id=[database, "t"], new_table_name=new_name)
     with pytest.raises(TableAlreadyExistsError, match="the table itself"):
         namespace.rename_table(request)
@@ -232,7 +226,7 @@ CHANGES: dict[str, tuple[str, Callable[[HiveNamespace, list[str], str], object]]
     "create": (
         "alter_table",
         lambda ns, t, _: ns.create_table(
-            CreateTableRequest(id=t, mode="Overwrite", properties={"by": "us"}), ipc()
+            CreateTableRequest(id=t, mode="Overwrite", properties={"by": "us"}), ipc(ROWS)
         ),
     ),
 }
@@ -277,11 +271,11 @@ def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(
     place.mkdir(exist_ok=True)
     (place / "data").write_text("a file where Lance wants a directory")
     with pytest.raises(ServiceUnavailableError, match="create the table again"):
-        namespace.create_table(request, ipc())
+        namespace.create_table(request, ipc(ROWS))
     described = namespace.describe_table(DescribeTableRequest(id=request.id, check_declared=True))
     assert described.is_only_declared
     (place / "data").unlink()
-    namespace.create_table(request, ipc())
+    namespace.create_table(request, ipc(ROWS))
     assert lance.dataset(str(place)).count_rows() == 3
 
 

@@ -4,7 +4,6 @@ anything is made."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,30 +27,6 @@ from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.errors import translated
 
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture(scope="module", params=["2.3", "4.0"])
-def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
-    return metastores.get(request.param)
-
-
-@pytest.fixture
-def connected(server: Metastore) -> Iterator[HiveNamespace]:
-    with HiveNamespace(uri=server.uri) as namespace:
-        yield namespace
-
-
-@pytest.fixture
-def made(connected: HiveNamespace, server: Metastore, tmp_path: Path) -> Iterator[str]:
-    """A database outside of the managed warehouse."""
-    name = f"db_{uuid.uuid4().hex[:12]}"
-    properties = {"database.location-uri": f"file:{tmp_path}/{name}"}
-    connected.create_namespace(CreateNamespaceRequest(id=[name], properties=properties))
-    yield name
-    with raw_client(server.port) as client:
-        for table in client.get_all_tables(name):
-            client.drop_table(name, table, False)
-    connected.drop_namespace(DropNamespaceRequest(id=[name]))
 
 
 def namespaces(namespace: HiveNamespace, *path: str) -> list[str]:

@@ -29,6 +29,7 @@ from servers.objectstore import MotoServer
 from servers.pools import unused_port
 from servers.proxy import Fault, ThriftProxy
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.embedded import Metastore
 
@@ -40,13 +41,6 @@ REFUSED = [UnauthenticatedError, PermissionDeniedError]
 """What somebody unknown to the storage gets, and somebody who is known and may do nothing."""
 
 Calls = dict[str, Callable[[HiveNamespace, list[str]], object]]
-
-
-def ipc() -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ROWS.schema) as writer:
-        writer.write_table(ROWS)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 def connected(uri: str, options: dict[str, str]) -> HiveNamespace:
@@ -106,7 +100,7 @@ def refused(
 def table(on_s3: HiveNamespace, database: str) -> list[str]:
     """A table of three rows on the store."""
     table_id = [database, "t"]
-    on_s3.create_table(CreateTableRequest(id=table_id), ipc())
+    on_s3.create_table(CreateTableRequest(id=table_id), ipc(ROWS))
     return table_id
 
 
@@ -119,8 +113,10 @@ def assert_unchanged(namespace: HiveNamespace, table: list[str]) -> None:
 NEEDS_STORAGE: Calls = {
     "describe": lambda ns, t: ns.describe_table(DescribeTableRequest(id=t, check_declared=True)),
     "count": lambda ns, t: ns.count_table_rows(CountTableRowsRequest(id=t)),
-    "create": lambda ns, t: ns.create_table(CreateTableRequest(id=[t[0], "new"]), ipc()),
-    "overwrite": lambda ns, t: ns.create_table(CreateTableRequest(id=t, mode="Overwrite"), ipc()),
+    "create": lambda ns, t: ns.create_table(CreateTableRequest(id=[t[0], "new"]), ipc(ROWS)),
+    "overwrite": lambda ns, t: ns.create_table(
+        CreateTableRequest(id=t, mode="Overwrite"), ipc(ROWS)
+    ),
     "drop": lambda ns, t: ns.drop_table(DropTableRequest(id=t)),
 }
 
@@ -179,7 +175,7 @@ def test_files_on_storage_that_went_away_are_named(proxy: ThriftProxy, database:
     with MotoServer() as mortal:
         mortal.make_bucket("lake")
         with closing(connected(proxy.uri, mortal.storage_options)) as dropping:
-            dropping.create_table(CreateTableRequest(id=[database, "t"]), ipc())
+            dropping.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
             error = drop_while(proxy, dropping, [database, "t"], lambda: stopped(mortal))
             assert dropping.list_tables(ListTablesRequest(id=[database])).tables == []
     assert isinstance(error, ServiceUnavailableError)

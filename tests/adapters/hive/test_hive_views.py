@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pyarrow as pa
 import pytest
 from lance_namespace import (
     CountTableRowsRequest,
-    CreateNamespaceRequest,
     CreateTableRequest,
     DeclareTableRequest,
     DeregisterTableRequest,
@@ -30,38 +28,14 @@ from lance_namespace.errors import (
     TableAlreadyExistsError,
 )
 from servers.hive_raw import raw_client, raw_table
-from servers.metastores import Metastores
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.embedded import Metastore
 
 pytestmark = pytest.mark.server
 
 ROWS = pa.table({"id": [0, 1, 2]})
-
-
-@pytest.fixture(scope="module", params=["2.3", "4.0"])
-def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
-    return metastores.get(request.param)
-
-
-@pytest.fixture
-def connected(server: Metastore) -> Iterator[HiveNamespace]:
-    with HiveNamespace(uri=server.uri) as namespace:
-        yield namespace
-
-
-@pytest.fixture
-def made(connected: HiveNamespace, server: Metastore, tmp_path: Path) -> Iterator[str]:
-    """A database outside of the managed warehouse."""
-    name = f"db_{uuid.uuid4().hex[:12]}"
-    properties = {"database.location-uri": f"file:{tmp_path}/{name}"}
-    connected.create_namespace(CreateNamespaceRequest(id=[name], properties=properties))
-    yield name
-    with raw_client(server.port) as client:
-        for table in client.get_all_tables(name):
-            client.drop_table(name, table, False)
-    connected.drop_namespace(DropNamespaceRequest(id=[name]))
 
 
 def raw_entry(server: Metastore, database: str, name: str) -> object:
@@ -108,21 +82,14 @@ def test_a_view_with_the_mark_of_lance_is_no_lance_table(
         REFUSED[operation](connected, view)
 
 
-def ipc() -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ROWS.schema) as writer:
-        writer.write_table(ROWS)
-    return bytes(sink.getvalue().to_pybytes())
-
-
 TAKEN: dict[str, Callable[[HiveNamespace, list[str], str], object]] = {
     "declare": lambda ns, t, _: ns.declare_table(DeclareTableRequest(id=t)),
-    "create": lambda ns, t, _: ns.create_table(CreateTableRequest(id=t), ipc()),
+    "create": lambda ns, t, _: ns.create_table(CreateTableRequest(id=t), ipc(ROWS)),
     "create exist_ok": lambda ns, t, _: ns.create_table(
-        CreateTableRequest(id=t, mode="exist_ok"), ipc()
+        CreateTableRequest(id=t, mode="exist_ok"), ipc(ROWS)
     ),
     "create overwrite": lambda ns, t, _: ns.create_table(
-        CreateTableRequest(id=t, mode="overwrite"), ipc()
+        CreateTableRequest(id=t, mode="overwrite"), ipc(ROWS)
     ),
     "register": lambda ns, t, p: ns.register_table(RegisterTableRequest(id=t, location=p)),
     "register overwrite": lambda ns, t, p: ns.register_table(

@@ -33,19 +33,13 @@ from servers.hive_raw import MARKS, raw_client, raw_table
 from servers.metastores import Metastores
 from servers.objectstore import MotoServer
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.embedded import Metastore
 
 pytestmark = pytest.mark.server
 
 ROWS = pa.table({"id": [0, 1, 2], "name": ["a", "b", "c"]})
-
-
-def ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 @pytest.mark.parametrize("mark", MARKS)

@@ -26,19 +26,13 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.embedded import Metastore
 
 pytestmark = pytest.mark.server
 
 NOT_NULL = pa.schema([pa.field("i", pa.int64(), nullable=False)])
-
-
-def ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 @pytest.fixture

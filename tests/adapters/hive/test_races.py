@@ -20,6 +20,7 @@ from lance_namespace.errors import (
 )
 from servers.metastores import Metastores
 
+from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
 
 pytestmark = pytest.mark.server
@@ -45,13 +46,6 @@ def race(call: Callable[[int], T]) -> list[T | LanceNamespaceError]:
 
     with ThreadPoolExecutor(THREADS) as threads:
         return list(threads.map(one, range(THREADS)))
-
-
-def ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 def test_racing_creators_lose_no_data(namespace: HiveNamespace, database: str) -> None:

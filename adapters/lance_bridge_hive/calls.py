@@ -6,15 +6,26 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import hmsclient.genthrift.hive_metastore.ttypes as hms_types
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_random,
+)
 from thrift.Thrift import TApplicationException
 
 from lance_bridge.errors import unsupported
 
 from .config import HiveConfig
-from .errors import translated, with_familiar_errors
+from .errors import is_vanished_row, translated, with_familiar_errors
 from .transport import ClientPool, Connection
 
 T = TypeVar("T")
+
+_READS = 10
+"""Attempts at a read that met rows being deleted; each finds fewer of them left to meet."""
+_LONGEST_PAUSE = 0.2
 
 
 class Calls:
@@ -24,6 +35,12 @@ class Calls:
         self._config = config
         self._pool = ClientPool(config)
         self._has_catalogs = False
+        self._reading = Retrying(
+            retry=retry_if_exception(is_vanished_row),
+            stop=stop_after_attempt(_READS) | stop_before_delay(config.retry_timeout),
+            wait=wait_random(0, _LONGEST_PAUSE),
+            reraise=True,
+        )
 
     @property
     def types(self) -> Any:
@@ -39,8 +56,13 @@ class Calls:
         self._pool.close()
 
     def read(self, name: str, operation: Callable[[Any], T]) -> T:
-        """Make a call that only reads, and may be repeated."""
-        return self._call(name, operation, repeatable=True)
+        """Make a call that only reads, and may be repeated.
+
+        It is also repeated, a few times and for ``client.retry-timeout`` at most, where the
+        metastore says that a row vanished while it was read.
+        """
+        answer: T = self._reading(self._call, name, operation, repeatable=True)
+        return answer
 
     def change(self, name: str, operation: Callable[[Any], T]) -> T:
         """Make a call that changes something; raises OutcomeUnknownError (17), never repeats it."""

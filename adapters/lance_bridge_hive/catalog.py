@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
@@ -35,7 +35,7 @@ from . import mapping
 from .calls import Calls
 from .catalog_level import CatalogLevel
 from .config import HiveConfig
-from .errors import is_a, refuse_long_values, text_of, translated
+from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated
 from .names import capabilities, database_argument, is_kept
 
 logger = logging.getLogger(__name__)
@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
 _BATCH = 500
+"""Entries read in one call where all are wanted."""
+_PAGE = 100
+"""Entries read in one call where a page of them may be enough."""
 _SORT_OUT_SECONDS = 300.0
 """How long a metastore that could not filter is not asked to; its failure may have passed."""
 
@@ -171,36 +174,49 @@ class HiveCatalog(Catalog):
 
     # -- tables ----------------------------------------------------------------------------------
 
+    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+        return self._read_tables(namespace, list(self.list_tables(namespace)), _BATCH)
+
+    def scan_lance_tables(self, namespace: Path, after: str | None) -> Iterable[TableRecord]:
+        found = self._filtered(namespace)
+        names = self._unfiltered(namespace) if found is None else found
+        wanted = sorted(name for name in names if after is None or name > after)
+        return (r for r in self._read_tables(namespace, wanted, _PAGE) if r.is_lance)
+
     def list_lance_tables(self, namespace: Path) -> Iterable[str]:
-        with translated(f"list the Lance tables of '{display(namespace)}'"):
-            names = self._filtered(namespace) if time.monotonic() >= self._sort_out_until else None
-            if names is None:
-                names = self._sorted_out(namespace)
-        if not names:
-            self.load_namespace(namespace)
-        return names
+        found = self._filtered(namespace)
+        if found is not None:
+            return found
+        records = self._read_tables(namespace, self._unfiltered(namespace), _BATCH)
+        return [record.path[-1] for record in records if record.is_lance]
 
     def _filtered(self, namespace: Path) -> list[str] | None:
         """Ask the metastore for the Lance tables; None where it cannot filter by parameter."""
-        database = database_argument(namespace)
-        try:
-            found: list[str] = self._read(
-                "get_table_names_by_filter",
-                lambda c: c.get_table_names_by_filter(database, _LANCE_FILTER, _ALL),
-            )
-        except TException as error:
-            if is_a(error, "UnknownDBException"):
-                raise namespace_not_found(namespace) from error
-            logger.info("the metastore cannot filter tables by parameter: %s", text_of(error))
+        if time.monotonic() < self._sort_out_until:
             return None
+        database = database_argument(namespace)
+        with translated(f"list the Lance tables of '{display(namespace)}'"):
+            try:
+                found: list[str] = self._read(
+                    "get_table_names_by_filter",
+                    lambda c: c.get_table_names_by_filter(database, _LANCE_FILTER, _ALL),
+                )
+            except TException as error:
+                if is_a(error, "UnknownDBException"):
+                    raise namespace_not_found(namespace) from error
+                if is_vanished_row(error):
+                    raise
+                logger.info("the metastore cannot filter tables by parameter: %s", text_of(error))
+                return None
+        if not found:
+            self.load_namespace(namespace)
         return found
 
-    def _sorted_out(self, namespace: Path) -> list[str]:
-        """Find the Lance tables among all; the way to go for a while, once it has worked."""
+    def _unfiltered(self, namespace: Path) -> list[str]:
+        """Return all names, to be sorted out by reading; the way to go for a while from here on."""
         names = list(self.list_tables(namespace))
-        found = [r.path[-1] for r in self.load_tables(namespace, names) if r.is_lance]
         self._sort_out_until = time.monotonic() + _SORT_OUT_SECONDS
-        return found
+        return names
 
     def list_tables(self, namespace: Path) -> Iterable[str]:
         database = database_argument(namespace)
@@ -215,12 +231,15 @@ class HiveCatalog(Catalog):
             self.load_namespace(namespace)
         return list(names)
 
-    def load_tables(self, namespace: Path, names: Sequence[str]) -> Iterable[TableRecord]:
-        with translated(f"read tables of '{display(namespace)}'"):
-            for start in range(0, len(names), _BATCH):
-                batch = list(names[start : start + _BATCH])
-                for table in self._load_batch(namespace, batch):
-                    yield mapping.record_from(namespace, table)
+    def _read_tables(
+        self, namespace: Path, names: Sequence[str], size: int
+    ) -> Iterator[TableRecord]:
+        """Read entries in calls of ``size`` names, as they are asked for, sorted in each call."""
+        for start in range(0, len(names), size):
+            with translated(f"read tables of '{display(namespace)}'"):
+                tables = self._load_batch(namespace, list(names[start : start + size]))
+            for table in sorted(tables, key=lambda table: str(table.tableName)):
+                yield mapping.record_from(namespace, table)
 
     def _load_batch(self, namespace: Path, names: list[str]) -> list[Any]:
         request = self._types.GetTablesRequest(dbName=namespace[-1], tblNames=names)
@@ -253,7 +272,7 @@ class HiveCatalog(Catalog):
         if self._config.catalog_levels:
             request.catName = namespace[0]
 
-    def create_table(self, record: TableRecord) -> None:
+    def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
         table = mapping.table_from(self._types, record, self._owner)
         context = self._quietly()
@@ -270,6 +289,7 @@ class HiveCatalog(Catalog):
                 if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
                     self.load_namespace(path[:-1])
                 raise
+        return record
 
     def _was_raced(self, error: TException, path: Path) -> bool:
         """Return whether a failed create found its name just taken.

@@ -12,7 +12,12 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import hmsclient.genthrift.hive_metastore.ttypes as hms_types
-from lance_namespace.errors import InternalError, PermissionDeniedError, UnsupportedOperationError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
 from thrift.Thrift import TApplicationException, TException
 
 from lance_bridge.errors import invalid
@@ -33,6 +38,13 @@ _BAD_INPUT = re.compile(
 _PARAMETERS_NOT_STORED = re.compile(r"\bTABLE_PARAMS\b|too long|truncation", re.I)
 _SURE_TO_FIT = 4000
 """Characters of a parameter's value that every database schema of Hive has room for."""
+_VANISHED_ROW = re.compile(
+    # DataNucleus on an object whose row another transaction deleted after a query had found it:
+    # releases 4 and 5 (Hive up to 4.0), then 6, then any of them, where the classes are named.
+    r"No such database row"
+    r"|Object with id \".*\" not found|No such object (?:for id|\(identity)"
+    r"|(?:JDO|Nucleus)ObjectNotFoundException"
+)
 _BAD_REQUEST = {"InvalidObjectException", "InvalidInputException", "InvalidOperationException"}
 
 
@@ -53,6 +65,11 @@ def text_of(error: BaseException) -> str:
 
 def _whole_text(error: BaseException) -> str:
     return str(getattr(error, "message", None) or error).strip()
+
+
+def is_vanished_row(error: BaseException) -> bool:
+    """Return True where the metastore lost a row to somebody else while it was at work on it."""
+    return is_a(error, "MetaException") and bool(_VANISHED_ROW.search(_whole_text(error)))
 
 
 @contextmanager
@@ -84,6 +101,11 @@ def _classified(error: TException, what: str) -> Exception:
         )
     if _REFUSED.search(said):
         return PermissionDeniedError(f"The metastore refused to {what}: {said}")
+    if is_vanished_row(error):
+        return ConcurrentModificationError(
+            f"The metastore could not {what}: others changed its entries meanwhile, so look at "
+            f"them and repeat ({said})"
+        )
     if name_of(error) in _BAD_REQUEST or _BAD_INPUT.search(_whole_text(error)):
         return invalid(f"The metastore cannot {what}: {said}")
     return InternalError(f"The metastore failed to {what}: {name_of(error)}: {said}")

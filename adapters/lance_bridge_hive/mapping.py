@@ -168,7 +168,7 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         properties={k: v for k, v in parameters.items() if k not in unseen},
         kind=table.tableType or "",
         revision=parameters.get(REVISION),
-        created=str(table.createTime) if table.createTime else None,
+        identity=str(table.createTime) if table.createTime else None,
     )
 
 

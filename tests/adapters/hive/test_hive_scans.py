@@ -1,0 +1,124 @@
+"""Reading the entries of a database: how many calls, which entries, in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from lance_namespace.errors import NamespaceNotFoundError
+from servers.hive_raw import raw_client, raw_table
+from servers.proxy import ThriftProxy
+
+import lance_bridge_hive.catalog as adapter
+from lance_bridge.catalog import TableRecord
+from lance_bridge.config import load
+from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_hive.config import HiveConfig
+from lance_bridge_hive.embedded import Metastore
+
+pytestmark = pytest.mark.server
+
+READ = "get_table_objects_by_name_req"
+LANCE_TABLES = ["a", "b", "c", "d", "e"]
+
+
+@pytest.fixture
+def catalog(proxy: ThriftProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[HiveCatalog]:
+    """The adapter behind the proxy; it reads two entries in a call for pages, four for all."""
+    monkeypatch.setattr(adapter, "_PAGE", 2)
+    monkeypatch.setattr(adapter, "_BATCH", 4)
+    connected = HiveCatalog(load(HiveConfig, "hive", {"uri": proxy.uri}))
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def filled(metastore: Metastore, database: str, tmp_path: Path) -> str:
+    """A database with Lance tables, and two entries of others between them."""
+    with raw_client(metastore.port) as client:
+        for name in ("e", "c", "a", "other_b", "d", "b", "another"):
+            table = raw_table(database, name, str(tmp_path / name))
+            if name not in LANCE_TABLES:
+                table.parameters = {"EXTERNAL": "TRUE"}
+            client.create_table(table)
+    return database
+
+
+def drop(metastore: Metastore, database: str, *names: str) -> None:
+    with raw_client(metastore.port) as client:
+        for name in names:
+            client.drop_table(database, name, False)
+
+
+def names(records: Iterator[TableRecord]) -> list[str]:
+    return [record.path[-1] for record in records]
+
+
+def test_a_scan_returns_all_entries_in_few_calls(
+    catalog: HiveCatalog, proxy: ThriftProxy, filled: str
+) -> None:
+    found = {r.path: r.is_lance for r in catalog.scan_tables((filled,))}
+    assert found == {
+        **{(filled, name): True for name in LANCE_TABLES},
+        (filled, "another"): False,
+        (filled, "other_b"): False,
+    }
+    assert (proxy.calls["get_all_tables"], proxy.calls[READ]) == (1, 2)
+
+
+def test_an_entry_that_vanishes_during_a_scan_is_left_out(
+    catalog: HiveCatalog, metastore: Metastore, filled: str
+) -> None:
+    scan = iter(catalog.scan_tables((filled,)))
+    page = iter(catalog.scan_lance_tables((filled,), None))
+    drop(metastore, filled, "c", "another")
+    assert sorted(names(scan)) == ["a", "b", "d", "e", "other_b"]
+    assert names(page) == ["a", "b", "d", "e"]
+
+
+def test_lance_tables_come_sorted_from_behind_a_name(catalog: HiveCatalog, filled: str) -> None:
+    assert names(iter(catalog.scan_lance_tables((filled,), None))) == LANCE_TABLES
+    assert names(iter(catalog.scan_lance_tables((filled,), "b"))) == ["c", "d", "e"]
+    assert names(iter(catalog.scan_lance_tables((filled,), "bb"))) == ["c", "d", "e"]
+    assert names(iter(catalog.scan_lance_tables((filled,), "e"))) == []
+
+
+def test_lance_tables_are_read_only_as_far_as_they_are_asked_for(
+    catalog: HiveCatalog, proxy: ThriftProxy, filled: str
+) -> None:
+    page = iter(catalog.scan_lance_tables((filled,), "a"))
+    for wanted, calls in (("b", 1), ("c", 1), ("d", 2), ("e", 2)):
+        assert names(islice(page, 1)) == [wanted]
+        assert proxy.calls[READ] == calls
+    assert proxy.calls["get_table_names_by_filter"] == 1
+
+
+def test_where_the_metastore_cannot_filter_pages_are_read_bit_by_bit_too(
+    catalog: HiveCatalog, proxy: ThriftProxy, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No metastore at hand refuses our filter. This one is refused for real, and in the same way.
+    monkeypatch.setattr(adapter, "_LANCE_FILTER", "hive_filter_field_nonsense__ = 1")
+    for _ in range(2):
+        assert names(islice(catalog.scan_lance_tables((filled,), "c"), 1)) == ["d"]
+    assert proxy.calls["get_table_names_by_filter"] == 1
+    assert (proxy.calls["get_all_tables"], proxy.calls[READ]) == (2, 2)
+    assert names(iter(catalog.scan_lance_tables((filled,), None))) == LANCE_TABLES
+
+
+SCANS: dict[str, Callable[[HiveCatalog, str], object]] = {
+    "scan_tables": lambda catalog, name: list(catalog.scan_tables((name,))),
+    "scan_lance_tables": lambda catalog, name: list(catalog.scan_lance_tables((name,), None)),
+    "list_tables": lambda catalog, name: list(catalog.list_tables((name,))),
+    "list_lance_tables": lambda catalog, name: list(catalog.list_lance_tables((name,))),
+}
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_a_scan_tells_a_missing_database_from_an_empty_one(
+    catalog: HiveCatalog, database: str, scan: str
+) -> None:
+    assert SCANS[scan](catalog, database) == []
+    with pytest.raises(NamespaceNotFoundError, match="missing"):
+        SCANS[scan](catalog, "missing")

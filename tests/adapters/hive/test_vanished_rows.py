@@ -1,0 +1,199 @@
+"""A metastore that loses rows to others while it reads them: reads are repeated, changes are not.
+
+Its words are those of real ones, where threads made and dropped tables while others read them.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hmsclient.genthrift.hive_metastore.ttypes as hive
+import pytest
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
+from lance_namespace.errors import ConcurrentModificationError, InternalError
+from servers.hive_raw import raw_table
+from servers.scripted import ScriptedServer
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.config import load
+from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_hive.config import HiveConfig
+
+HIVE_2_TO_4_0 = "No such database row"
+FROM_HIVE_4_1 = (
+    'JDOObjectNotFoundException: Object with id "197" not found !\n'
+    "Root cause: org.datanucleus.exceptions.NucleusObjectNotFoundException: "
+    'Object with id "197" not found !'
+)
+WITH_CLASS_NAME = (
+    "javax.jdo.JDOObjectNotFoundException: No such database row\n"
+    "FailedObject:197[OID]org.apache.hadoop.hive.metastore.model.MTable"
+)
+WITHOUT_CLASS_NAME = 'Object with id "197" not found !'
+WORDS = [HIVE_2_TO_4_0, FROM_HIVE_4_1, WITH_CLASS_NAME, WITHOUT_CLASS_NAME]
+
+TABLE = raw_table("db", "t", "/data/db.db/t.lance")
+RECORD = TableRecord(("db", "t"), "/data/db.db/t.lance", {"table_type": "lance"}, identity="1")
+
+READS: dict[str, Callable[[HiveCatalog], object]] = {
+    "get_all_databases": lambda catalog: list(catalog.list_namespaces(())),
+    "get_database": lambda catalog: catalog.load_namespace(("db",)).path,
+    "get_all_tables": lambda catalog: list(catalog.list_tables(("db",))),
+    "get_table_names_by_filter": lambda catalog: list(catalog.list_lance_tables(("db",))),
+    "get_table_objects_by_name_req": lambda catalog: [r.path for r in catalog.scan_tables(("db",))],
+    "get_table_req": lambda catalog: catalog.load_table(("db", "t")).path,
+}
+ANSWERS: dict[str, object] = {
+    "get_all_databases": ["db"],
+    "get_database": ("db",),
+    "get_all_tables": ["t"],
+    "get_table_names_by_filter": ["t"],
+    "get_table_objects_by_name_req": [("db", "t")],
+    "get_table_req": ("db", "t"),
+}
+
+
+class Metastore:
+    """One database with one table; some of its calls fail as often as they are told to."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.words = ""
+        self._failures: Counter[str] = Counter()
+        self._answers = {
+            "get_all_databases": ["db"],
+            "get_database": hive.Database(name="db"),
+            "get_all_tables": ["t"],
+            "get_table_names_by_filter": ["t"],
+            "get_table_objects_by_name_req": hive.GetTablesResult(tables=[TABLE]),
+            "get_table_req": hive.GetTableResult(table=TABLE),
+        }
+
+    def fail(self, call: str, words: str, times: int = 1_000_000) -> None:
+        """Answer ``call`` with a MetaException this many times."""
+        self.words = words
+        self._failures[call] = times
+
+    def serve(self, client: socket.socket) -> None:
+        """Answer what comes over one connection."""
+        line = TSocket()
+        line.setHandle(client)
+        protocol = TBinaryProtocol(TBufferedTransport(line))
+        processor = ThriftHiveMetastore.Processor(self)
+        try:
+            while processor.process(protocol, protocol):
+                continue
+        except TTransportException:
+            return
+
+    def __getattr__(self, call: str) -> Callable[..., Any]:
+        def answer(*_: object) -> Any:
+            self.calls[call] += 1
+            if self._failures[call] > 0:
+                self._failures[call] -= 1
+                raise hive.MetaException(self.words)
+            return self._answers.get(call)
+
+        return answer
+
+
+@pytest.fixture
+def metastore() -> Metastore:
+    return Metastore()
+
+
+@pytest.fixture
+def server(metastore: Metastore) -> Iterator[ScriptedServer]:
+    running = ScriptedServer(metastore.serve)
+    yield running
+    running.close()
+
+
+Connect = Callable[..., HiveCatalog]
+
+
+@pytest.fixture
+def connect(server: ScriptedServer) -> Iterator[Connect]:
+    made: list[HiveCatalog] = []
+
+    def connected(**properties: str) -> HiveCatalog:
+        made.append(HiveCatalog(load(HiveConfig, "hive", {"uri": server.uri, **properties})))
+        return made[-1]
+
+    yield connected
+    for catalog in made:
+        catalog.close()
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("call", READS)
+def test_a_read_that_met_a_vanishing_row_is_repeated(
+    metastore: Metastore, connect: Connect, call: str, words: str
+) -> None:
+    metastore.fail(call, words, times=2)
+    assert READS[call](connect()) == ANSWERS[call]
+    assert metastore.calls[call] == 3
+
+
+@pytest.mark.parametrize("call", READS)
+def test_a_read_whose_rows_go_on_vanishing_ends_as_a_concurrent_modification(
+    metastore: Metastore, connect: Connect, call: str
+) -> None:
+    metastore.fail(call, HIVE_2_TO_4_0)
+    started = time.monotonic()
+    with pytest.raises(ConcurrentModificationError, match=r"meanwhile.*No such database row"):
+        READS[call](connect())
+    assert time.monotonic() - started < 5
+    assert metastore.calls[call] == 10
+
+
+def test_reads_are_repeated_no_longer_than_the_retry_timeout(
+    metastore: Metastore, connect: Connect
+) -> None:
+    metastore.fail("get_table_req", HIVE_2_TO_4_0)
+    catalog = connect(**{"client.retry-timeout": "0"})
+    with pytest.raises(ConcurrentModificationError):
+        catalog.load_table(("db", "t"))
+    assert metastore.calls["get_table_req"] == 1
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_change_that_met_a_vanishing_row_is_a_concurrent_modification_and_not_repeated(
+    metastore: Metastore, connect: Connect, words: str
+) -> None:
+    metastore.fail("drop_table", words)
+    with pytest.raises(ConcurrentModificationError, match=r"drop table 'db\.t'"):
+        connect().drop_table(RECORD)
+    assert metastore.calls["drop_table"] == 1
+
+
+def test_a_filter_that_meets_vanishing_rows_is_not_taken_for_one_that_cannot_work(
+    metastore: Metastore, connect: Connect
+) -> None:
+    catalog = connect()
+    metastore.fail("get_table_names_by_filter", HIVE_2_TO_4_0)
+    with pytest.raises(ConcurrentModificationError):
+        catalog.list_lance_tables(("db",))
+    assert metastore.calls["get_all_tables"] == 0
+    metastore.fail("get_table_names_by_filter", HIVE_2_TO_4_0, times=0)
+    assert catalog.list_lance_tables(("db",)) == ["t"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["java.lang.NullPointerException", "Object with id was lost", "No such object store: s3"],
+)
+def test_a_read_that_fails_for_another_reason_is_internal_and_not_repeated(
+    metastore: Metastore, connect: Connect, words: str
+) -> None:
+    metastore.fail("get_table_req", words)
+    with pytest.raises(InternalError, match=words):
+        connect().load_table(("db", "t"))
+    assert metastore.calls["get_table_req"] == 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from . import location as locations
 from .catalog import Capabilities, Catalog, TableRecord
 from .config import CatalogConfig
+from .credentials import VendedCredentials
 from .entries.declarations import Declarations
 from .storage import TableStorage
 
@@ -22,9 +24,13 @@ class Bridge:
     def capabilities(self) -> Capabilities:
         return self.catalog.capabilities
 
+    def storage(self, record: TableRecord, *, write: bool = False) -> TableStorage:
+        """Return the object store of a table's location, with the rights to read it or to write."""
+        return TableStorage(self.storage_options(record, vend=None, write=write) or {})
+
     @cached_property
-    def storage(self) -> TableStorage:
-        return TableStorage(self.config.storage)
+    def credentials(self) -> VendedCredentials:
+        return VendedCredentials(self.catalog)
 
     @cached_property
     def declarations(self) -> Declarations:
@@ -40,6 +46,6 @@ class Bridge:
             write: Whether the caller writes; readers get credentials to read.
         """
         options = dict(self.config.storage)
-        if vend is not False:
-            options.update(self.catalog.vend_credentials(record, write=write) or {})
+        if vend is not False and record.location and not locations.is_local(record.location):
+            options.update(self.credentials.of(record, write=write))
         return options or None

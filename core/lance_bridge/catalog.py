@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 Path = tuple[str, ...]
 """Names from the outermost level to the object, without the root: ``("db", "table")``."""
@@ -59,6 +60,8 @@ class Capabilities:
     makes_directories: bool = False
     """The catalog makes a new table's directory, and deletes it again, with all that is in it by
     then, where the entry cannot be made. Core keeps it from doing so by making it first."""
+    renames_by_copy: bool = False
+    """The catalog has no rename: core has the entry copied, and removes the old one."""
     no_namespace_changes: str = ""
     no_outer_namespace_changes: str = ""
     """Why namespaces above the innermost level cannot be created or dropped."""
@@ -87,14 +90,29 @@ class NamespaceRecord:
 
 
 @dataclass(frozen=True)
+class Column:
+    """One column of a table, for catalogs that show them.
+
+    ``type`` is Spark's JSON form of a data type, decoded: ``"integer"``, or ``{"type": "array",
+    "elementType": "float", "containsNull": True}``.
+    """
+
+    name: str
+    type: str | Mapping[str, Any]
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
 class TableRecord:
     """One table entry as the catalog has it.
 
     ``properties`` holds the entry's parameters, Lance's marks among them, without what the catalog
     adds for its own use. ``location`` is the catalog's spelling. ``kind`` is what the catalog calls
     the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages. ``revision`` is the catalog's
-    token for an optimistic lock, where it has one. ``created`` distinguishes an entry from a later
-    one of the same name, where the catalog says when it was made.
+    token for an optimistic lock, where it has one. ``identity`` tells an entry from a later one of
+    the same name: the catalog's own id of it, or the time when it was made. A record without one
+    is of a table that is not there yet. ``columns`` are known only where data creates the table.
+    ``link_to`` names the entry that this one is only a link to: the files are that one's.
     """
 
     path: Path
@@ -102,7 +120,9 @@ class TableRecord:
     properties: Mapping[str, str] = field(default_factory=dict)
     kind: str = ""
     revision: str | None = None
-    created: str | None = None
+    identity: str | None = None
+    columns: tuple[Column, ...] = ()
+    link_to: str = ""
 
     @property
     def is_lance(self) -> bool:
@@ -164,29 +184,40 @@ class Catalog(ABC):
     # -- tables ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
-        """Return the names of all Lance tables in ``namespace``, in any order.
+    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+        """Return every entry, Lance or not, in any order, in as few calls as there are pages.
 
         One that has just vanished or cannot be read does not stop the listing.
         Raises NamespaceNotFound (1).
         """
 
-    @abstractmethod
     def list_tables(self, namespace: Path) -> Iterable[str]:
         """Return the names of all entries, Lance or not. Raises NamespaceNotFound (1)."""
+        return [record.path[-1] for record in self.scan_tables(namespace)]
 
-    @abstractmethod
-    def load_tables(self, namespace: Path, names: Sequence[str]) -> Iterable[TableRecord]:
-        """Return the entries of these names; those that do not exist are left out."""
+    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
+        """Return the names of all Lance tables, in any order. Raises NamespaceNotFound (1)."""
+        return [record.path[-1] for record in self.scan_tables(namespace) if record.is_lance]
+
+    def scan_lance_tables(self, namespace: Path, after: str | None) -> Iterable[TableRecord]:
+        """Return the Lance tables whose names come after ``after``, sorted by name.
+
+        A catalog that reads entries by name may do so bit by bit, as they are asked for.
+        Raises NamespaceNotFound (1).
+        """
+        found = (record for record in self.scan_tables(namespace) if record.is_lance)
+        wanted = (record for record in found if after is None or record.path[-1] > after)
+        return sorted(wanted, key=lambda record: record.path)
 
     @abstractmethod
     def load_table(self, path: Path) -> TableRecord:
         """Raises TableNotFound (4), or NamespaceNotFound (1) where the catalog tells them apart."""
 
     @abstractmethod
-    def create_table(self, record: TableRecord) -> None:
+    def create_table(self, record: TableRecord) -> TableRecord:
         """Add an external entry; the catalog must never own its files.
 
+        Returns the record, with the `identity` that the catalog gave it if it says so at once.
         Raises TableAlreadyExists (5), NamespaceNotFound (1), InvalidInput (13).
         """
 
@@ -197,12 +228,21 @@ class Catalog(ABC):
         Raises TableNotFound (4), and ConcurrentModification (14) where the catalog can tell.
         """
 
-    @abstractmethod
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
-        """Move the entry; its files stay where they are.
+        """Move the entry; its files stay where they are. Not called where `renames_by_copy`.
 
         Raises TableNotFound (4), TableAlreadyExists (5), NamespaceNotFound (1) of the target.
         """
+        raise NotImplementedError
+
+    def copy_table(self, record: TableRecord, copy: TableRecord) -> None:
+        """Make the same entry, with all that the catalog keeps in it, under the copy's path.
+
+        Only path and properties of the two records differ. Called where `renames_by_copy`.
+        Raises TableNotFound (4), TableAlreadyExists (5) and NamespaceNotFound (1) of the copy,
+        ConcurrentModification (14) where the entry is not of the record's revision any more.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def drop_table(self, record: TableRecord) -> None:
@@ -218,7 +258,10 @@ class Catalog(ABC):
     ) -> Mapping[str, str] | None:
         """Return storage options for the table's location, or None where the catalog vends none.
 
-        Temporary ones carry ``expires_at_millis`` (milliseconds since 1970, as a string).
+        Core asks for locations that are not local only, keeps the answer until shortly before it
+        expires, and asks once for all its callers. The record may be one without `identity`: a
+        table that is to be made at its location.
+        Temporary options carry ``expires_at_millis`` (milliseconds since 1970, as a string).
         """
         return None
 

@@ -101,6 +101,13 @@ class CatalogConfig(BaseModel):
         "before it deletes: `catalog` reads every entry of the catalog, `namespace` only those "
         "beside the table.",
     )
+    credentials_write: bool = Field(
+        default=False,
+        alias="credentials.write",
+        description="Whether DescribeTable answers with credentials that may write, where the "
+        "catalog vends any. Whoever appends to a table by its name needs them. Declaring and "
+        "creating a table always do.",
+    )
     pickle_secrets: bool = Field(
         default=False,
         alias="pickle.secrets",

@@ -89,6 +89,11 @@ def is_supported(location: str) -> bool:
     return scheme in (None, "file") or scheme in _LANCE_SCHEME
 
 
+def is_local(location: str) -> bool:
+    """Return True for a place in the local file system, in any spelling."""
+    return for_lance(location).startswith("/")
+
+
 def for_lance(location: str) -> str:
     """Return the spelling that pylance takes, without checking it."""
     scheme, place = _split(location)

@@ -49,7 +49,7 @@ from . import identifier
 from . import location as locations
 from .bridge import Bridge
 from .catalog import Capabilities, Catalog, Path, TableRecord
-from .entries import listing, modes, namespaces
+from .entries import listing, modes, namespaces, rename
 from .entries import tables as entries
 from .entries.properties import visible
 from .errors import invalid, unsupported
@@ -233,7 +233,7 @@ class LanceBridgeNamespace(LanceNamespace):
         namespace = request.new_namespace_id
         target = list(path[:-1]) if namespace is None else namespace
         new_path = self._table([*target, request.new_table_name])
-        entries.rename(self._bridge, path, new_path)
+        rename.rename(self._bridge, path, new_path)
         return RenameTableResponse()
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:

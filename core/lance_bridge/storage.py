@@ -6,6 +6,7 @@ removes; everything else through obstore, the store that Lance is built on, with
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -261,6 +262,8 @@ def _as_ours(error: Exception, place: str) -> LanceNamespaceError:
         )
     if isinstance(error, StorePermissionDenied | PermissionError) or _REFUSED.search(text):
         return PermissionDeniedError(f"Storage refused access to {place}")
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return InvalidInputError(f"A name is longer than the file system of {place} takes")
     return ServiceUnavailableError(
         f"Storage at {place} could not be used ({_brief(error)}): check that it exists and can "
         "be reached, and the storage.* properties"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
@@ -81,7 +81,7 @@ class MemoryServer:
             self.fault(name, "after")
 
     def stamp(self) -> str:
-        """Return a new value for ``TableRecord.created``."""
+        """Return a new value for ``TableRecord.identity``."""
         return str(next(self._made))
 
 
@@ -149,19 +149,10 @@ class MemoryCatalog(Catalog):
 
         self.server.change("drop_namespace", effect)
 
-    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
-        records = self.load_tables(namespace, list(self.list_tables(namespace)))
-        return [record.path[-1] for record in records if record.is_lance]
-
-    def list_tables(self, namespace: Path) -> Iterable[str]:
+    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
         self._require(namespace)
         with self.server.lock:
-            return [p[-1] for p in self.server.tables if p[:-1] == namespace]
-
-    def load_tables(self, namespace: Path, names: Sequence[str]) -> Iterable[TableRecord]:
-        with self.server.lock:
-            paths = [(*namespace, name) for name in names]
-            return [self.server.tables[p] for p in paths if p in self.server.tables]
+            return [r for p, r in self.server.tables.items() if p[:-1] == namespace]
 
     def load_table(self, path: Path) -> TableRecord:
         with self.server.lock:
@@ -169,7 +160,7 @@ class MemoryCatalog(Catalog):
                 raise table_not_found(path)
             return self.server.tables[path]
 
-    def create_table(self, record: TableRecord) -> None:
+    def create_table(self, record: TableRecord) -> TableRecord:
         def effect() -> None:
             self._require(record.path[:-1])
             if record.path in self.server.tables:
@@ -177,6 +168,17 @@ class MemoryCatalog(Catalog):
             self._put(record)
 
         self.server.change("create_table", effect)
+        return self.server.tables.get(record.path, record)
+
+    def copy_table(self, record: TableRecord, copy: TableRecord) -> None:
+        def effect() -> None:
+            self._require(copy.path[:-1])
+            self.load_table(record.path)
+            if copy.path in self.server.tables:
+                raise table_already_exists(copy.path)
+            self._put(copy)
+
+        self.server.change("copy_table", effect)
 
     def alter_table(self, record: TableRecord) -> None:
         def effect() -> None:
@@ -211,13 +213,12 @@ class MemoryCatalog(Catalog):
             raise namespace_not_found(path)
 
     def _put(self, record: TableRecord) -> None:
-        stamped = TableRecord(
-            record.path,
-            record.location,
-            dict(record.properties),
-            "TABLE",
-            None,
-            self.server.stamp(),
+        stamped = replace(
+            record,
+            properties=dict(record.properties),
+            kind="TABLE",
+            revision=None,
+            identity=self.server.stamp(),
         )
         self.server.tables[record.path] = stamped
 

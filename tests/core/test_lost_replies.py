@@ -264,7 +264,7 @@ def test_a_table_that_another_dropped_and_made_again_stays(
     path = tuple(TABLE)
 
     def replace_it() -> None:
-        server.tables[path] = TableRecord(path, theirs, {"table_type": "lance"}, created="later")
+        server.tables[path] = TableRecord(path, theirs, {"table_type": "lance"}, identity="later")
 
     lose_and_let(server, change, replace_it)
     operation(prepared)
@@ -277,7 +277,7 @@ def test_a_name_that_another_took_meanwhile_is_not_renamed_onto(
     prepared: MemoryNamespace, server: MemoryServer
 ) -> None:
     path = (*DATASET, "Renamed")
-    theirs = TableRecord(path, "/their/place", {"table_type": "lance"}, created="later")
+    theirs = TableRecord(path, "/their/place", {"table_type": "lance"}, identity="later")
     lose_and_let(server, "rename_table", lambda: server.tables.update({path: theirs}))
     with pytest.raises(errors.TableAlreadyExistsError):
         renamed(prepared)

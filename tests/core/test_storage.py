@@ -10,7 +10,11 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import PermissionDeniedError, ServiceUnavailableError
+from lance_namespace.errors import (
+    InvalidInputError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+)
 
 from lance_bridge.storage import RESERVED_FILE, TableStorage
 
@@ -85,8 +89,7 @@ def test_a_reserved_place_is_taken_and_holds_no_dataset(
 
 def test_what_cannot_be_looked_at_is_not_absent(storage: TableStorage, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    long = tmp_path / ("x" * 300)
-    for place in (tmp_path / "loop", tmp_path / "loop" / "t.lance", long):
+    for place in (tmp_path / "loop", tmp_path / "loop" / "t.lance"):
         for look in (storage.has_dataset, storage.is_occupied, storage.delete_table):
             with pytest.raises(ServiceUnavailableError, match=str(place)):
                 look(str(place))
@@ -244,3 +247,12 @@ def test_releasing_a_place_that_is_used_by_now_leaves_it(tmp_path: Path) -> None
     (tmp_path / "a" / "other").mkdir()
     storage.release(str(tmp_path / "a" / "t.lance"), made)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["other"]
+
+
+def test_a_name_that_the_disk_does_not_take_is_the_callers_mistake(
+    storage: TableStorage, tmp_path: Path
+) -> None:
+    long = str(tmp_path / ("x" * 300) / "t.lance")
+    for use in (storage.has_dataset, storage.is_occupied, storage.reserve, storage.delete_table):
+        with pytest.raises(InvalidInputError, match="longer than the file system"):
+            use(long)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
-from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+)
 
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
+from ..errors import display
 from ..paging import PageRequest
 from .sharing import innermost_namespaces
 from .tables import is_only_declared
@@ -28,12 +34,12 @@ def list_tables(
     Raises:
         NamespaceNotFoundError: (1)
     """
-    paths: Iterator[Path] = (
-        (name,) for name in sorted(set(bridge.catalog.list_lance_tables(namespace)))
-    )
-    rest: Iterator[Path] = (p for p in paths if page.after is None or p > page.after)
-    if not include_declared:
-        rest = _with_data(bridge, namespace, [name for (name,) in rest])
+    after = page.after[-1] if page.after is not None else None
+    if include_declared:
+        names = sorted(set(bridge.catalog.list_lance_tables(namespace)))
+        rest: Iterator[Path] = ((name,) for name in names if after is None or name > after)
+    else:
+        rest = _with_data(bridge, bridge.catalog.scan_lance_tables(namespace, after))
     found, token = page.cut(_enough(rest, page))
     return [name for (name,) in found], token
 
@@ -43,7 +49,8 @@ def list_all_tables(
 ) -> tuple[list[Path], str | None]:
     """Return one page of the paths of all Lance tables, by namespace. Source: ListAllTables.
 
-    Only the namespaces that the page needs are read. One that vanishes meanwhile is left out.
+    Only the namespaces that the page needs are read. One that vanishes meanwhile is left out, and
+    so is one whose tables the caller may not list, as catalogs leave out what one may not see.
     """
     return page.cut(_enough(_all_tables(bridge, page, include_declared), page))
 
@@ -56,6 +63,9 @@ def _all_tables(bridge: Bridge, page: PageRequest, include_declared: bool) -> It
         try:
             names, _ = list_tables(bridge, namespace, within, include_declared=include_declared)
         except NamespaceNotFoundError:
+            continue
+        except PermissionDeniedError as error:
+            logger.warning("listed without '%s': %s", display(namespace), error)
             continue
         yield from ((*namespace, name) for name in names)
 
@@ -74,15 +84,14 @@ def _enough(paths: Iterator[Path], page: PageRequest) -> list[Path]:
     return taken
 
 
-def _with_data(bridge: Bridge, namespace: Path, names: Sequence[str]) -> Iterator[Path]:
+def _with_data(bridge: Bridge, records: Iterable[TableRecord]) -> Iterator[Path]:
+    """Yield the tables that hold data; storage is looked at a chunk ahead, not further."""
+    waiting = iter(records)
     with ThreadPoolExecutor(_THREADS) as threads:
-        for start in range(0, len(names), _CHUNK):
-            chunk = names[start : start + _CHUNK]
-            records = {r.path[-1]: r for r in bridge.catalog.load_tables(namespace, chunk)}
-            present = [records[name] for name in chunk if name in records]
-            has_data = threads.map(lambda record: _may_have_data(bridge, record), present)
+        while chunk := list(islice(waiting, _CHUNK)):
+            has_data = threads.map(lambda record: _may_have_data(bridge, record), chunk)
             yield from (
-                record.path[-1:] for record, data in zip(present, has_data, strict=True) if data
+                record.path[-1:] for record, data in zip(chunk, has_data, strict=True) if data
             )
 
 

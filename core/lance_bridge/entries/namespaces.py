@@ -195,8 +195,7 @@ def _empty(bridge: Bridge, path: Path) -> None:
 def _content(bridge: Bridge, path: Path) -> tuple[list[Path], list[TableRecord]]:
     """Return the namespaces below ``path``, innermost first, and all their table entries."""
     if len(path) == bridge.capabilities.levels:
-        names = sorted(bridge.catalog.list_tables(path))
-        return [], [tables.load(bridge, (*path, name)) for name in names]
+        return [], sorted(bridge.catalog.scan_tables(path), key=lambda record: record.path)
     inner: list[Path] = []
     records: list[TableRecord] = []
     for child in sorted(bridge.catalog.list_namespaces(path)):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from ..errors import LanceNamespaceError, OutcomeUnknownError
 
 _ATTEMPTS = 3
 
+_T = TypeVar("_T")
 
-def settle(change: Callable[[], None], happened: Callable[[], bool]) -> None:
+
+def settle(change: Callable[[], _T], happened: Callable[[], bool]) -> _T | None:
     """Make ``change`` happen once, whatever becomes of its replies.
 
     Args:
@@ -17,21 +20,23 @@ def settle(change: Callable[[], None], happened: Callable[[], bool]) -> None:
         happened: Reads back whether it did. May raise, for example ServiceUnavailable; then
             nothing is repeated, and the caller is told.
 
+    Returns:
+        What ``change`` returned, or None where only reading back told that it happened.
+
     Raises:
         OutcomeUnknownError: (17) the replies of all attempts were lost and none had an effect.
         LanceNamespaceError: What ``change`` raised, unless an earlier attempt had succeeded.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            change()
+            return change()
         except OutcomeUnknownError:
             if happened():
-                return
+                return None
             if attempt == _ATTEMPTS - 1:
                 raise
         except LanceNamespaceError:
             if attempt == 0 or not happened():
                 raise
-            return
-        else:
-            return
+            return None
+    return None  # not reached: the last attempt has raised

@@ -32,10 +32,11 @@ def default_location(bridge: Bridge, path: Path) -> str:
         NamespaceNotFoundError: (1)
     """
     *namespace, table = path
-    file_name = _file_name(table)
+    file_name = _file_name(table, ".lance")
     parent = bridge.catalog.load_namespace(tuple(namespace)).location
     if bridge.config.root is not None:
-        parents = [*namespace[:-1], f"{namespace[-1]}.db"]
+        outer = [_file_name(name, "") for name in namespace[:-1]]
+        parents = [*outer, _file_name(namespace[-1], ".db")]
         return locations.check(locations.join(bridge.config.root, *parents, file_name))
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
@@ -46,12 +47,12 @@ def default_location(bridge: Bridge, path: Path) -> str:
     return locations.for_lance(locations.join(parent, file_name))
 
 
-def _file_name(table: str) -> str:
-    """Return the table's name as a file name; file systems allow 255 bytes, with our suffixes."""
-    if len(table.encode()) > _LONGEST_NAME:
-        digest = hashlib.sha256(table.encode()).hexdigest()[:16]
-        table = f"{table.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
-    return f"{table}.lance"
+def _file_name(name: str, ending: str) -> str:
+    """Return a name as a file name; file systems allow 255 bytes, with our suffixes."""
+    if len(name.encode()) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = f"{name.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
+    return f"{name}{ending}"
 
 
 @contextmanager
@@ -62,8 +63,7 @@ def reserved(bridge: Bridge, record: TableRecord) -> Iterator[None]:
     with the data that the winner has written meanwhile. A mark in it, left before the catalog is
     asked, makes the directory one that was there before.
     """
-    place = record.location or ""
-    made = reserve_if_free(bridge, place) if bridge.capabilities.makes_directories else None
+    made = reserve_if_free(bridge, record) if bridge.capabilities.makes_directories else None
     if made is None:
         yield
         return
@@ -73,15 +73,17 @@ def reserved(bridge: Bridge, record: TableRecord) -> Iterator[None]:
         raise
     except Exception:
         if not _may_be_taken(bridge, record):
-            bridge.storage.release(place, made)
+            bridge.storage(record, write=True).release(record.location or "", made)
         raise
 
 
-def reserve_if_free(bridge: Bridge, place: str) -> list[str] | None:
+def reserve_if_free(bridge: Bridge, record: TableRecord) -> list[str] | None:
     """Mark a place where nothing is; return what was made for it, or None without a mark."""
+    place = record.location or ""
     try:
-        if not bridge.storage.is_occupied(place):
-            return bridge.storage.reserve(place)
+        storage = bridge.storage(record, write=True)
+        if not storage.is_occupied(place):
+            return storage.reserve(place)
     except LanceNamespaceError as error:
         logger.warning("could not reserve %s: %s", place, error)
     return None
@@ -113,7 +115,8 @@ def free_location(bridge: Bridge, path: Path, *, must_look: bool) -> str:
     """
     location = default_location(bridge, path)
     try:
-        if not bridge.storage.is_occupied(location):
+        storage = bridge.storage(TableRecord(path, location), write=True)
+        if not storage.is_occupied(location):
             return location
     except LanceNamespaceError as error:
         if must_look:

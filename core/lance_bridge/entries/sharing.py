@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
-from lance_namespace.errors import InvalidTableStateError, NamespaceNotFoundError
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+)
 
 from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
 from ..errors import display
 
-_BATCH = 200
+_THREADS = 8
+"""Namespaces that are read at once: most catalogs have a call or more for each."""
 
 
 class LocationIndex:
@@ -20,12 +27,10 @@ class LocationIndex:
     def __init__(self, bridge: Bridge, namespaces: Iterable[Path]) -> None:
         """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
         everywhere = bridge.config.drop_check == "catalog"
-        scope = innermost_namespaces(bridge) if everywhere else sorted(set(namespaces))
-        self._places: dict[Path, tuple[str, ...]] = {}
-        for each in scope:
-            for record in _entries(bridge, each):
-                if record.location:
-                    self._places[record.path] = locations.key(record.location)
+        scope = innermost_namespaces(bridge) if everywhere else iter(set(namespaces))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            found = threads.map(lambda each: _places(bridge, each), scope)
+            self._places: dict[Path, tuple[str, ...]] = dict(chain.from_iterable(found))
 
     def refuse_shared(self, record: TableRecord) -> None:
         """Check that a table's location is its own.
@@ -60,10 +65,16 @@ def innermost_namespaces(bridge: Bridge, parent: Path = ()) -> Iterator[Path]:
         yield from innermost_namespaces(bridge, (*parent, child))
 
 
-def _entries(bridge: Bridge, namespace: Path) -> Iterator[TableRecord]:
+def _places(bridge: Bridge, namespace: Path) -> list[tuple[Path, tuple[str, ...]]]:
+    """Return each entry of a namespace with its place; none of a namespace that is gone."""
     try:
-        names = sorted(bridge.catalog.list_tables(namespace))
-        for start in range(0, len(names), _BATCH):
-            yield from bridge.catalog.load_tables(namespace, names[start : start + _BATCH])
+        records = bridge.catalog.scan_tables(namespace)
+        return [(r.path, locations.key(r.location)) for r in records if r.location]
     except NamespaceNotFoundError:
-        return
+        return []
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError(
+            f"Nothing is deleted while '{display(namespace)}' may hold an entry for the same place "
+            f"and cannot be read: {error}. With drop.check-sharing=namespace, only the namespace "
+            "of the table itself is read"
+        ) from error

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lance_namespace.errors import (
-    ConcurrentModificationError,
     InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
@@ -17,7 +16,7 @@ from lance_namespace.errors import (
 
 from .. import location as locations
 from ..bridge import Bridge
-from ..catalog import Path, TableRecord
+from ..catalog import Column, Path, TableRecord
 from ..errors import (
     concurrent_modification,
     display,
@@ -62,7 +61,7 @@ def load_lance(bridge: Bridge, path: Path) -> TableRecord:
     """
     record = load(bridge, path)
     if not record.is_lance:
-        raise invalid(f"'{display(path)}' is not a Lance table but {_what(record)}")
+        raise invalid(f"'{display(path)}' is not a Lance table but {what_is(record)}")
     if not record.location:
         raise InvalidTableStateError(
             f"Table '{display(path)}' has no location: deregister it, and register it with one"
@@ -70,13 +69,14 @@ def load_lance(bridge: Bridge, path: Path) -> TableRecord:
     return record
 
 
-def _what(record: TableRecord) -> str:
+def what_is(record: TableRecord) -> str:
+    """Return what the catalog calls an entry, for messages."""
     return f"an entry of kind {record.kind or 'unknown'}"
 
 
 def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:
     """Return True where the entry's location holds no Lance dataset."""
-    return not bridge.storage.has_dataset(record.location or "")
+    return not bridge.storage(record).has_dataset(record.location or "")
 
 
 # -- creating ------------------------------------------------------------------------------------
@@ -133,6 +133,7 @@ def add_or_find(
     properties: Mapping[str, str],
     *,
     declared: bool = False,
+    columns: tuple[Column, ...] = (),
 ) -> tuple[TableRecord, bool]:
     """Create a Lance entry, or return the Lance table that has the name, and whether it is new.
 
@@ -143,15 +144,17 @@ def add_or_find(
     """
     for _ in range(_ATTEMPTS):
         try:
-            return add(bridge, path, location, properties, declared=declared), True
+            made = add(bridge, path, location, properties, declared=declared, columns=columns)
         except TableAlreadyExistsError as error:
             cause = error
+        else:
+            return made, True
         try:
             record = load(bridge, path)
         except TableNotFoundError:
             continue  # dropped meanwhile
         if not record.is_lance or not record.location:
-            raise table_already_exists(path, f"as {_what(record)}") from cause
+            raise table_already_exists(path, f"as {what_is(record)}") from cause
         return record, False
     raise concurrent_modification(path)
 
@@ -163,11 +166,13 @@ def add(
     properties: Mapping[str, str],
     *,
     declared: bool = False,
+    columns: tuple[Column, ...] = (),
 ) -> TableRecord:
     """Create a Lance entry at ``location``; ``properties`` are checked already.
 
     Args:
         declared: Whether the data is still to come.
+        columns: Those of the data, where it is known.
 
     Raises:
         TableAlreadyExistsError: (5) any entry has the name.
@@ -176,14 +181,14 @@ def add(
     marked = entry_properties.for_new_table(properties)
     if declared:
         marked[DECLARED_AT] = now()
-    record = TableRecord(path, locations.for_catalog(location), marked)
+    record = TableRecord(path, locations.for_catalog(location), marked, columns=columns)
     bridge.declarations.remember(record)
     with placement.reserved(bridge, record):
-        settle(lambda: bridge.catalog.create_table(record), lambda: _is_same(bridge, record))
-    return record
+        made = settle(lambda: bridge.catalog.create_table(record), lambda: is_same(bridge, record))
+    return made or record
 
 
-def _is_same(bridge: Bridge, record: TableRecord) -> bool:
+def is_same(bridge: Bridge, record: TableRecord) -> bool:
     """Return True where the catalog has this very entry under its name."""
     try:
         found = bridge.catalog.load_table(record.path)
@@ -194,7 +199,7 @@ def _is_same(bridge: Bridge, record: TableRecord) -> bool:
 
 def _identity(record: TableRecord) -> object:
     own = record.properties.get(entry_properties.ENTRY_ID)
-    return own or (record.created, locations.key(record.location or "/"))
+    return own or (record.identity, locations.key(record.location or "/"))
 
 
 def set_properties(
@@ -262,43 +267,11 @@ def _move_registration(
         location=locations.for_catalog(location),
         properties=entry_properties.for_new_table(properties),
     )
-    settle(lambda: bridge.catalog.alter_table(moved), lambda: _is_same(bridge, moved))
+    settle(lambda: bridge.catalog.alter_table(moved), lambda: is_same(bridge, moved))
     return moved
 
 
-# -- renaming and dropping -----------------------------------------------------------------------
-
-
-def rename(bridge: Bridge, path: Path, new_path: Path) -> None:
-    """Move the entry to another name; its files stay where they are. Source: RenameTable.
-
-    Raises:
-        TableNotFoundError: (4)
-        NamespaceNotFoundError: (1) of the table, or of its new place.
-        TableAlreadyExistsError: (5) the new name is taken.
-        InvalidInputError: (13) the entry is not a Lance table.
-        ConcurrentModificationError: (14) somebody changed the entry meanwhile.
-        UnsupportedOperationError: (0) the catalog cannot rename, or not across namespaces.
-    """
-    capabilities = bridge.capabilities
-    reason = capabilities.no_rename
-    if not reason and path[:-1] != new_path[:-1]:
-        reason = capabilities.no_rename_across
-    if reason:
-        raise unsupported(f"Table '{display(path)}' cannot be renamed: {reason}")
-    record = load_lance(bridge, path)
-    if path == new_path:
-        raise table_already_exists(new_path, "it is the table itself")
-    # Without data there, the next table of the old name would be given the same place.
-    placement.reserve_if_free(bridge, record.location or "")
-    moved = replace(record, path=new_path)
-    try:
-        settle(
-            lambda: bridge.catalog.rename_table(record, new_path), lambda: _is_same(bridge, moved)
-        )
-    except ConcurrentModificationError:
-        load(bridge, path)
-        raise
+# -- dropping ----------------------------------------------------------------------------------
 
 
 def deregister(bridge: Bridge, path: Path) -> TableRecord:
@@ -311,8 +284,8 @@ def deregister(bridge: Bridge, path: Path) -> TableRecord:
     """
     record = load(bridge, path)
     if not record.is_lance:
-        raise invalid(f"'{display(path)}' is not a Lance table but {_what(record)}")
-    _drop_entry(bridge, record)
+        raise invalid(f"'{display(path)}' is not a Lance table but {what_is(record)}")
+    drop_entry(bridge, record)
     return record
 
 
@@ -339,6 +312,11 @@ def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex)
         InvalidTableStateError: (19)
     """
     location = record.location or ""
+    if record.link_to:
+        raise InvalidTableStateError(
+            f"Table '{display(record.path)}' is a link to {record.link_to}, and its data is not "
+            "its own to delete: deregister it instead"
+        )
     try:
         locations.check(location)
     except InvalidInputError as error:
@@ -347,15 +325,17 @@ def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex)
             "Deregister it instead"
         ) from error
     index.refuse_shared(record)
-    bridge.storage.is_occupied(location)  # storage that does not answer ends it here
+    # Storage that does not answer ends it here.
+    bridge.storage(record, write=True).is_occupied(location)
 
 
 def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
     """Remove the entry, then the files; both have been checked to be this table's alone."""
-    _drop_entry(bridge, record)
+    storage = bridge.storage(record, write=True)  # a catalog may vend none once the entry is gone
+    drop_entry(bridge, record)
     try:
         if not placement.is_taken(bridge, record):  # made anew meanwhile
-            bridge.storage.delete_table(record.location or "")
+            storage.delete_table(record.location or "")
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(record.path)}' is dropped, but files are left at "
@@ -363,5 +343,6 @@ def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
         ) from error
 
 
-def _drop_entry(bridge: Bridge, record: TableRecord) -> None:
-    settle(lambda: bridge.catalog.drop_table(record), lambda: not _is_same(bridge, record))
+def drop_entry(bridge: Bridge, record: TableRecord) -> None:
+    """Remove the entry and no file, whatever becomes of the reply."""
+    settle(lambda: bridge.catalog.drop_table(record), lambda: not is_same(bridge, record))

@@ -19,6 +19,7 @@ from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.modes import CreateMode
 from ..errors import concurrent_modification, display, table_already_exists
+from .columns import columns_of
 from .dataset import LANCE_FAILURES, brief, open_dataset, translated
 
 FIRST_VERSION = 1
@@ -51,42 +52,48 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
     table = replace(table, properties=_checked(table.properties))
     place = placement.free_location(bridge, table.path, must_look=True)
     record, is_new = entries.add_or_find(
-        bridge, table.path, place, table.properties or {}, declared=True
+        bridge,
+        table.path,
+        place,
+        table.properties or {},
+        declared=True,
+        columns=columns_of(table.data.schema),
     )
-    if not is_new:
-        return _onto_existing(bridge, table, record)
-    return record, _write_first(bridge, table, record)
+    try:
+        if is_new:
+            return record, _write_first(bridge, table, record)
+        if entries.is_only_declared(bridge, record):
+            return _complete(bridge, table, record)
+    except TableAlreadyExistsError:
+        # Another writer's data came first, even where the entry is this one's.
+        if table.mode is CreateMode.CREATE:
+            raise
+    return _onto_existing(bridge, table, record)
 
 
 def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
     return None if properties is None else entry_properties.checked(properties)
 
 
+def _complete(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
+    """Write the data of a table that somebody declared."""
+    if table.properties is not None:
+        entries.require_settable(bridge, record, table.properties)
+    version = _write_first(bridge, table, record)
+    if table.properties is None:
+        return record, version
+    return entries.set_properties(bridge, record, table.properties), version
+
+
 def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
-    """Complete a declared table, or do with one that has data what the mode says."""
-    if entries.is_only_declared(bridge, record):
-        if table.properties is not None:
-            entries.require_settable(bridge, record, table.properties)
-        try:
-            version = _write_first(bridge, table, record)
-        except TableAlreadyExistsError:
-            if table.mode is CreateMode.CREATE:
-                raise
-        else:
-            return _with_properties(bridge, table, record), version
-    elif table.mode is CreateMode.CREATE:
+    """Do with a table that has data what the mode says."""
+    if table.mode is CreateMode.CREATE:
         raise table_already_exists(table.path)
     if table.mode is CreateMode.EXIST_OK:
         return record, open_dataset(bridge, record).version
     entries.require_settable(bridge, record, table.properties or {})
     version = _overwrite(bridge, table, record)
     return entries.set_properties(bridge, record, table.properties or {}), version
-
-
-def _with_properties(bridge: Bridge, table: NewTable, record: TableRecord) -> TableRecord:
-    if table.properties is None:
-        return record
-    return entries.set_properties(bridge, record, table.properties)
 
 
 def _overwrite(bridge: Bridge, table: NewTable, record: TableRecord) -> int:

@@ -17,6 +17,7 @@ from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..entries.tables import is_only_declared
 from ..errors import display
+from ..storage import TableStorage
 
 LANCE_FAILURES = (OSError, ValueError, RuntimeError, NotImplementedError, OverflowError)
 """What pylance raises for anything that goes wrong in its Rust half."""
@@ -34,9 +35,9 @@ def open_dataset(
     """
     place = locations.for_lance(record.location or "")
     options = bridge.storage_options(record, vend=vend)
-    if not place.startswith("/"):
+    if not locations.is_local(place):
         # Lance waits for minutes for a store that never answers. This look ends in time.
-        bridge.storage.is_occupied(place)
+        TableStorage(options or {}).is_occupied(place)
     try:
         return lance.dataset(place, version=version, storage_options=options)
     except LANCE_FAILURES as error:

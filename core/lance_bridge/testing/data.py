@@ -48,9 +48,9 @@ class DataCases(Cases):
 
     @needs("table_properties")
     def test_create_table_keeps_table_properties(self, space: Space) -> None:
-        space.api.create_table(space.table(), rows(range(3)), properties={"owner": "Ines"})
+        space.api.create_table(space.table(), rows(range(3)), properties={"author": "Ines"})
         properties = space.api.describe_table(space.table()).properties or {}
-        assert properties.get("owner") == "Ines"
+        assert properties.get("author") == "Ines"
 
     @pytest.mark.parametrize("mode", [None, "Create", "create", "CREATE"])
     def test_create_table_under_a_taken_name_is_table_already_exists(

@@ -33,9 +33,9 @@ class RegistrationCases(Cases):
     @needs("register", "table_properties")
     def test_register_keeps_table_properties(self, space: Space) -> None:
         location = space.target.register_location(space.dataset("here"))
-        space.api.register_table(space.table(), location, properties={"owner": "Ines"})
+        space.api.register_table(space.table(), location, properties={"author": "Ines"})
         properties = space.api.describe_table(space.table()).properties or {}
-        assert properties.get("owner") == "Ines"
+        assert properties.get("author") == "Ines"
 
     @needs("register")
     @pytest.mark.parametrize("mode", [None, "Create", "create", "CREATE"])
@@ -61,6 +61,7 @@ class RegistrationCases(Cases):
         assert space.location(space.table("taken")) == before
 
     @needs("register")
+    @needs("alter")
     @pytest.mark.parametrize("mode", ["Overwrite", "overwrite", "OVERWRITE"])
     def test_register_overwrite_replaces_the_entry_and_keeps_both_data(
         self, space: Space, mode: str

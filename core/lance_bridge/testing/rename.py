@@ -31,10 +31,10 @@ class RenameCases(Cases):
 
     @needs("rename", "table_properties")
     def test_a_renamed_table_keeps_its_properties(self, space: Space) -> None:
-        space.api.declare_table(space.table("old"), properties={"owner": "Ines"})
+        space.api.declare_table(space.table("old"), properties={"author": "Ines"})
         space.api.rename_table(space.table("old"), "new")
         properties = space.api.describe_table(space.table("new")).properties or {}
-        assert properties.get("owner") == "Ines"
+        assert properties.get("author") == "Ines"
 
     @needs("rename")
     def test_rename_with_the_same_namespace_given_is_the_same(self, space: Space) -> None:

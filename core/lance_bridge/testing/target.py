@@ -52,6 +52,8 @@ class Features:
     rename_across: bool = True
     """A table can be renamed into another namespace."""
     register: bool = True
+    alter: bool = True
+    """An entry's properties and location can change, as RegisterTable with Overwrite does it."""
     chosen_location: bool = True
     """DeclareTable honours the location in the request."""
     cascade: bool = True

@@ -1,0 +1,123 @@
+"""RenameTable: the entry gets another name, and its files stay where they are."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    TableNotFoundError,
+)
+
+from ..bridge import Bridge
+from ..catalog import Path, TableRecord
+from ..errors import (
+    concurrent_modification,
+    display,
+    table_already_exists,
+    unsupported,
+)
+from . import placement, tables
+from .outcome import settle
+from .properties import ENTRY_ID
+
+
+def rename(bridge: Bridge, path: Path, new_path: Path) -> None:
+    """Move the entry to another name; its files stay where they are. Source: RenameTable.
+
+    Raises:
+        TableNotFoundError: (4)
+        NamespaceNotFoundError: (1) of the table, or of its new place.
+        TableAlreadyExistsError: (5) the new name is taken.
+        InvalidInputError: (13) the entry is not a Lance table.
+        ConcurrentModificationError: (14) somebody changed the entry meanwhile.
+        UnsupportedOperationError: (0) the catalog cannot rename, or not across namespaces.
+    """
+    capabilities = bridge.capabilities
+    reason = capabilities.no_rename
+    if not reason and path[:-1] != new_path[:-1]:
+        reason = capabilities.no_rename_across
+    if reason:
+        raise unsupported(f"Table '{display(path)}' cannot be renamed: {reason}")
+    record = tables.load_lance(bridge, path)
+    if path == new_path:
+        raise table_already_exists(new_path, "it is the table itself")
+    # Without data there, the next table of the old name would be given the same place.
+    placement.reserve_if_free(bridge, record)
+    if capabilities.renames_by_copy:
+        _copy_and_drop(bridge, record, new_path)
+    else:
+        _move(bridge, record, new_path)
+
+
+def _move(bridge: Bridge, record: TableRecord, new_path: Path) -> None:
+    moved = replace(record, path=new_path)
+    try:
+        settle(
+            lambda: bridge.catalog.rename_table(record, new_path),
+            lambda: tables.is_same(bridge, moved),
+        )
+    except ConcurrentModificationError:
+        tables.load(bridge, record.path)
+        raise
+
+
+def _copy_and_drop(bridge: Bridge, record: TableRecord, new_path: Path) -> None:
+    """Make the entry under its new name, then remove the old one; undo where that fails.
+
+    The copy has an id of its own: of several that rename one table at once, each can tell which
+    copy is its own to take back.
+    """
+    properties = {**record.properties, ENTRY_ID: uuid.uuid4().hex}
+    copy = replace(record, path=new_path, properties=properties)
+    settle(
+        lambda: bridge.catalog.copy_table(record, copy),
+        lambda: tables.is_same(bridge, copy),
+    )
+    try:
+        _require_unchanged(bridge, record)
+    except LanceNamespaceError as error:
+        _take_back(bridge, copy, error)
+        raise
+    try:
+        tables.drop_entry(bridge, record)
+    except LanceNamespaceError as error:
+        # "Not found" is said of an entry that somebody else removed; after any other failure it
+        # may be gone by this very call, and the copy is all that is left of the table.
+        if isinstance(error, TableNotFoundError) or _is_left(bridge, record, copy, error):
+            _take_back(bridge, copy, error)
+            raise
+
+
+def _require_unchanged(bridge: Bridge, record: TableRecord) -> None:
+    if bridge.catalog.load_table(record.path).revision != record.revision:
+        raise concurrent_modification(record.path)
+
+
+def _is_left(
+    bridge: Bridge, record: TableRecord, copy: TableRecord, cause: LanceNamespaceError
+) -> bool:
+    try:
+        return tables.is_same(bridge, record)
+    except LanceNamespaceError as error:
+        raise _both_names(record.path, copy, cause) from error
+
+
+def _take_back(bridge: Bridge, copy: TableRecord, cause: LanceNamespaceError) -> None:
+    try:
+        if tables.is_same(bridge, copy):
+            tables.drop_entry(bridge, copy)
+    except LanceNamespaceError as error:
+        raise _both_names(None, copy, cause) from error
+
+
+def _both_names(
+    path: Path | None, copy: TableRecord, cause: LanceNamespaceError
+) -> LanceNamespaceError:
+    state = "It may be left under both names" if path else "It is left under both names"
+    return type(cause)(
+        f"The table could not be renamed to '{display(copy.path)}': {cause}. {state}: "
+        f"deregister one of them"
+    )

@@ -1,0 +1,67 @@
+"""CreateTable where another writer's data comes between the entry and the first write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+
+from .building import TABLE, count_rows, create
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+
+
+def other_writes(server: MemoryServer, rows: int) -> Callable[[str, Moment], None]:
+    """Have another client write to each table as soon as it has its entry."""
+
+    def write(change: str, moment: Moment) -> None:
+        if (change, moment) == ("create_table", "after"):
+            place = server.tables[tuple(TABLE)].location or ""
+            lance.write_dataset(pa.table({"a": list(range(rows))}), place.removeprefix("file://"))
+
+    return write
+
+
+def test_exist_ok_answers_with_the_other_writers_table(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.fault = other_writes(server, rows=7)
+    answer = create(namespace, TABLE, rows=3, mode="ExistOk")
+    assert answer.version == 1
+    assert count_rows(namespace, TABLE) == 7
+
+
+def test_overwrite_replaces_the_other_writers_data(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.capabilities = replace(CAPABILITIES, no_alter="")
+    server.fault = other_writes(server, rows=7)
+    answer = create(namespace, TABLE, rows=3, mode="Overwrite")
+    assert answer.version == 2
+    assert count_rows(namespace, TABLE) == 3
+
+
+def test_create_is_told_that_the_other_writer_was_first(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.fault = other_writes(server, rows=7)
+    with pytest.raises(errors.TableAlreadyExistsError, match="another writer"):
+        create(namespace, TABLE, rows=3)
+    assert count_rows(namespace, TABLE) == 7
+
+
+def test_the_catalog_is_told_the_columns_of_the_data(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    [column] = server.tables[tuple(TABLE)].columns
+    assert (column.name, column.type, column.nullable) == ("a", "long", True)
+
+
+def test_a_declared_table_has_no_columns(namespace: MemoryNamespace, server: MemoryServer) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    assert server.tables[tuple(TABLE)].columns == ()

@@ -1,0 +1,169 @@
+"""Vended credentials: one request for many callers, and renewed in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.credentials import EXPIRES_AT, VendedCredentials, _Slot
+
+from .building import DATASET, TABLE
+from .memory_catalog import MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
+
+REMOTE = "s3://bucket/t.lance"
+RECORD = TableRecord(tuple(TABLE), REMOTE)
+
+
+class Vending(MemoryCatalog):
+    """Vends numbered keys that last for ``lifetime`` seconds; notes whether for writing."""
+
+    def __init__(self, lifetime: float | None = 3600.0) -> None:
+        super().__init__(MemoryConfig(uri="unused"))
+        self.lifetime = lifetime
+        self.asked: list[bool] = []
+        self.failing: errors.LanceNamespaceError | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
+        assert record.location == REMOTE
+        self.asked.append(write)
+        self.gate.wait(10)
+        if self.failing is not None:
+            raise self.failing
+        options = {"key": str(len(self.asked))}
+        if self.lifetime is not None:
+            options[EXPIRES_AT] = str(int((time.time() + self.lifetime) * 1000))
+        return options
+
+
+def test_many_callers_at_once_are_served_by_one_request() -> None:
+    catalog = Vending()
+    catalog.gate.clear()
+    credentials = VendedCredentials(catalog)
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(credentials.of, RECORD, write=False) for _ in range(8)]
+        catalog.gate.set()
+        keys = {answer.result(10)["key"] for answer in answers}
+    assert keys == {"1"}
+    assert catalog.asked == [False]
+
+
+@pytest.mark.parametrize(("passed", "asked"), [(2900.0, 1), (3301.0, 2)])
+def test_they_are_renewed_five_minutes_before_they_expire(
+    monkeypatch: pytest.MonkeyPatch, passed: float, asked: int
+) -> None:
+    catalog = Vending(3600.0)
+    credentials = VendedCredentials(catalog)
+    credentials.of(RECORD, write=False)
+    now = time.time() + passed
+    monkeypatch.setattr(time, "time", lambda: now)
+    credentials.of(RECORD, write=False)
+    assert len(catalog.asked) == asked
+
+
+@pytest.mark.parametrize(("passed", "asked"), [(70.0, 1), (81.0, 2)])
+def test_short_lived_ones_are_used_for_most_of_their_life(
+    monkeypatch: pytest.MonkeyPatch, passed: float, asked: int
+) -> None:
+    catalog = Vending(100.0)
+    credentials = VendedCredentials(catalog)
+    credentials.of(RECORD, write=False)
+    now = time.time() + passed
+    monkeypatch.setattr(time, "time", lambda: now)
+    credentials.of(RECORD, write=False)
+    assert len(catalog.asked) == asked
+
+
+def test_those_to_read_are_never_given_to_a_writer() -> None:
+    catalog = Vending()
+    credentials = VendedCredentials(catalog)
+    assert credentials.of(RECORD, write=False)["key"] == "1"
+    assert credentials.of(RECORD, write=True)["key"] == "2"
+    assert catalog.asked == [False, True]
+
+
+def test_a_table_made_anew_gets_new_ones() -> None:
+    catalog = Vending()
+    credentials = VendedCredentials(catalog)
+    one = TableRecord(tuple(TABLE), REMOTE, identity="1")
+    other = TableRecord(tuple(TABLE), REMOTE, identity="2")
+    assert credentials.of(one, write=False) != credentials.of(other, write=False)
+
+
+def test_those_without_an_end_are_not_kept() -> None:
+    catalog = Vending(None)
+    credentials = VendedCredentials(catalog)
+    assert [credentials.of(RECORD, write=False)["key"] for _ in range(2)] == ["1", "2"]
+
+
+def test_a_failure_is_not_kept() -> None:
+    catalog = Vending()
+    catalog.failing = errors.PermissionDeniedError("no")
+    credentials = VendedCredentials(catalog)
+    with pytest.raises(errors.PermissionDeniedError):
+        credentials.of(RECORD, write=False)
+    catalog.failing = None
+    assert credentials.of(RECORD, write=False)["key"] == "2"
+
+
+def test_the_secrets_are_in_no_repr() -> None:
+    assert "hidden" not in repr(_Slot(options={"key": "hidden"}))
+
+
+@pytest.fixture
+def vending(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Have catalogs vend, and return what they are asked for: a list of "for writing"."""
+    asked: list[bool] = []
+
+    def vend(_: Any, record: TableRecord, *, write: bool) -> Mapping[str, str]:
+        asked.append(write)
+        return {"aws_access_key_id": f"{record.location}"}
+
+    monkeypatch.setattr(MemoryCatalog, "vend_credentials", vend)
+    return asked
+
+
+def test_a_local_table_needs_none(namespace: MemoryNamespace, vending: list[bool]) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert answer.storage_options is None
+    assert vending == []
+
+
+@pytest.mark.parametrize("wanted", [True, None])
+def test_describe_asks_for_reading_and_declare_for_writing(
+    namespace: MemoryNamespace, vending: list[bool], wanted: bool | None
+) -> None:
+    request = api.DeclareTableRequest(id=TABLE, location=REMOTE, vend_credentials=wanted)
+    assert namespace.declare_table(request).storage_options == {"aws_access_key_id": REMOTE}
+    described = api.DescribeTableRequest(id=TABLE, vend_credentials=wanted)
+    assert namespace.describe_table(described).storage_options == {"aws_access_key_id": REMOTE}
+    assert vending == [True, False]
+
+
+def test_nobody_is_asked_where_the_caller_wants_none(
+    namespace: MemoryNamespace, server: MemoryServer, vending: list[bool]
+) -> None:
+    server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), REMOTE, {"table_type": "lance"})
+    request = api.DescribeTableRequest(id=TABLE, vend_credentials=False)
+    assert namespace.describe_table(request).storage_options is None
+    assert vending == []
+
+
+def test_one_property_lets_describe_answer_writers(
+    server: MemoryServer, vending: list[bool], request: pytest.FixtureRequest
+) -> None:
+    writer = MemoryNamespace(uri=request.node.nodeid, **{"credentials.write": "true"})
+    path = (*DATASET, "t")
+    server.tables[path] = TableRecord(path, REMOTE, {"table_type": "lance"})
+    writer.describe_table(api.DescribeTableRequest(id=list(path)))
+    assert vending == [True]

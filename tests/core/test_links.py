@@ -1,0 +1,97 @@
+"""Entries that are only links to others, and namespaces that the caller may not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
+
+from .building import DATASET, TABLE, count_rows, create
+from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
+
+LINK = [*DATASET[:-1], "links", "orders"]
+
+
+@pytest.fixture
+def linked(namespace: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
+    """A namespace with a table, and a link to it in another namespace."""
+    create(namespace, TABLE)
+    server.namespaces[tuple(LINK[:-1])] = NamespaceRecord(tuple(LINK[:-1]))
+    link = replace(server.tables[tuple(TABLE)], path=tuple(LINK), link_to="eu.shop.sales.Orders")
+    server.tables[tuple(LINK)] = link
+    return namespace
+
+
+def test_a_link_is_read_like_the_table(linked: MemoryNamespace) -> None:
+    assert count_rows(linked, LINK) == 3
+
+
+def test_dropping_a_link_never_deletes_the_tables_data(
+    linked: MemoryNamespace, server: MemoryServer
+) -> None:
+    with pytest.raises(errors.InvalidTableStateError, match=r"link to eu\.shop.*eregister"):
+        linked.drop_table(api.DropTableRequest(id=LINK))
+    assert tuple(LINK) in server.tables
+    assert count_rows(linked, TABLE) == 3
+
+
+def test_cascade_over_a_link_changes_nothing(linked: MemoryNamespace, server: MemoryServer) -> None:
+    before = dict(server.tables)
+    request = api.DropNamespaceRequest(id=LINK[:-1], behavior="Cascade")
+    with pytest.raises(errors.InvalidTableStateError, match="link to"):
+        linked.drop_namespace(request)
+    assert server.tables == before
+    assert count_rows(linked, TABLE) == 3
+
+
+def test_a_link_can_be_deregistered(linked: MemoryNamespace, server: MemoryServer) -> None:
+    linked.deregister_table(api.DeregisterTableRequest(id=LINK))
+    assert tuple(LINK) not in server.tables
+    assert count_rows(linked, TABLE) == 3
+
+
+@pytest.fixture
+def forbidden(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> MemoryNamespace:
+    """A namespace with a table, beside one whose tables the caller may not list."""
+    create(namespace, TABLE)
+    closed = (*DATASET[:-1], "closed")
+    server.namespaces[closed] = NamespaceRecord(closed)
+    scan = MemoryCatalog.scan_tables
+
+    def guarded(self: MemoryCatalog, path: Path) -> Iterable[TableRecord]:
+        if path == closed:
+            raise errors.PermissionDeniedError("not for you")
+        return scan(self, path)
+
+    monkeypatch.setattr(MemoryCatalog, "scan_tables", guarded)
+    return namespace
+
+
+def test_all_tables_are_listed_without_those_that_the_caller_may_not_see(
+    forbidden: MemoryNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert forbidden.list_all_tables(api.ListTablesRequest()).tables == ["$".join(TABLE)]
+    assert "closed" in caplog.text
+
+
+def test_a_namespace_that_the_caller_may_not_read_is_refused_by_name(
+    forbidden: MemoryNamespace,
+) -> None:
+    with pytest.raises(errors.PermissionDeniedError):
+        forbidden.list_tables(api.ListTablesRequest(id=[*DATASET[:-1], "closed"]))
+
+
+def test_nothing_is_deleted_where_a_namespace_could_hold_an_entry_that_shares_the_place(
+    forbidden: MemoryNamespace, server: MemoryServer
+) -> None:
+    with pytest.raises(errors.PermissionDeniedError, match=r"drop\.check-sharing"):
+        forbidden.drop_table(api.DropTableRequest(id=TABLE))
+    assert tuple(TABLE) in server.tables
+    assert count_rows(forbidden, TABLE) == 3

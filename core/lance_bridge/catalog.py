@@ -112,7 +112,8 @@ class TableRecord:
     token for an optimistic lock, where it has one. ``identity`` tells an entry from a later one of
     the same name: the catalog's own id of it, or the time when it was made. A record without one
     is of a table that is not there yet. ``columns`` are known only where data creates the table.
-    ``link_to`` names the entry that this one is only a link to: the files are that one's.
+    ``link_to`` names the entry that this one is only a link to, for people: the files are that
+    one's. ``link_path`` is where that entry is, if it is in this catalog.
     """
 
     path: Path
@@ -123,6 +124,7 @@ class TableRecord:
     identity: str | None = None
     columns: tuple[Column, ...] = ()
     link_to: str = ""
+    link_path: Path | None = None
 
     @property
     def is_lance(self) -> bool:

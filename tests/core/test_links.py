@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.catalog import Path as Names
 
 from .building import DATASET, TABLE, count_rows, create
 from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
@@ -22,8 +24,12 @@ def linked(namespace: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
     """A namespace with a table, and a link to it in another namespace."""
     create(namespace, TABLE)
     server.namespaces[tuple(LINK[:-1])] = NamespaceRecord(tuple(LINK[:-1]))
-    link = replace(server.tables[tuple(TABLE)], path=tuple(LINK), link_to="eu.shop.sales.Orders")
-    server.tables[tuple(LINK)] = link
+    server.tables[tuple(LINK)] = replace(
+        server.tables[tuple(TABLE)],
+        path=tuple(LINK),
+        link_to="eu.shop.sales.Orders",
+        link_path=tuple(TABLE),
+    )
     return namespace
 
 
@@ -49,6 +55,35 @@ def test_cascade_over_a_link_changes_nothing(linked: MemoryNamespace, server: Me
     assert count_rows(linked, TABLE) == 3
 
 
+def test_a_link_does_not_keep_its_table_from_being_dropped(
+    linked: MemoryNamespace, server: MemoryServer
+) -> None:
+    place = Path(server.tables[tuple(TABLE)].location.removeprefix("file://"))  # type: ignore[union-attr]  # it has one
+    linked.drop_table(api.DropTableRequest(id=TABLE))
+    assert tuple(TABLE) not in server.tables
+    assert not place.exists()
+
+
+def test_a_link_to_another_catalogs_table_keeps_what_lies_there(
+    linked: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.tables[tuple(LINK)] = replace(server.tables[tuple(LINK)], link_path=None)
+    with pytest.raises(errors.InvalidTableStateError, match="overlaps"):
+        linked.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(linked, TABLE) == 3
+
+
+def test_overwriting_a_link_with_other_properties_changes_nothing(
+    linked: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.capabilities = replace(server.capabilities, no_alter="")
+    before = dict(server.tables)
+    with pytest.raises(errors.InvalidInputError, match="link to"):
+        create(linked, LINK, rows=9, mode="Overwrite", properties={"new": "yes"})
+    assert server.tables == before
+    assert count_rows(linked, TABLE) == 3
+
+
 def test_a_link_can_be_deregistered(linked: MemoryNamespace, server: MemoryServer) -> None:
     linked.deregister_table(api.DeregisterTableRequest(id=LINK))
     assert tuple(LINK) not in server.tables
@@ -65,7 +100,7 @@ def forbidden(
     server.namespaces[closed] = NamespaceRecord(closed)
     scan = MemoryCatalog.scan_tables
 
-    def guarded(self: MemoryCatalog, path: Path) -> Iterable[TableRecord]:
+    def guarded(self: MemoryCatalog, path: Names) -> Iterable[TableRecord]:
         if path == closed:
             raise errors.PermissionDeniedError("not for you")
         return scan(self, path)

@@ -17,6 +17,7 @@ from ..errors import (
     invalid,
     namespace_already_exists,
     namespace_not_empty,
+    require_text,
     unsupported,
 )
 from . import properties as entry_properties
@@ -60,7 +61,9 @@ def _visible(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_reserved(properties: Mapping[str, str]) -> None:
-    for key in properties:
+    for key, value in properties.items():
+        require_text("Property key", key)
+        require_text(f"Property '{key[:60]}'", value)
         if not key or key.startswith(RESERVED_PREFIX):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
 

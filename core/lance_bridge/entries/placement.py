@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lance_namespace.errors import (
+    InvalidInputError,
     LanceNamespaceError,
     NamespaceNotFoundError,
     TableNotFoundError,
@@ -40,11 +41,19 @@ def default_location(bridge: Bridge, path: Path) -> str:
         return locations.check(locations.join(bridge.config.root, *parents, file_name))
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
-        raise invalid(
-            f"Table '{display(path)}' needs a location: namespace '{display(namespace)}' is "
-            f"{where}. Set the property 'root', or give a location"
-        )
-    return locations.for_lance(locations.join(parent, file_name))
+        raise _needs_location(path, where)
+    try:
+        return locations.check(locations.join(parent, file_name))
+    except InvalidInputError as error:
+        raise _needs_location(path, f"at a place that none can be under ({error})") from error
+
+
+def _needs_location(path: Path, where: str) -> InvalidInputError:
+    *namespace, _ = path
+    return invalid(
+        f"Table '{display(path)}' needs a location: namespace '{display(namespace)}' is {where}. "
+        "Set the property 'root', or give a location"
+    )
 
 
 def _file_name(name: str, ending: str) -> str:

@@ -66,10 +66,13 @@ def innermost_namespaces(bridge: Bridge, parent: Path = ()) -> Iterator[Path]:
 
 
 def _places(bridge: Bridge, namespace: Path) -> list[tuple[Path, tuple[str, ...]]]:
-    """Return each entry of a namespace with its place; none of a namespace that is gone."""
+    """Return each entry of a namespace with its place; none of a namespace that is gone.
+
+    A link counts as the entry that it is for: it is no other owner of the place.
+    """
     try:
         records = bridge.catalog.scan_tables(namespace)
-        return [(r.path, locations.key(r.location)) for r in records if r.location]
+        return [(r.link_path or r.path, locations.key(r.location)) for r in records if r.location]
     except NamespaceNotFoundError:
         return []
     except PermissionDeniedError as error:

@@ -219,11 +219,22 @@ def set_properties(
 
 
 def require_settable(bridge: Bridge, record: TableRecord, properties: Mapping[str, str]) -> None:
-    """Raises UnsupportedOperation (0) where `set_properties` would have to change what cannot."""
+    """Check that `set_properties` could be done, before anything else is.
+
+    Raises:
+        UnsupportedOperationError: (0) it would have to change what cannot change.
+        InvalidInputError: (13) the entry is a link.
+    """
     wanted = entry_properties.replaced(record.properties, properties)
-    if bridge.capabilities.no_alter and wanted != dict(record.properties):
-        raise unsupported(
-            f"Properties of '{display(record.path)}' cannot change: {bridge.capabilities.no_alter}"
+    if wanted == dict(record.properties):
+        return
+    name = display(record.path)
+    if bridge.capabilities.no_alter:
+        raise unsupported(f"Properties of '{name}' cannot change: {bridge.capabilities.no_alter}")
+    if record.link_to:
+        raise invalid(
+            f"Properties of '{name}' cannot change: it is a link to {record.link_to}. Change them "
+            "there"
         )
 
 

@@ -53,6 +53,8 @@ _CLIENT_OPTIONS = {
 }  # fmt: skip
 _DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 _RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+_GOOGLE_TOKEN = "google_storage_token"
+"""Lance's option for a vended token; obstore takes tokens from a function only."""
 _REFUSED = re.compile(r"status code: 403\b")
 _UNKNOWN_CALLER = re.compile(
     r"status code: 401\b"
@@ -153,9 +155,13 @@ class TableStorage:
                 client[plain] = value
             else:
                 config[option] = value
+        token = config.pop(_GOOGLE_TOKEN, None)
+        bearer = {"credential_provider": lambda: _bearer(token)} if token else {}
         while True:
             try:
-                return from_url(uri, config=config, client_options=client, retry_config=_RETRY)  # type: ignore[call-overload]  # plain strings, not the TypedDicts
+                return from_url(  # type: ignore[call-overload]  # plain strings, not the TypedDicts
+                    uri, config=config, client_options=client, retry_config=_RETRY, **bearer
+                )
             except UnknownConfigurationKeyError as error:
                 # Options of Lance's own, such as expires_at_millis, mean nothing to the store.
                 found = _UNKNOWN_KEY.search(str(error))
@@ -165,6 +171,10 @@ class TableStorage:
                 raise InvalidInputError(
                     f"The storage.* properties do not fit {uri}: {_brief(error)}"
                 ) from error
+
+
+def _bearer(token: str | None) -> dict[str, Any]:
+    return {"token": token, "expires_at": None}
 
 
 def _local(location: str) -> Path | None:

@@ -164,12 +164,16 @@ class LanceBridgeNamespace(LanceNamespace):
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
         """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13, 14."""
         path = self._table(request.id)
-        record = entries.declare(self._bridge, path, request.location, request.properties)
+        record, options = entries.declare(
+            self._bridge,
+            path,
+            request.location,
+            request.properties,
+            vend=request.vend_credentials,
+        )
         return DeclareTableResponse(
             location=_location(record),
-            storage_options=self._bridge.storage_options(
-                record, vend=request.vend_credentials, write=True
-            ),
+            storage_options=options,
             properties=visible(record.properties),
         )
 

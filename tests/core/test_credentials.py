@@ -167,3 +167,27 @@ def test_one_property_lets_describe_answer_writers(
     server.tables[path] = TableRecord(path, REMOTE, {"table_type": "lance"})
     writer.describe_table(api.DescribeTableRequest(id=list(path)))
     assert vending == [True]
+
+
+@pytest.mark.parametrize("undone", [True, False])
+def test_a_table_that_no_credentials_are_given_for_is_not_declared(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    undone: bool,
+) -> None:
+    def refuse(_: Any, record: TableRecord, *, write: bool) -> Mapping[str, str]:
+        assert write
+        raise errors.PermissionDeniedError(f"nobody may write {record.location}")
+
+    def fail(change: str, moment: str) -> None:
+        if (change, moment) == ("drop_table", "before") and not undone:
+            raise errors.ThrottlingError("slowly")
+
+    monkeypatch.setattr(MemoryCatalog, "vend_credentials", refuse)
+    server.fault = fail
+    with pytest.raises(errors.PermissionDeniedError, match="nobody may write s3://bucket"):
+        namespace.declare_table(api.DeclareTableRequest(id=TABLE, location=REMOTE))
+    assert (tuple(TABLE) not in server.tables) is undone
+    assert ("stays" in caplog.text) is not undone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -32,6 +33,8 @@ from .outcome import settle
 from .sharing import LocationIndex
 
 _ATTEMPTS = 3
+
+logger = logging.getLogger(__name__)
 
 # -- reading -------------------------------------------------------------------------------------
 
@@ -83,29 +86,50 @@ def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:
 
 
 def declare(
-    bridge: Bridge, path: Path, location: str | None, properties: Mapping[str, str] | None
-) -> TableRecord:
+    bridge: Bridge,
+    path: Path,
+    location: str | None,
+    properties: Mapping[str, str] | None,
+    *,
+    vend: bool | None,
+) -> tuple[TableRecord, dict[str, str] | None]:
     """Add an entry without data, or repeat a declaration that was never followed by data.
 
     Repeating lets a failed first write be tried again without anyone's help; `declarations` says
-    who may. Source: DeclareTable.
+    who may. Returns the options to write there, too. Source: DeclareTable.
 
     Raises:
         TableAlreadyExistsError: (5) a table with data, somebody's fresh declaration, one with
             another location, or an entry that is not Lance's has the name.
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad location or properties, or no location can be found.
+        PermissionDeniedError: (15) the catalog gives no credentials; then nothing is declared.
     """
     given = entry_properties.checked(properties)
     place = locations.check(location) if location is not None else None
     new_place = place or placement.free_location(bridge, path, must_look=False)
     record, is_new = add_or_find(bridge, path, new_place, given, declared=True)
     if is_new:
-        return record
+        return record, _options_or_undo(bridge, record, vend)
     _require_declaration(bridge, record)
     if place is not None and locations.key(place) != locations.key(record.location or ""):
         raise table_already_exists(path, f"declared at {record.location}")
-    return set_properties(bridge, record, given) if properties else record
+    record = set_properties(bridge, record, given) if properties else record
+    return record, bridge.storage_options(record, vend=vend, write=True)
+
+
+def _options_or_undo(
+    bridge: Bridge, record: TableRecord, vend: bool | None
+) -> dict[str, str] | None:
+    """Return the options to write a new table; where there are none to be had, take it back."""
+    try:
+        return bridge.storage_options(record, vend=vend, write=True)
+    except LanceNamespaceError:
+        try:
+            drop_entry(bridge, record)
+        except LanceNamespaceError as error:
+            logger.warning("the declaration of %s stays: %s", display(record.path), error)
+        raise
 
 
 def _require_declaration(bridge: Bridge, record: TableRecord) -> None:

@@ -82,11 +82,14 @@ class NamespaceRecord:
 
     ``path`` is in the catalog's spelling; ``properties`` are the caller's and those that the
     adapter documents; ``location`` is where the catalog would put tables, if it has such a place.
+    ``link_to`` names the namespace that this one is only a link to, for people: dropping it drops
+    nothing else.
     """
 
     path: Path
     properties: Mapping[str, str] = field(default_factory=dict)
     location: str | None = None
+    link_to: str = ""
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,33 @@ def test_a_link_can_be_deregistered(linked: MemoryNamespace, server: MemoryServe
 
 
 @pytest.fixture
+def linked_namespace(linked: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
+    """A namespace that is a link, with what a catalog shows as in it."""
+    path = tuple(LINK[:-1])
+    server.namespaces[path] = NamespaceRecord(path, link_to="eu.shop.sales")
+    return linked
+
+
+def test_of_a_link_to_a_namespace_only_the_link_is_dropped(
+    linked_namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    linked_namespace.drop_namespace(api.DropNamespaceRequest(id=LINK[:-1]))
+    assert tuple(LINK[:-1]) not in server.namespaces
+    assert count_rows(linked_namespace, TABLE) == 3
+
+
+def test_cascade_over_a_linked_namespace_changes_nothing(
+    linked_namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    before = dict(server.tables)
+    request = api.DropNamespaceRequest(id=LINK[:-1], behavior="Cascade")
+    with pytest.raises(errors.InvalidInputError, match=r"link to eu\.shop\.sales"):
+        linked_namespace.drop_namespace(request)
+    assert server.tables == before
+    assert tuple(LINK[:-1]) in server.namespaces
+
+
+@pytest.fixture
 def forbidden(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> MemoryNamespace:

@@ -129,29 +129,34 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
     """Drop a namespace and return the properties that it had. Source: DropNamespace.
 
     Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes
-    nothing where one of them could not be dropped or an entry of another kind lives there.
+    nothing where one of them could not be dropped or an entry of another kind lives there. Of a
+    link, only the link is dropped, and Cascade is refused.
 
     Raises:
         NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
         NamespaceNotEmptyError: (3) anything is inside, or with Cascade anything but Lance tables.
         InvalidTableStateError: (19) Cascade, and a table shares its location with another.
-        InvalidInputError: (13) the root.
+        InvalidInputError: (13) the root, or Cascade on a link.
     """
     if not path:
         raise invalid("The root namespace cannot be dropped")
     _require_changes(bridge, path)
     try:
-        properties = bridge.catalog.load_namespace(path).properties
+        record = bridge.catalog.load_namespace(path)
     except NamespaceNotFoundError:
         if mode is DropMode.FAIL:
             raise
         return {}
     if behavior is DropBehavior.CASCADE:
+        if record.link_to:
+            raise invalid(
+                f"Namespace '{display(path)}' is a link to {record.link_to}: drop the tables there"
+            )
         _empty(bridge, path)
-    if not bridge.capabilities.atomic_restrict:
+    if not bridge.capabilities.atomic_restrict and not record.link_to:
         _refuse_content(bridge, path)
     _drop_entry(bridge, path)
-    return _visible(properties)
+    return _visible(record.properties)
 
 
 def _drop_entry(bridge: Bridge, path: Path) -> None:

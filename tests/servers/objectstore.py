@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -13,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-import boto3  # type: ignore[import-untyped]  # it has no types
-from botocore.config import Config  # type: ignore[import-untyped]  # the same
+import boto3
+from botocore.config import Config
 
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
@@ -39,6 +40,9 @@ import os
 os.replace(sys.argv[1] + ".part", sys.argv[1])
 server.serve_forever()
 """
+
+
+_Server = TypeVar("_Server", bound="MotoServer")
 
 
 class MotoServer:
@@ -124,14 +128,15 @@ class MotoServer:
             config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
         )
 
-    def __enter__(self) -> MotoServer:
+    def __enter__(self: _Server) -> _Server:
         self._directory = TemporaryDirectory(prefix="moto-")
         port_file = Path(self._directory.name, "port")
         log = Path(self._directory.name, "log")
         try:
             with log.open("wb") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _SERVE, str(port_file)],
+                    self._command(port_file),
+                    env=self._environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -163,6 +168,13 @@ class MotoServer:
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
+
+    def _command(self, port_file: Path) -> list[str]:
+        """Return what starts the server, which writes its port to the file once it listens."""
+        return [sys.executable, "-c", _SERVE, str(port_file)]
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ)
 
     def _await(self, port_file: Path, log: Path) -> None:
         assert self._process is not None

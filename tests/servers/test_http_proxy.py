@@ -1,0 +1,399 @@
+"""The HTTP proxy counts and records what goes through, and breaks just what it is told to."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+
+REPLY = b'{"number": 1, "text": "what the server says"}'
+TIMEOUT = 5.0
+
+
+class Effects(ThreadingHTTPServer):
+    """A server that remembers the bodies of the requests that reached it."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Effect)
+        self.bodies: list[bytes] = []
+        self.paths: list[str] = []
+        self.may_act = threading.Event()
+        self.may_act.set()
+
+
+class _Effect(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Effects
+
+    def do_POST(self) -> None:
+        self.server.may_act.wait(TIMEOUT)
+        self.server.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        self.server.paths.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("X-Twice", "one")
+        self.send_header("X-Twice", "two")
+        self.send_header("Content-Length", str(len(REPLY)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(REPLY)
+
+    do_GET = do_POST
+    do_HEAD = do_POST
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def effects() -> Iterator[Effects]:
+    server = Effects()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def proxy(effects: Effects) -> Iterator[HttpProxy]:
+    with HttpProxy(f"http://127.0.0.1:{effects.server_port}") as running:
+        yield running
+
+
+@pytest.fixture
+def client(proxy: HttpProxy) -> Iterator[http.client.HTTPConnection]:
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=TIMEOUT)
+    yield connection
+    connection.close()
+
+
+def call(
+    connection: http.client.HTTPConnection, name: str = "Change", body: bytes = b"{}"
+) -> tuple[int, bytes]:
+    """Send a request as AWS's JSON services get it; return status and body."""
+    connection.request("POST", "/", body, {"X-Amz-Target": f"AWSGlue.{name}"})
+    response = connection.getresponse()
+    return response.status, response.read()
+
+
+def test_requests_pass_with_their_body_and_replies_with_theirs(
+    effects: Effects, client: http.client.HTTPConnection
+) -> None:
+    assert call(client, body=b'{"a": 1}') == (200, REPLY)
+    assert effects.bodies == [b'{"a": 1}']
+
+
+def test_all_headers_of_a_reply_pass(client: http.client.HTTPConnection) -> None:
+    client.request("GET", "/any")
+    response = client.getresponse()
+    assert response.msg.get_all("X-Twice") == ["one", "two"]
+    assert response.getheader("Content-Length") == str(len(REPLY))
+    assert response.read() == REPLY
+
+
+def test_a_head_request_gets_the_length_and_no_body(client: http.client.HTTPConnection) -> None:
+    client.request("HEAD", "/any")
+    response = client.getresponse()
+    assert response.getheader("Content-Length") == str(len(REPLY))
+    assert response.read() == b""
+    assert call(client) == (200, REPLY)
+
+
+def test_a_path_passes_as_it_came(effects: Effects, client: http.client.HTTPConnection) -> None:
+    client.request("GET", "/a%2Fb/c?x=%20&y=1")
+    client.getresponse().read()
+    assert effects.paths == ["/a%2Fb/c?x=%20&y=1"]
+
+
+def test_requests_of_unknown_length_are_cut_off_and_not_passed_on(
+    effects: Effects, client: http.client.HTTPConnection
+) -> None:
+    def call_in_chunks() -> None:
+        client.request("POST", "/", iter([b"a", b"b"]), encode_chunked=True)
+        client.getresponse()
+
+    with pytest.raises(ConnectionError):
+        call_in_chunks()
+    assert effects.bodies == []
+
+
+def test_requests_are_counted_by_operation_or_by_method_and_path(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    call(client, "GetTables")
+    call(client, "GetTables")
+    form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    client.request("POST", "/", b"Action=AssumeRole&Version=1", form)
+    client.getresponse().read()
+    client.request("GET", "/tables/a.b.c?full=true")
+    client.getresponse().read()
+    assert proxy.counts == {"GetTables": 2, "AssumeRole": 1, "GET /tables/a.b.c": 1}
+
+
+def test_requests_are_recorded_with_what_they_held(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    call(client, "GetTables", b'{"CatalogId": "1"}')
+    (request,) = proxy.requests
+    assert request.method == "POST"
+    assert request.json == {"CatalogId": "1"}
+    assert request.headers["x-amz-target"] == "AWSGlue.GetTables"
+    proxy.reset()
+    assert proxy.requests == []
+
+
+def test_a_recorded_request_shows_no_header_and_no_body(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    client.request("POST", "/", b"the-secret", {"Authorization": "Bearer the-secret"})
+    client.getresponse().read()
+    assert "the-secret" not in repr(proxy.requests)
+
+
+def test_one_may_wait_for_a_request(proxy: HttpProxy, client: http.client.HTTPConnection) -> None:
+    with pytest.raises(TimeoutError, match="not 1 requests"):
+        proxy.await_requests("Change", seconds=0.05)
+    call(client)
+    proxy.await_requests("Change", seconds=0)
+
+
+def test_an_answer_is_given_in_the_place_of_the_server(
+    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    proxy.fail_next("Change", Answer(503, b"busy", {"Retry-After": "1"}))
+    client.request("POST", "/", b"{}", {"X-Amz-Target": "AWSGlue.Change"})
+    response = client.getresponse()
+    assert (response.status, response.getheader("Retry-After")) == (503, "1")
+    assert response.read() == b"busy"
+    assert effects.bodies == []
+    assert call(client) == (200, REPLY)
+    assert proxy.connections == 1
+
+
+def test_an_answer_may_be_an_error_of_an_aws_service(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    proxy.fail_next("*", Answer.of_aws("ThrottlingException", "slow down"))
+    status, body = call(client)
+    assert status == 400
+    assert json.loads(body) == {"__type": "ThrottlingException", "Message": "slow down"}
+
+
+def test_an_answer_may_be_any_json(proxy: HttpProxy, client: http.client.HTTPConnection) -> None:
+    proxy.fail_next("*", Answer.of_json(429, {"error_code": "X"}, Retry_After="2"))
+    client.request("GET", "/")
+    response = client.getresponse()
+    assert response.getheader("Retry-After") == "2"
+    assert response.getheader("Content-Type") == "application/json"
+    assert json.loads(response.read()) == {"error_code": "X"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen"),
+    [
+        (Fault.RESET, ConnectionResetError),
+        (Fault.DROP_REQUEST, http.client.RemoteDisconnected),
+        (Fault.LOSE_REPLY, ConnectionResetError),
+        (Fault.TRUNCATE_REPLY, http.client.IncompleteRead),
+    ],
+)
+def test_a_broken_connection_has_or_has_not_let_the_request_through(
+    effects: Effects,
+    proxy: HttpProxy,
+    client: http.client.HTTPConnection,
+    fault: Fault,
+    seen: type[Exception],
+) -> None:
+    proxy.fail_next("Change", fault)
+    with pytest.raises(seen) as caught:
+        call(client)
+    assert type(caught.value) is seen
+    assert effects.bodies == [b"{}"] * (fault in (Fault.LOSE_REPLY, Fault.TRUNCATE_REPLY))
+    assert proxy.fired == [("Change", fault)]
+    client.close()
+    assert call(client) == (200, REPLY)
+
+
+def test_a_malformed_reply_is_whole_for_http_and_cut_for_json(
+    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    proxy.fail_next("Change", Fault.MALFORMED_REPLY)
+    status, body = call(client)
+    assert status == 200
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(body)
+    assert effects.bodies == [b"{}"]
+    assert call(client) == (200, REPLY)
+
+
+def test_an_empty_reply_has_a_head_and_no_body(
+    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    proxy.fail_next("Change", Fault.EMPTY_REPLY)
+    assert call(client) == (200, b"")
+    assert effects.bodies == [b"{}"]
+
+
+@pytest.mark.parametrize("effect_first", [False, True])
+def test_a_delayed_request_or_reply_waits_until_it_is_released(
+    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection, effect_first: bool
+) -> None:
+    delay = Delay(effect_first=effect_first)
+    proxy.fail_next("Change", delay)
+    answers: list[str] = []
+    thread = in_background(client, answers)
+    proxy.await_requests("Change")
+    if effect_first:
+        wait_until(lambda: effects.bodies == [b"{}"])
+    thread.join(0.2)
+    assert answers == []
+    assert effects.bodies == [b"{}"] * effect_first
+    delay.release.set()
+    thread.join(TIMEOUT)
+    assert answers == ["200"]
+
+
+def test_a_delay_may_end_by_itself(proxy: HttpProxy, client: http.client.HTTPConnection) -> None:
+    proxy.fail_next("Change", Delay(seconds=0.3))
+    began = time.monotonic()
+    assert call(client) == (200, REPLY)
+    assert time.monotonic() - began >= 0.3
+
+
+def test_a_client_that_gives_up_waiting_has_not_been_heard(
+    effects: Effects, proxy: HttpProxy
+) -> None:
+    delay = Delay()
+    proxy.fail_next("Change", delay)
+    impatient = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=0.2)
+    with pytest.raises(TimeoutError):
+        call(impatient)
+    impatient.close()
+    wait_until(lambda: proxy.open_connections == 0)
+    delay.release.set()
+    assert effects.bodies == []
+
+
+def test_a_rule_is_used_as_often_as_it_says(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    proxy.fail_next("Change", Answer(500), times=2)
+    assert [call(client)[0] for _ in range(3)] == [500, 500, 200]
+
+
+def test_a_rule_may_hold_until_the_proxy_is_reset(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    proxy.fail_next("*", Answer(500), times=float("inf"))
+    assert [call(client)[0] for _ in range(5)] == [500] * 5
+    proxy.reset()
+    assert call(client)[0] == 200
+
+
+def test_a_rule_may_look_at_the_whole_request(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    proxy.fail_next(lambda request: request.json.get("Name") == "b", Answer(500))
+    assert call(client, body=b'{"Name": "a"}')[0] == 200
+    assert call(client, body=b'{"Name": "b"}')[0] == 500
+
+
+def test_connections_are_refused_between_stop_and_start(
+    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    assert call(client) == (200, REPLY)
+    proxy.stop()
+    with pytest.raises(ConnectionError):
+        call(client)
+    for _ in range(3):
+        client.close()
+        with pytest.raises(ConnectionRefusedError):
+            call(client)
+    client.close()
+    proxy.start()
+    assert call(client) == (200, REPLY)
+    assert len(effects.bodies) == 2
+
+
+def in_background(client: http.client.HTTPConnection, answers: list[str]) -> threading.Thread:
+    """Send a request from a thread, and note what came of it."""
+
+    def send() -> None:
+        try:
+            answers.append(str(call(client)[0]))
+        except (http.client.HTTPException, OSError) as error:
+            answers.append(type(error).__name__)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def test_stop_ends_requests_that_wait_and_they_never_reach_the_server(
+    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    delay, answers = Delay(), list[str]()
+    proxy.fail_next("Change", delay)
+    thread = in_background(client, answers)
+    proxy.await_requests("Change")
+    began = time.monotonic()
+    proxy.stop()
+    assert time.monotonic() - began < TIMEOUT
+    delay.release.set()
+    thread.join(TIMEOUT)
+    assert answers == ["RemoteDisconnected"]
+    assert effects.bodies == []
+
+
+def test_stop_waits_for_what_the_server_is_doing(
+    effects: Effects, proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    effects.may_act.clear()
+    answers: list[str] = []
+    caller = in_background(client, answers)
+    proxy.await_requests("Change")
+    stopper = threading.Thread(target=proxy.stop)
+    stopper.start()
+    stopper.join(0.3)
+    assert stopper.is_alive()
+    effects.may_act.set()
+    stopper.join(TIMEOUT)
+    assert effects.bodies == [b"{}"]
+    caller.join(TIMEOUT)
+    assert answers == ["RemoteDisconnected"]
+
+
+def test_a_server_that_is_down_cuts_the_connection(
+    effects: Effects, client: http.client.HTTPConnection
+) -> None:
+    effects.shutdown()
+    effects.server_close()
+    with pytest.raises(ConnectionError):
+        call(client)
+
+
+def test_disconnect_cuts_idle_connections(
+    proxy: HttpProxy, client: http.client.HTTPConnection
+) -> None:
+    call(client)
+    proxy.disconnect()
+    with pytest.raises(ConnectionError):
+        call(client)
+    client.close()
+    assert call(client) == (200, REPLY)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not so after {seconds} seconds"
+        time.sleep(0.01)

@@ -1,0 +1,271 @@
+"""Catalogs, schemas and tables, as all dialects have them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from . import published, rules
+from .dialects import Dialect, Level
+from .messages import Answer, ApiError, Request, ServerFault, duplicate, missing
+from .others import Others
+from .router import Route
+from .state import Entry, Names, State
+from .validation import check_reply
+
+PREFIX = "/api/2.1/unity-catalog"
+PAGED = frozenset({"max_results", "page_token"})
+_LISTS: dict[Level, tuple[str, type[BaseModel]]] = {
+    Level.CATALOG: ("catalogs", published.ListCatalogsResponse),
+    Level.SCHEMA: ("schemas", published.ListSchemasResponse),
+    Level.TABLE: ("tables", published.ListTablesResponse),
+}
+
+
+class CatalogApi:
+    """The operations that Databricks and the open-source server share; under the state's lock."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.dialect: Dialect = state.dialect
+        self.others = Others()
+        self.empty_pages = self.dialect.databricks
+        """A listing begins with a page that has no rows and carries a token."""
+
+    def routes(self) -> list[Route]:
+        """Return the operations."""
+
+        def route(method: str, template: str, handler: Any, **options: Any) -> Route:
+            return Route(method, template, handler, (PREFIX,), **options)
+
+        deletes = {"query": frozenset({"force"})}
+        tables = PAGED | {"catalog_name", "schema_name", "omit_columns", "omit_properties"}
+        if self.dialect.databricks:
+            tables |= {"include_browse", "omit_username", "include_manifest_capabilities"}
+        return [
+            route("GET", "/catalogs", self.list_catalogs, query=PAGED),
+            route("POST", "/catalogs", self.create_catalog, request=published.CreateCatalog),
+            route("GET", "/catalogs/{name}", self.get_catalog),
+            route("PATCH", "/catalogs/{name}", self.update, request=published.UpdateCatalog),
+            route("DELETE", "/catalogs/{name}", self.delete_catalog, **deletes),
+            route(
+                "GET",
+                "/schemas",
+                self.list_schemas,
+                query=PAGED | {"catalog_name"},
+                required=frozenset({"catalog_name"}),
+            ),
+            route("POST", "/schemas", self.create_schema, request=published.CreateSchema),
+            route("GET", "/schemas/{full_name}", self.get_schema),
+            route("PATCH", "/schemas/{full_name}", self.update, request=published.UpdateSchema),
+            route("DELETE", "/schemas/{full_name}", self.delete_schema, **deletes),
+            route(
+                "GET",
+                "/tables",
+                self.list_tables,
+                query=tables,
+                required=frozenset({"catalog_name", "schema_name"}),
+            ),
+            route("POST", "/tables", self.create_table, request=published.CreateTable),
+            route("GET", "/tables/{full_name}", self.get_table),
+            route("DELETE", "/tables/{full_name}", self.delete_table),
+            *self.others.routes(PREFIX, self.schema),
+        ]
+
+    # -- look-ups --------------------------------------------------------------------------------
+
+    def fold(self, name: str) -> str:
+        """Return a name as it is kept."""
+        return name.lower() if self.dialect.databricks else name
+
+    def catalog(self, name: str) -> Entry:
+        """Raises ApiError."""
+        found = self.state.catalogs.get(self.fold(name))
+        if found is None:
+            raise missing(self.dialect, Level.CATALOG, name)
+        return found
+
+    def schema(self, catalog: str, name: str) -> Entry:
+        """Raises ApiError, about the outermost level that is missing."""
+        found = self.catalog(catalog).children.get(self.fold(name))
+        if found is None:
+            raise missing(self.dialect, Level.SCHEMA, f"{catalog}.{name}")
+        return found
+
+    def table(self, catalog: str, schema: str, name: str) -> Entry:
+        """Raises ApiError, about the outermost level that is missing."""
+        found = self.schema(catalog, schema).children.get(self.fold(name))
+        if found is None:
+            raise missing(self.dialect, Level.TABLE, f"{catalog}.{schema}.{name}")
+        return found
+
+    def split(self, full_name: str, count: int) -> list[str]:
+        """Return the names of a full name. Raises ApiError where there are not ``count``."""
+        names = full_name.split(".")
+        if len(names) != count:
+            what = "table name" if count == 3 else "schema full name"
+            raise ApiError(self.dialect.invalid, f"Invalid {what}: {full_name}")
+        return names
+
+    # -- pages -----------------------------------------------------------------------------------
+
+    def list_catalogs(self, request: Request) -> Answer:
+        return self._page(Level.CATALOG, self.state.catalogs, request)
+
+    def list_schemas(self, request: Request) -> Answer:
+        parent = self.catalog(request.query.get("catalog_name", ""))
+        return self._page(Level.SCHEMA, parent.children, request)
+
+    def list_tables(self, request: Request) -> Answer:
+        query = request.query
+        parent = self.schema(query.get("catalog_name", ""), query.get("schema_name", ""))
+        return self._page(Level.TABLE, parent.children, request)
+
+    def _page(self, level: Level, names: Names, request: Request) -> Answer:
+        field, model = _LISTS[level]
+        token = request.query.get("page_token")
+        size = self._page_size(request.query)
+        rows = [] if self.empty_pages and token is None else names.page(self._after(token), size)
+        following = rows[-1].name if len(rows) >= size else None
+        if self.empty_pages:
+            following = _sealed(following if rows else "" if token is None else None)
+        omit = {
+            key: request.query.get(key) == "true" for key in ("omit_columns", "omit_properties")
+        }
+        return self._list_answer(field, model, [row.json(**omit) for row in rows], following)
+
+    def _list_answer(
+        self, field: str, model: type[BaseModel], rows: list[bytes], token: str | None
+    ) -> Answer:
+        # Rows were checked when they were made; what is left to check is what is around them.
+        around = check_reply(model, {field: [], "next_page_token": token})
+        ending = Answer.of_json({key: around[key] for key in around if key != field}).body
+        if self.dialect.databricks:
+            ending = b"{}" if token is None else ending
+            if not rows:
+                return Answer(200, ending)
+        start = b'{"' + field.encode() + b'": [' + b", ".join(rows) + b"]"
+        return Answer(200, start + (b"}" if ending == b"{}" else b", " + ending[1:]))
+
+    def _page_size(self, query: Mapping[str, str]) -> int:
+        try:
+            wanted = int(query.get("max_results", "0"))
+        except ValueError:
+            raise ApiError(self.dialect.invalid, "max_results is not a number") from None
+        if wanted < 0:
+            text = "maxResults must be greater than or equal to 0"
+            raise ApiError(self.dialect.invalid, text)
+        return min(wanted or self.dialect.page_size, self.dialect.page_size)
+
+    def _after(self, token: str | None) -> str | None:
+        if token is None or not self.empty_pages:
+            return token
+        try:
+            return base64.urlsafe_b64decode(token).decode().removeprefix("after:") or None
+        except ValueError:
+            raise ApiError(self.dialect.invalid, "Invalid page token") from None
+
+    # -- one object ------------------------------------------------------------------------------
+
+    def get_catalog(self, request: Request) -> Answer:
+        return Answer(200, self.catalog(request.parameters["name"]).json())
+
+    def get_schema(self, request: Request) -> Answer:
+        return Answer(200, self.schema(*self.split(request.parameters["full_name"], 2)).json())
+
+    def get_table(self, request: Request) -> Answer:
+        return Answer(200, self.table(*self.split(request.parameters["full_name"], 3)).json())
+
+    def create_catalog(self, request: Request) -> Answer:
+        body = request.fields
+        entry = self.make(Level.CATALOG, body, {"storage_root": body.get("storage_root")})
+        self.put(self.state.catalogs, entry, entry.name)
+        return Answer(200, entry.json())
+
+    def create_schema(self, request: Request) -> Answer:
+        body = request.fields
+        rules.require_name(body.get("name"), self.dialect)
+        parent = self.catalog(str(body.get("catalog_name")))
+        where = {"catalog_name": parent.name, "storage_root": body.get("storage_root")}
+        entry = self.make(Level.SCHEMA, body, where)
+        entry.info["full_name"] = f"{parent.name}.{entry.name}"
+        taken = f"{parent.name}.{entry.name}" if self.dialect.databricks else entry.name
+        self.put(parent.children, entry, taken)
+        return Answer(200, entry.json())
+
+    def make(self, level: Level, body: Mapping[str, Any], more: Mapping[str, Any]) -> Entry:
+        """Return a new object with what all have in common."""
+        name = rules.require_name(body.get("name"), self.dialect)
+        properties = rules.require_properties(body.get("properties"))
+        comment = rules.require_length(body.get("comment"), rules.MAX_COMMENT)
+        common = {"name": name, "comment": comment, "properties": properties}
+        return self.state.new_entry(level, {**common, **more})
+
+    def put(self, parent: Names, entry: Entry, name: str) -> None:
+        """Raises ApiError where the name is taken; ``name`` is how the message calls it."""
+        self.state.insert(parent, entry, lambda: duplicate(self.dialect, entry.level, name))
+
+    def create_table(self, request: Request) -> Answer:
+        raise NotImplementedError
+
+    def update(self, request: Request) -> Answer:
+        """Update a catalog or schema: properties are replaced as a whole, none is no change."""
+        if "name" in request.parameters:
+            entry = self.catalog(request.parameters["name"])
+        else:
+            entry = self.schema(*self.split(request.parameters["full_name"], 2))
+        body = request.fields
+        properties = rules.require_properties(body.get("properties"))
+        comment = rules.require_length(body.get("comment"), rules.MAX_COMMENT)
+        if body.get("new_name") is not None:
+            raise ServerFault("the double renames neither catalogs nor schemas")
+        if properties:
+            entry.change(properties=properties)
+        if comment is not None:
+            entry.change(comment=comment)
+        return Answer(200, entry.json())
+
+    def delete_catalog(self, request: Request) -> Answer:
+        entry = self.catalog(request.parameters["name"])
+        inside = [schema for schema in entry.children if schema.name != "information_schema"]
+        if inside and request.query.get("force") != "true":
+            text = "Cannot delete catalog with schemas. Use force=true to force deletion."
+            if self.dialect.databricks:
+                text = (
+                    f"Catalog '{entry.name}' is not empty. The catalog has {len(inside)} schema(s)"
+                )
+            raise ApiError(self.dialect.not_empty, text)
+        self.state.catalogs.remove(entry.name)
+        return self.deleted()
+
+    def delete_schema(self, request: Request) -> Answer:
+        catalog, name = self.split(request.parameters["full_name"], 2)
+        entry = self.schema(catalog, name)
+        inside = len(entry.children) + self.others.count(catalog, name)
+        if inside and request.query.get("force") != "true":
+            text = "Cannot delete schema with tables"
+            if self.dialect.databricks:
+                text = f"Schema '{catalog}.{name}' is not empty. The schema has tables(s)"
+            raise ApiError(self.dialect.not_empty, text)
+        self.catalog(catalog).children.remove(entry.name)
+        return self.deleted()
+
+    def delete_table(self, request: Request) -> Answer:
+        catalog, schema, name = self.split(request.parameters["full_name"], 3)
+        entry = self.table(catalog, schema, name)
+        self.schema(catalog, schema).children.remove(entry.name)
+        return self.deleted()
+
+    def deleted(self) -> Answer:
+        """Return the answer to a delete: of the open-source server it is not JSON."""
+        return Answer.of_json({}) if self.dialect.databricks else Answer.of_text("200 OK")
+
+
+def _sealed(after: str | None) -> str | None:
+    """Return a token that a client can only give back."""
+    if after is None:
+        return None
+    return base64.urlsafe_b64encode(f"after:{after}".encode()).decode()

@@ -1,0 +1,108 @@
+"""What the open-source server takes, refuses, and breaks at: names, properties, columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .dialects import Dialect
+from .messages import ApiError, ServerFault
+
+NAME = re.compile(r"[a-zA-Z0-9_@-]+")
+_CLOUD_NAME = re.compile(r"[^\x00-\x20./\x7f]+")
+MAX_NAME = 255
+MAX_PROPERTY = 255
+MAX_COMMENT = 65_535
+MAX_LOCATION = 2_048
+FORMATS = ("DELTA", "CSV", "JSON", "AVRO", "PARQUET", "ORC", "TEXT")
+
+
+def require_name(name: object, dialect: Dialect) -> str:
+    """Return a name as the server keeps it. Raises ApiError where it is none."""
+    if not isinstance(name, str) or not name:
+        raise ApiError(dialect.invalid, "Name cannot be empty")
+    if len(name) > MAX_NAME:
+        raise ApiError(dialect.invalid, f"Name cannot be longer than {MAX_NAME} characters")
+    pattern = _CLOUD_NAME if dialect.databricks else NAME
+    if not pattern.fullmatch(name):
+        text = "Name cannot contain a period, space, forward-slash, or control characters"
+        raise ApiError(dialect.invalid, text)
+    return name.lower() if dialect.databricks else name
+
+
+def require_properties(properties: object) -> dict[str, str]:
+    """Return properties that fit into the server's columns.
+
+    Raises:
+        ServerFault: a null or more than 255 characters; the database refuses them.
+    """
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise ServerFault("properties is not a map")
+    for key, value in properties.items():
+        if value is None:
+            raise ServerFault("NULL not allowed for column PROPERTY_VALUE")
+        if len(key) > MAX_PROPERTY or len(str(value)) > MAX_PROPERTY:
+            raise ServerFault(f"Value too long for column, {MAX_PROPERTY} characters")
+    return {key: str(value) for key, value in properties.items()}
+
+
+def require_length(text: str | None, limit: int) -> str | None:
+    """Return the text. Raises ServerFault where the server's column does not hold it."""
+    if text is not None and len(text) > limit:
+        raise ServerFault(f"Value too long for column, {limit} characters")
+    return text
+
+
+def require_columns(body: Mapping[str, Any], dialect: Dialect) -> list[dict[str, Any]]:
+    """Return the columns of a table to make.
+
+    Raises:
+        ApiError: a column's ``type_json`` is not what the release wants.
+        ServerFault: a null where the server expects none.
+    """
+    columns = body.get("columns", [])
+    if not isinstance(columns, Sequence) or isinstance(columns, str):
+        raise ServerFault('Cannot invoke "java.util.List.stream()" because columns is null')
+    return [_column(column, dialect) for column in columns]
+
+
+def _column(column: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    if dialect.whole_type_json:
+        _require_struct_field(column, dialect)
+    if not isinstance(column.get("type_text"), str) or column.get("type_name") is None:
+        raise ServerFault('Cannot invoke "String.toLowerCase()" because type_text is null')
+    kept = {key: value for key, value in column.items() if value is not None}
+    return {"nullable": True, **kept, "type_text": column["type_text"].lower()}
+
+
+def _require_struct_field(column: Mapping[str, Any], dialect: Dialect) -> None:
+    name = column.get("name")
+
+    def refused(why: str) -> ApiError:
+        return ApiError(dialect.invalid, f"Invalid type_json for column {name}: {why}")
+
+    try:
+        field = json.loads(column.get("type_json") or "")
+    except ValueError:
+        raise refused(f"Failed to parse typeJson: {column.get('type_json')}") from None
+    if not isinstance(field, dict):
+        raise refused(f"Failed to parse typeJson: {column.get('type_json')}")
+    for part in ("name", "type", "nullable", "metadata"):
+        if field.get(part) is None:
+            raise ApiError(dialect.invalid, f"type_json.{part} is required.")
+    if field["name"] != name:
+        raise refused(f"field name {field['name']} does not match column name {name}")
+    if column.get("nullable") is not None and field["nullable"] != column["nullable"]:
+        raise refused(f"field nullable {field['nullable']} does not match the column's")
+
+
+def require_format(body: Mapping[str, Any], dialect: Dialect) -> str | None:
+    """Return the format of a table to make. Raises ApiError where there is no such format."""
+    given = body.get("data_source_format")
+    if given is not None and given not in FORMATS:
+        raise ApiError(dialect.invalid, f"Unexpected value '{given}'")
+    return given

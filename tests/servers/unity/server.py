@@ -1,0 +1,252 @@
+"""A Unity Catalog server that tests start, look into, and steer."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import Any
+
+from .catalog_api import CatalogApi
+from .credentials import Bucket, Credentials
+from .databricks import DatabricksApi
+from .dialects import OPEN_SOURCE_0_6, Dialect, ErrorKind, Level
+from .http import HOST, Listener
+from .messages import Answer, ApiError, Request, ServerFault, error_answer
+from .open_source import OpenSourceApi
+from .router import Route, find, no_route
+from .state import Entry, Names, State
+from .validation import InvalidReplyError, problems, statement_problems
+
+_FORBIDDEN = ErrorKind(403, "PERMISSION_DENIED")
+_INTERNAL = ErrorKind(500, "INTERNAL")
+_UNAUTHENTICATED = ErrorKind(401, "UNAUTHENTICATED")
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    pattern: str
+    kind: ErrorKind
+    message: str
+
+
+class UnityServer:
+    """The double, from `start` to `stop`; what it holds outlives a stop, and so does its port.
+
+    ::
+
+        with UnityServer(DATABRICKS) as server:
+            server.add_catalog("main")
+            ...
+            assert server.counts["GET /tables"] == 3
+
+    A request that breaks the published API is answered as the real server would, and remembered:
+    the end of the ``with`` fails over it. A test that sends such a request on purpose takes it
+    back with `take_violations`.
+    """
+
+    def __init__(self, dialect: Dialect = OPEN_SOURCE_0_6, port: int = 0) -> None:
+        self.dialect = dialect
+        self.state = State(dialect)
+        self.credentials = Credentials(self.state)
+        self.api: CatalogApi
+        if dialect.databricks:
+            self.api = DatabricksApi(self.state, self.credentials)
+        else:
+            self.api = OpenSourceApi(self.state, self.credentials)
+        self.token: str | None = None
+        """Open source: the only token that is let in; None lets everybody in."""
+        self.requests: list[Request] = []
+        """Every request that came, in that order."""
+        self.defects: list[str] = []
+        """What the double itself did wrong."""
+        self._violations: list[str] = []
+        self._refusals: list[_Refusal] = []
+        self._routes = self.api.routes()
+        self._records = threading.Lock()
+        self._port = port
+        self._listener: Listener | None = None
+
+    # -- life ------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where it answers: ``http://127.0.0.1:PORT``."""
+        return f"http://{HOST}:{self._port}"
+
+    @property
+    def databricks(self) -> DatabricksApi:
+        """The parts that only Databricks has."""
+        assert isinstance(self.api, DatabricksApi), "this is not the double of Databricks"
+        return self.api
+
+    def start(self) -> UnityServer:
+        """Listen, at the same port as before."""
+        self._listener = Listener(self._port, self._answer)
+        self._port = self._listener.server_address[1]
+        self._listener.start()
+        return self
+
+    def stop(self) -> None:
+        """Close the port and all connections, as a crash would; safe to repeat."""
+        if self._listener is not None:
+            self._listener.kill()
+            self._listener = None
+
+    def __enter__(self) -> UnityServer:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if error is None:
+            self.require_clean()
+
+    # -- what happened ---------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Requests by route: ``{"GET /tables/{full_name}": 2}``."""
+        with self._records:
+            return Counter(request.route for request in self.requests)
+
+    def forget_requests(self) -> None:
+        """Begin to count anew."""
+        with self._records:
+            self.requests.clear()
+
+    def take_violations(self) -> list[str]:
+        """Return what requests did against the published API, and forget it."""
+        with self._records:
+            found, self._violations = self._violations, []
+        return found
+
+    def require_clean(self) -> None:
+        """Raise AssertionError over defects of the double and requests against the API."""
+        assert not self.defects, f"the double is wrong: {self.defects}"
+        assert not self._violations, f"requests that the API does not allow: {self._violations}"
+
+    # -- steering --------------------------------------------------------------------------------
+
+    def refuse(self, pattern: str, kind: ErrorKind = _FORBIDDEN, message: str = "") -> None:
+        """Answer requests whose route fits (``POST /tables*``) with an error, until `allow_all`."""
+        text = message or "User is not authorized: PERMISSION_DENIED"
+        self._refusals.append(_Refusal(pattern, kind, text))
+
+    def allow_all(self) -> None:
+        """Take back what `refuse` did."""
+        self._refusals.clear()
+
+    def add_bucket(self, uri: str, bucket: Bucket) -> None:
+        """Vend credentials for places in ``s3://name`` from now on."""
+        self.credentials.buckets[uri] = bucket
+
+    def add_catalog(self, name: str, properties: Mapping[str, str] | None = None) -> Entry:
+        """Make a catalog past the API."""
+        body = {"name": name, "properties": dict(properties or {})}
+        return self._add(Level.CATALOG, (), body)
+
+    def add_schema(self, catalog: str, name: str, **more: Any) -> Entry:
+        """Make a schema past the API."""
+        place = {"catalog_name": catalog, "full_name": f"{catalog}.{name}"}
+        return self._add(Level.SCHEMA, (catalog,), {"name": name, **place, **more})
+
+    def add_table(self, catalog: str, schema: str, name: str, **more: Any) -> Entry:
+        """Make a table past the API and all that it refuses; an external Delta table by default.
+
+        A second one of a name makes the name answer 500, as after a lost race of two creators.
+        """
+        place = {"catalog_name": catalog, "schema_name": schema}
+        kind = {"table_type": "EXTERNAL", "data_source_format": "DELTA", "columns": []}
+        if self.dialect.databricks:
+            place["full_name"] = f"{catalog}.{schema}.{name}"
+        return self._add(Level.TABLE, (catalog, schema), {"name": name, **place, **kind, **more})
+
+    def _add(self, level: Level, parents: tuple[str, ...], info: dict[str, Any]) -> Entry:
+        with self.state.lock:
+            entry = self.state.new_entry(level, {"properties": {}, **info})
+            self._siblings(parents).add(entry)
+            entry.json()
+            return entry
+
+    def remove_table(self, catalog: str, schema: str, name: str) -> None:
+        """Remove a name, with all entries that have it, if there is any; so with its schema."""
+        with self.state.lock:
+            for parent in self._siblings((catalog,)):
+                if parent.name == schema and any(e.name == name for e in parent.children):
+                    parent.children.remove(name)
+
+    def _siblings(self, parents: tuple[str, ...]) -> Names:
+        found = self.state.catalogs
+        for name in parents:
+            parent = found.get(name)
+            assert parent is not None, f"{name} of {parents} is not there"
+            found = parent.children
+        return found
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _answer(self, request: Request) -> Answer:
+        route, parameters, known_path = find(self._routes, request.method, request.path)
+        key = route.key if route else f"{request.method} {request.path}"
+        request = replace(request, route=key, parameters=parameters)
+        with self._records:
+            self.requests.append(request)
+        if route is None:
+            return no_route(
+                known_path=known_path,
+                databricks=self.dialect.databricks,
+                method=request.method,
+                path=request.path,
+            )
+        self._record_violations(route, request)
+        return self._guarded(route, request)
+
+    def _guarded(self, route: Route, request: Request) -> Answer:
+        try:
+            self._require_allowed(route, request)
+            with self.state.lock:
+                return route.handler(request)
+        except ApiError as error:
+            return error_answer(error.kind, error.message, delta=route.delta)
+        except ServerFault as error:
+            return error_answer(_INTERNAL, str(error), delta=route.delta)
+        except InvalidReplyError as error:
+            self.defects.append(str(error))
+            return error_answer(_INTERNAL, f"defect of the double: {error}", delta=route.delta)
+        except ValueError as error:
+            return error_answer(self.dialect.invalid, str(error), delta=route.delta)
+
+    def _require_allowed(self, route: Route, request: Request) -> None:
+        if route.needs_token and isinstance(self.api, DatabricksApi):
+            self.api.authority.require(request)
+        elif self.token is not None and request.headers.get("authorization") != (
+            f"Bearer {self.token}"
+        ):
+            raise ApiError(_UNAUTHENTICATED, "No authorization found.")
+        for refusal in list(self._refusals):
+            if fnmatchcase(route.key, refusal.pattern):
+                raise ApiError(refusal.kind, refusal.message)
+
+    def _record_violations(self, route: Route, request: Request) -> None:
+        allowed = route.query | route.required
+        found = [f"query.{key}: no such parameter" for key in set(request.query) - allowed]
+        found += [f"query.{key}: missing" for key in route.required - set(request.query)]
+        if route.request is not None or route.key == "POST /sql/statements":
+            try:
+                body = request.body
+            except ValueError as error:
+                found.append(f"body: {error}")
+            else:
+                found += (
+                    problems(route.request, body) if route.request else statement_problems(body)
+                )
+        with self._records:
+            self._violations += [f"{route.key}: {text}" for text in found]

@@ -1,0 +1,230 @@
+"""What a SQL warehouse does with the statements that it understands."""
+
+from __future__ import annotations
+
+import json
+from functools import singledispatchmethod
+
+from . import rules, sql
+from .catalog_api import CatalogApi
+from .dialects import Level
+from .locations import cloud_location, overlap
+from .messages import ApiError
+from .state import Entry
+
+_RESERVED = {
+    "provider": "please use the USING clause to specify it",
+    "location": "please use the LOCATION clause to specify it",
+    "owner": "it will be set to the current user",
+    "external": "please use CREATE EXTERNAL TABLE",
+}
+_RESERVED_LATER = dict.fromkeys(
+    ("table_type", "collation", "is_managed_location"),
+    "please remove it from the TBLPROPERTIES list",
+)
+_FORMATS = {"DELTA", "CSV", "JSON", "AVRO", "PARQUET", "ORC", "TEXT"}
+_TYPES = {
+    "bigint": ("LONG", "long"),
+    "int": ("INT", "integer"),
+    "float": ("FLOAT", "float"),
+    "double": ("DOUBLE", "double"),
+    "boolean": ("BOOLEAN", "boolean"),
+    "string": ("STRING", "string"),
+    "binary": ("BINARY", "binary"),
+    "date": ("DATE", "date"),
+    "timestamp": ("TIMESTAMP", "timestamp"),
+}
+
+
+class SqlError(Exception):
+    """A statement that failed; ``condition`` and ``state`` as Spark names them."""
+
+    def __init__(self, condition: str, state: str, message: str) -> None:
+        super().__init__(f"[{condition}] {message} SQLSTATE: {state}")
+        self.state = state
+
+
+class Warehouse:
+    """Executes statements on the catalog of a Databricks double, under its lock."""
+
+    def __init__(self, api: CatalogApi) -> None:
+        self._api = api
+        self.refuses_overlaps = False
+        """External tables may not share or nest locations, as on Databricks itself."""
+        self.reserves_table_type = False
+        """The property ``table_type`` is refused, as by Spark from 4.3 on; other cases pass."""
+
+    def execute(self, text: str, defaults: sql.Name) -> None:
+        """Run one statement. Raises SqlError.
+
+        ``defaults`` are the catalog and schema of names that have none.
+        """
+        try:
+            statement = sql.parse(text)
+        except sql.SqlSyntaxError as error:
+            raise SqlError("PARSE_SYNTAX_ERROR", "42601", str(error)) from error
+        try:
+            self._run(statement, defaults)
+        except ApiError as error:
+            raise self._as_sql(error) from error
+
+    @singledispatchmethod
+    def _run(self, statement: sql.Statement, defaults: sql.Name) -> None:
+        raise TypeError(f"{statement} (names in {defaults})")
+
+    @_run.register
+    def _create(self, statement: sql.CreateTable, defaults: sql.Name) -> None:
+        catalog, schema, name = _full(statement.name, defaults)
+        parent = self._api.schema(catalog, schema)
+        if parent.children.get(self._api.fold(name)) is not None:
+            if statement.if_not_exists:
+                return
+            raise _already_exists((catalog, schema, name))
+        properties = self._properties(statement.properties)
+        more = {
+            "catalog_name": parent.info["catalog_name"],
+            "schema_name": parent.name,
+            "full_name": f"{parent.info['full_name']}.{name.lower()}",
+            "table_type": "EXTERNAL",
+            "data_source_format": statement.using,
+            "columns": _columns(statement),
+            "storage_location": self._location(statement.location),
+        }
+        if statement.using not in _FORMATS:
+            raise SqlError("DATA_SOURCE_NOT_FOUND", "42K02", f"No such format: {statement.using}.")
+        body = {"name": name, "comment": statement.comment, "properties": properties}
+        entry = self._api.make(Level.TABLE, body, more)
+        self._api.put(parent.children, entry, entry.name)
+
+    @_run.register
+    def _set(self, statement: sql.SetProperties, defaults: sql.Name) -> None:
+        entry = self._table(statement.name, defaults)
+        given = self._properties(statement.properties)
+        rules.require_properties(given)
+        entry.change(properties={**entry.info.get("properties", {}), **given})
+
+    @_run.register
+    def _unset(self, statement: sql.UnsetProperties, defaults: sql.Name) -> None:
+        entry = self._table(statement.name, defaults)
+        kept = dict(entry.info.get("properties", {}))
+        absent = [key for key in statement.keys if key not in kept]
+        if absent and not statement.if_exists:
+            text = f"Attempted to unset non-existent properties {absent} in table."
+            raise SqlError("UNSET_NONEXISTENT_PROPERTIES", "42K0J", text)
+        entry.change(properties={k: v for k, v in kept.items() if k not in statement.keys})
+
+    @_run.register
+    def _move(self, statement: sql.SetLocation, defaults: sql.Name) -> None:
+        entry = self._table(statement.name, defaults)
+        entry.change(storage_location=self._location(statement.location, but=entry))
+
+    @_run.register
+    def _rename(self, statement: sql.RenameTable, defaults: sql.Name) -> None:
+        catalog, schema, _ = _full(statement.name, defaults)
+        entry = self._table(statement.name, defaults)
+        *place, name = _full(statement.new_name, (catalog, schema))
+        if [self._api.fold(part) for part in place] != [*map(self._api.fold, (catalog, schema))]:
+            text = "Renaming a table across schemas is not supported."
+            raise SqlError("UNSUPPORTED_FEATURE.RENAME_ACROSS", "0A000", text)
+        name = rules.require_name(name, self._api.dialect)
+        siblings = self._api.schema(catalog, schema).children
+        if siblings.get(name) is not None:
+            raise _already_exists((catalog, schema, name))
+        siblings.remove(entry.name)
+        entry.change(name=name, full_name=f"{entry.info['full_name'].rpartition('.')[0]}.{name}")
+        siblings.add(entry)
+
+    @_run.register
+    def _drop(self, statement: sql.DropTable, defaults: sql.Name) -> None:
+        catalog, schema, _ = _full(statement.name, defaults)
+        siblings = self._api.schema(catalog, schema).children
+        if statement.if_exists and siblings.get(self._api.fold(statement.name[-1])) is None:
+            return
+        siblings.remove(self._table(statement.name, defaults).name)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _table(self, name: sql.Name, defaults: sql.Name) -> Entry:
+        return self._api.table(*_full(name, defaults))
+
+    def _location(self, location: str | None, but: Entry | None = None) -> str:
+        if location is None:
+            text = "Managed tables have to be Delta: give a LOCATION."
+            raise SqlError("UC_DATASOURCE_NOT_SUPPORTED", "0AKUC", text)
+        try:
+            place = cloud_location(location)
+        except ValueError as error:
+            raise SqlError("INVALID_PARAMETER_VALUE", "22023", f"{error}.") from error
+        if self.refuses_overlaps:
+            for other in self._api.state.tables():
+                if other is not but and overlap(place, other.info.get("storage_location", "-")):
+                    text = f"Input path url '{place}' overlaps with other external tables."
+                    raise SqlError("INVALID_PARAMETER_VALUE.LOCATION_OVERLAP", "22023", text)
+        return place
+
+    def _properties(self, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+        reserved = {**_RESERVED, **(_RESERVED_LATER if self.reserves_table_type else {})}
+        found: dict[str, str] = {}
+        for key, value in pairs:
+            if key in found:
+                raise SqlError("DUPLICATE_KEY", "23505", f"Found duplicate keys `{key}`.")
+            if key in reserved:
+                text = f"{key} is a reserved table property, {reserved[key]}."
+                raise SqlError("UNSUPPORTED_FEATURE.SET_TABLE_PROPERTY", "0A000", text)
+            found[key] = value
+        return found
+
+    def _as_sql(self, error: ApiError) -> SqlError:
+        conditions = {
+            kind.code: (condition, state)
+            for level, condition, state in (
+                (Level.CATALOG, "NO_SUCH_CATALOG_EXCEPTION", "42704"),
+                (Level.SCHEMA, "SCHEMA_NOT_FOUND", "42704"),
+                (Level.TABLE, "TABLE_OR_VIEW_NOT_FOUND", "42P01"),
+            )
+            for kind in (self._api.dialect.missing[level],)
+        }
+        found = conditions.get(error.kind.code, ("INVALID_PARAMETER_VALUE", "22023"))
+        return SqlError(*found, error.message)
+
+
+def _full(name: sql.Name, defaults: sql.Name) -> sql.Name:
+    full = (*defaults[: 3 - len(name)], *name)
+    if len(full) != 3:
+        text = f"The name {'.'.join(name)} does not have three parts."
+        raise SqlError("IDENTIFIER_TOO_MANY_NAME_PARTS", "42601", text)
+    return full
+
+
+def _already_exists(name: sql.Name) -> SqlError:
+    quoted = ".".join(f"`{part}`" for part in name)
+    text = f"Cannot create table or view {quoted} because it already exists."
+    return SqlError("TABLE_OR_VIEW_ALREADY_EXISTS", "42P07", text)
+
+
+def _columns(statement: sql.CreateTable) -> list[dict[str, object]]:
+    """Return the columns; a text table has one, of strings, and takes no other type."""
+    columns = statement.columns
+    if statement.using == "TEXT":
+        columns = columns or (sql.Column("value", "string"),)
+        for column in columns:
+            if column.type != "string":
+                text = (
+                    f"The Text datasource doesn't support the column `{column.name}` "
+                    f'of the type "{column.type.upper()}".'
+                )
+                raise SqlError("UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "0A000", text)
+    return [_column(column, position) for position, column in enumerate(columns)]
+
+
+def _column(column: sql.Column, position: int) -> dict[str, object]:
+    name, spark = _TYPES.get(column.type, ("STRING", column.type))
+    field = {"name": column.name, "type": spark, "nullable": column.nullable, "metadata": {}}
+    return {
+        "name": column.name,
+        "type_text": column.type,
+        "type_name": name,
+        "type_json": json.dumps(field),
+        "position": position,
+        "nullable": column.nullable,
+    }

@@ -1,0 +1,161 @@
+"""Calls to Glue: the catalog's id with every one, every page, and what is known of each change."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ProxyConnectionError,
+)
+from botocore.parsers import ResponseParserError
+
+from .errors import LostReplyError, UnreadableReplyError
+
+_PAGE = 100
+"""The most that Glue puts on a page."""
+
+_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+_UNCERTAIN = ("OperationTimeoutException", "InternalServiceException", "RequestTimeout")
+# What botocore's parser lets through where a reply does not have the shape that it expects.
+_UNREADABLE = (ResponseParserError, ValueError, LookupError, TypeError, AttributeError)
+
+
+class _Attempts(threading.local):
+    """What is known of the change that this thread is making."""
+
+    watching = False
+    unsure = False
+    """The change may have been made by an attempt whose reply did not come."""
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        self.watching, self.unsure = True, False
+        try:
+            yield
+        finally:
+            self.watching = False
+
+
+_attempts = _Attempts()
+
+
+def ask(client: Any, operation: str, members: Iterable[str], **arguments: Any) -> Mapping[str, Any]:
+    """Return the answer to an operation that changes nothing, with all of these members.
+
+    Raises the errors of botocore, and UnreadableReplyError.
+    """
+    try:
+        return _checked(getattr(client, operation)(**arguments), members, operation)
+    except _UNREADABLE as error:
+        raise UnreadableReplyError(operation) from error
+
+
+class Calls:
+    """Glue's operations, on one catalog.
+
+    Raises the errors of botocore, UnreadableReplyError, and LostReplyError for changes.
+    """
+
+    def __init__(self, client: Callable[[], Any], catalog_id: str | None) -> None:
+        self._client = client
+        self._watched: Any = None
+        self._common = {"CatalogId": catalog_id} if catalog_id is not None else {}
+
+    def shape(self, name: str) -> Any:
+        """Return a shape of the service model, which comes with botocore. Makes no call."""
+        return self._client().meta.service_model.shape_for(name)
+
+    def read(self, operation: str, member: str, **arguments: Any) -> Mapping[str, Any]:
+        """Return the member that every answer of an operation has."""
+        found: Mapping[str, Any] = ask(
+            self._client(), operation, (member,), **{**self._common, **arguments}
+        )[member]
+        return found
+
+    def read_all(self, operation: str, member: str, **arguments: Any) -> Iterator[Any]:
+        """Yield what is listed on all pages, in as many calls as there are pages."""
+        pages = self._client().get_paginator(operation)
+        size = {"PageSize": _PAGE}
+        try:
+            for page in pages.paginate(**self._common, **arguments, PaginationConfig=size):
+                yield from _checked(page, (member,), operation)[member]
+        except _UNREADABLE as error:
+            raise UnreadableReplyError(operation) from error
+
+    def change(self, operation: str, **arguments: Any) -> None:
+        """Change something. botocore may send it several times.
+
+        Raises:
+            LostReplyError: It may have been done by an attempt whose reply did not come; what was
+                answered to a later one says nothing about that.
+        """
+        client = self._client()
+        if client is not self._watched:
+            client.meta.events.register("needs-retry.glue", _note_attempt, "lance-bridge-attempts")
+            self._watched = client
+        with _attempts.watched():
+            try:
+                getattr(client, operation)(**{**self._common, **arguments})
+            except _UNREADABLE as error:
+                raise LostReplyError(operation) from error
+            except (ClientError, BotoCoreError) as error:
+                if _attempts.unsure:
+                    raise LostReplyError(operation) from error
+                raise
+            if _attempts.unsure:
+                raise LostReplyError(operation)
+
+
+def _note_attempt(
+    caught_exception: Exception | None = None,
+    response: tuple[Any, Mapping[str, Any]] | None = None,
+    **_: object,
+) -> None:
+    """Note of each attempt whether it may have been done without our knowing.
+
+    botocore tells of each: at the end it raises only what became of the last one.
+    """
+    if not _attempts.watching:
+        return
+    if response is None:
+        if caught_exception is not None and not isinstance(caught_exception, _NEVER_SENT):
+            _attempts.unsure = True
+        return
+    http, parsed = response
+    code = parsed.get("Error", {}).get("Code")
+    if http.status_code < 300:
+        _attempts.unsure = not _is_json(http.content)
+    elif http.status_code >= 500 or code in _UNCERTAIN:
+        _attempts.unsure = True
+
+
+def _is_json(content: bytes) -> bool:
+    """Return False for a reply that botocore would take for an empty one."""
+    try:
+        return not content or isinstance(json.loads(content), dict)
+    except ValueError:
+        return False
+
+
+def name_of(entry: Mapping[str, Any]) -> str:
+    """Return the name of what is listed. Raises UnreadableReplyError where it has none."""
+    if not entry.get("Name"):
+        raise UnreadableReplyError("a listing")
+    return str(entry["Name"])
+
+
+def _checked(
+    answer: Mapping[str, Any], members: Iterable[str], operation: str
+) -> Mapping[str, Any]:
+    """Return an answer that has these members; botocore takes what is no JSON for an empty one."""
+    if not all(member in answer for member in members):
+        raise UnreadableReplyError(operation)
+    return answer

@@ -1,0 +1,343 @@
+"""AWS Glue behind the port: names, records and errors, over one client of boto3."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from lance_bridge.catalog import Capabilities, Catalog, NamespaceRecord, Path, TableRecord
+from lance_bridge.config import CatalogConfig
+from lance_bridge.errors import (
+    concurrent_modification,
+    display,
+    invalid,
+    namespace_already_exists,
+    namespace_not_empty,
+    namespace_not_found,
+    table_already_exists,
+    table_not_found,
+)
+
+from . import mapping
+from .calls import Calls, name_of
+from .config import GlueConfig
+from .errors import is_a, translated
+from .names import capabilities
+from .session import Session
+from .vending import StorageCredentials
+
+logger = logging.getLogger(__name__)
+
+_ABSENT = "EntityNotFoundException"
+_PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
+_CHANGED = "ConcurrentModificationException"
+_REFUSED = ("AccessDeniedException", "FederationSourceException")
+
+
+class GlueCatalog(Catalog):
+    """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises.
+
+    Args:
+        config: Checked properties.
+        client: A client to use instead of one made from them; it is never closed here.
+    """
+
+    def __init__(self, config: GlueConfig, client: Any = None) -> None:
+        self._config = config
+        self._capabilities = capabilities()
+        self._session: Session | None = None
+        self._storage: StorageCredentials | None = None
+        if client is None:
+            self._session = Session(config)
+            self._storage = StorageCredentials(config, self._session)
+            get_client = partial(self._session.client, "glue", config.endpoint)
+            self._region = self._session.region
+        else:
+            _refuse_unused(config)
+            get_client = partial(_same, client)
+            self._region = client.meta.region_name
+        self._calls = Calls(get_client, config.catalog_id)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def describe_connection(self) -> str:
+        shown = ("catalog_id", "endpoint", "profile_name", "access_key_id", "assume_role_arn")
+        given = {key: getattr(self._config, key) for key in shown}
+        return ", ".join([self._region, *(f"{k}={v}" for k, v in given.items() if v)])
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def list_namespaces(self, parent: Path) -> Iterable[str]:
+        with translated(f"list the namespaces of '{display(parent)}'"):
+            databases = self._calls.read_all("get_databases", "DatabaseList")
+            return [name_of(each) for each in databases]
+
+    def load_namespace(self, path: Path) -> NamespaceRecord:
+        with translated(f"read namespace '{display(path)}'"):
+            database = self._database(path)
+            location = database.get("LocationUri") or None
+            target = database.get("TargetDatabase")
+            if target and location is None:
+                location = self._target_location(path, target)
+            return mapping.namespace_from(path, database, location)
+
+    def _database(self, path: Path, **catalog: str) -> Mapping[str, Any]:
+        try:
+            return self._calls.read("get_database", "Database", Name=path[-1], **catalog)
+        except ClientError as error:
+            if is_a(error, _ABSENT):
+                raise namespace_not_found(path) from error
+            raise
+
+    def _target_location(self, path: Path, target: Mapping[str, Any]) -> str | None:
+        """Return where the database is that a resource link is for; None where it cannot be read.
+
+        Glue follows links itself where the caller may read both ends.
+        """
+        try:
+            found = self._calls.read("get_database", "Database", **self._place_of(target))
+        except ClientError as error:
+            if not is_a(error, _ABSENT, *_REFUSED):
+                raise
+            logger.info("the target of link '%s' cannot be read: %s", display(path), error)
+            return None
+        return found.get("LocationUri") or None
+
+    def create_namespace(self, record: NamespaceRecord) -> None:
+        path = record.path
+        with translated(f"create namespace '{display(path)}'"):
+            shape = self._calls.shape("DatabaseInput")
+            try:
+                self._calls.change(
+                    "create_database", DatabaseInput=mapping.database_input(shape, record, {})
+                )
+            except ClientError as error:
+                if is_a(error, *_PRESENT):
+                    raise namespace_already_exists(path) from error
+                raise
+
+    def alter_namespace(self, record: NamespaceRecord) -> None:
+        path = record.path
+        with translated(f"change namespace '{display(path)}'"):
+            database = self._database(path)
+            _refuse_namespace_link(path, database)
+            shape = self._calls.shape("DatabaseInput")
+            changed = mapping.database_input(shape, record, database)
+            try:
+                self._calls.change("update_database", Name=path[-1], DatabaseInput=changed)
+            except ClientError as error:
+                if is_a(error, _ABSENT):
+                    raise namespace_not_found(path) from error
+                raise
+
+    def drop_namespace(self, path: Path) -> None:
+        self._refuse_functions(path)
+        with translated(f"drop namespace '{display(path)}'"):
+            try:
+                self._calls.change("delete_database", Name=path[-1])
+            except ClientError as error:
+                if is_a(error, _ABSENT):
+                    raise namespace_not_found(path) from error
+                raise
+
+    def require_droppable(self, path: Path) -> None:
+        with translated(f"read namespace '{display(path)}'"):
+            _refuse_namespace_link(path, self._database(path))
+        self._refuse_functions(path)
+
+    def _refuse_functions(self, path: Path) -> None:
+        """Raise NamespaceNotEmpty (3) where functions would be deleted with the database."""
+        with translated(f"list the functions of '{display(path)}'"):
+            functions = self._calls.read_all(
+                "get_user_defined_functions",
+                "UserDefinedFunctions",
+                DatabaseName=path[-1],
+                Pattern="*",
+            )
+            try:
+                found = next(functions, None)
+            except ClientError as error:
+                if is_a(error, _ABSENT):
+                    raise namespace_not_found(path) from error
+                raise
+        if found is not None:
+            raise namespace_not_empty(path, f"it holds function {found.get('FunctionName')}")
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def scan_tables(self, namespace: Path) -> Iterator[TableRecord]:
+        # One page after another: `Expression`, by which a listing could be divided, is called a
+        # regular expression and works as one only in part, so that entries could be missed.
+        with translated(f"list the tables of '{display(namespace)}'"):
+            try:
+                for table in self._calls.read_all(
+                    "get_tables", "TableList", DatabaseName=namespace[-1]
+                ):
+                    yield mapping.record_from((*namespace, name_of(table)), table)
+            except ClientError as error:
+                if is_a(error, _ABSENT):
+                    raise namespace_not_found(namespace) from error
+                raise
+
+    def load_table(self, path: Path) -> TableRecord:
+        with translated(f"read table '{display(path)}'"):
+            table = self._table(path)
+            if table.get("TargetTable") and mapping.location_of(table) is None:
+                table = self._followed(path, table)
+            return mapping.record_from(path, table)
+
+    def _table(self, path: Path) -> Mapping[str, Any]:
+        try:
+            return self._calls.read("get_table", "Table", DatabaseName=path[-2], Name=path[-1])
+        except ClientError as error:
+            if is_a(error, _ABSENT):
+                raise table_not_found(path) from error
+            raise
+
+    def _followed(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a resource link is for, or the link as it is where that does not exist."""
+        target = link["TargetTable"]
+        try:
+            place = self._place_of(target)
+            found = self._calls.read(
+                "get_table", "Table", DatabaseName=target.get("DatabaseName", ""), **place
+            )
+        except ClientError as error:
+            if not is_a(error, _ABSENT):
+                raise
+            logger.info("the target of link '%s' does not exist: %s", display(path), error)
+            return link
+        return {**found, "TargetTable": target}
+
+    def _place_of(self, target: Mapping[str, Any]) -> dict[str, str]:
+        """Return what to ask for the target of a link by."""
+        name = target.get("Name") or target.get("DatabaseName") or ""
+        catalog = target.get("CatalogId")
+        return {"Name": name, "CatalogId": catalog} if catalog else {"Name": name}
+
+    def create_table(self, record: TableRecord) -> TableRecord:
+        path = record.path
+        with translated(f"create table '{display(path)}' at {record.location}"):
+            self._require_place(path)
+            shape = self._calls.shape("TableInput")
+            self._create(path, mapping.table_input(shape, record))
+        return record
+
+    def _require_place(self, path: Path) -> None:
+        """Raise NamespaceNotFound (1), or InvalidInput (13) where tables cannot be placed."""
+        if mapping.is_s3_tables(self._database(path[:-1])):
+            raise invalid(
+                f"Table '{display(path)}' cannot be there: the database is one of S3 Tables, which "
+                "decides where its tables are and of what format"
+            )
+
+    def _create(self, path: Path, table: dict[str, Any]) -> None:
+        try:
+            self._calls.change("create_table", DatabaseName=path[-2], TableInput=table)
+        except ClientError as error:
+            if is_a(error, *_PRESENT):
+                raise table_already_exists(path) from error
+            if is_a(error, _ABSENT):
+                raise namespace_not_found(path[:-1]) from error
+            raise
+
+    def alter_table(self, record: TableRecord) -> None:
+        path = record.path
+        with translated(f"change table '{display(path)}'"):
+            table = self._unchanged(record)
+            shape = self._calls.shape("TableInput")
+            version = {"VersionId": record.revision} if record.revision is not None else {}
+            try:
+                # Without SkipArchive each change leaves a version behind, and their number is
+                # limited.
+                self._calls.change(
+                    "update_table",
+                    DatabaseName=path[-2],
+                    TableInput=mapping.changed_input(shape, table, record),
+                    SkipArchive=True,
+                    **version,
+                )
+            except ClientError as error:
+                if is_a(error, _ABSENT):
+                    raise table_not_found(path) from error
+                if is_a(error, _CHANGED):
+                    raise concurrent_modification(path) from error
+                raise
+
+    def _unchanged(self, record: TableRecord) -> Mapping[str, Any]:
+        """Return the entry that a record was loaded from.
+
+        Raises TableNotFound (4), ConcurrentModification (14), and InvalidInput (13) for a link,
+        whose changes Glue would make to the table that it is for.
+        """
+        table = self._table(record.path)
+        if table.get("TargetTable"):
+            link = mapping.record_from(record.path, table)
+            raise invalid(
+                f"Table '{display(record.path)}' is a link to {link.link_to}: change that table, "
+                "or make another link"
+            )
+        if record.revision is not None and table.get("VersionId") != record.revision:
+            raise concurrent_modification(record.path)
+        return table
+
+    def copy_table(self, record: TableRecord, copy: TableRecord) -> None:
+        """Also see :class:`~lance_bridge.catalog.Catalog`: all that CreateTable takes is copied.
+
+        What Glue and Lake Formation keep beside an entry is not: older versions, partitions,
+        statistics of columns, tags and permissions.
+        """
+        with translated(f"copy table '{display(record.path)}' to '{display(copy.path)}'"):
+            table = self._unchanged(record)
+            if copy.path[:-1] != record.path[:-1]:
+                self._require_place(copy.path)
+            shape = self._calls.shape("TableInput")
+            self._create(copy.path, mapping.changed_input(shape, table, copy))
+
+    def drop_table(self, record: TableRecord) -> None:
+        path = record.path
+        with translated(f"drop table '{display(path)}'"):
+            try:
+                self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
+            except ClientError as error:
+                if is_a(error, _ABSENT):
+                    raise table_not_found(path) from error
+                raise
+
+    # -- storage ---------------------------------------------------------------------------------
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
+        """Also see :class:`~lance_bridge.catalog.Catalog`: what `vending` says, S3 only."""
+        return self._storage.vend(record, write=write) if self._storage is not None else None
+
+
+def _same(client: Any) -> Any:
+    return client
+
+
+def _refuse_unused(config: GlueConfig) -> None:
+    """Raise InvalidInput (13) for properties of a client that is not to be made."""
+    used = {*CatalogConfig.model_fields, "catalog_id"}
+    for name in sorted(config.model_fields_set - used):
+        key = GlueConfig.model_fields[name].alias
+        raise invalid(f"impl=glue: property '{key}' has no effect with a client: leave it out")
+
+
+def _refuse_namespace_link(path: Path, database: Mapping[str, Any]) -> None:
+    """Raise InvalidInput (13) for a resource link: what is done to it would befall its target."""
+    target = database.get("TargetDatabase")
+    if target:
+        raise invalid(
+            f"Namespace '{display(path)}' is a link to database {target.get('DatabaseName')} of "
+            f"catalog {target.get('CatalogId')}: do that to the target itself"
+        )

@@ -1,0 +1,230 @@
+"""What can be set to reach AWS Glue: the declared properties of ``impl=glue``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from lance_bridge.config import CatalogConfig
+
+Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+
+_REGION = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_ACCOUNT = re.compile(r"[0-9]{12}")
+_ROLE_ARN = re.compile(r"arn:[a-z0-9-]+:iam::[0-9]{12}:role/\S+")
+
+
+class GlueConfig(CatalogConfig):
+    """The properties of ``impl=glue``; see the descriptions of the fields."""
+
+    catalog_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        alias="catalog_id",
+        description="The catalog, sent with every call: an account's number, or the id of a "
+        "catalog inside it. Without it, that of the caller's account.",
+    )
+    region: str | None = Field(
+        default=None,
+        alias="region",
+        description="The AWS region. Without it, that of the environment or of the profile.",
+    )
+    endpoint: str | None = Field(
+        default=None,
+        alias="endpoint",
+        description="Where Glue answers, `http(s)://host`, for anything but AWS's own address.",
+    )
+    access_key_id: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="access_key_id",
+        description="The id of a key pair, with `secret_access_key`. Without both, credentials "
+        "are looked for where AWS's tools do: environment, files, container, instance.",
+    )
+    secret_access_key: SecretStr | None = Field(
+        default=None, alias="secret_access_key", description="The secret of the key pair."
+    )
+    session_token: SecretStr | None = Field(
+        default=None,
+        alias="session_token",
+        description="The token that belongs to a temporary key pair.",
+    )
+    profile_name: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="profile_name",
+        description="A profile of AWS's configuration files to take credentials and region from.",
+    )
+    assume_role_arn: str | None = Field(
+        default=None,
+        alias="assume_role_arn",
+        description="A role to assume with the credentials above, for the catalog and for storage.",
+    )
+    assume_role_region: str | None = Field(
+        default=None,
+        alias="assume_role_region",
+        description="The region of the STS that is asked for the role. Without it, `region`.",
+    )
+    assume_role_endpoint: str | None = Field(
+        default=None,
+        alias="assume_role_endpoint",
+        description="Where STS answers, for anything but AWS's own address.",
+    )
+    assume_role_external_id: str | None = Field(
+        default=None,
+        min_length=2,
+        max_length=1224,
+        alias="assume_role_external_id",
+        description="The external id that the role's trust policy asks for.",
+    )
+    assume_role_session_name: str = Field(
+        default="lance-bridge",
+        pattern=r"^[\w+=,.@-]{2,64}$",
+        alias="assume_role_session_name",
+        description="The name of the role's session, as it appears in AWS's logs.",
+    )
+    assume_role_timeout_sec: int = Field(
+        default=3600,
+        ge=900,
+        le=43_200,
+        alias="assume_role_timeout_sec",
+        description="For how many seconds the role is assumed. It is assumed again in time.",
+    )
+    retry_mode: Literal["standard", "adaptive", "legacy"] = Field(
+        default="standard",
+        alias="retry_mode",
+        description="How botocore repeats calls that failed on the way or were throttled.",
+    )
+    max_retries: int = Field(
+        default=4,
+        ge=0,
+        le=50,
+        alias="max_retries",
+        description="How often a call is repeated at most.",
+    )
+    connect_timeout: Seconds = Field(
+        default=5.0,
+        alias="client.connect-timeout",
+        description="How long opening one connection may take.",
+    )
+    read_timeout: Seconds = Field(
+        default=30.0,
+        alias="client.read-timeout",
+        description="How long Glue may be silent while its reply is waited for.",
+    )
+    pool_size: int = Field(
+        default=16,
+        ge=1,
+        le=1024,
+        alias="client.pool-size",
+        description="How many connections are kept open.",
+    )
+    lake_formation: bool = Field(
+        default=False,
+        alias="lakeformation.vend-credentials",
+        description="Whether storage is reached with credentials that Lake Formation gives for "
+        "the table alone. Needs `catalog_id`, as an account's number.",
+    )
+    lake_formation_duration: int = Field(
+        default=3600,
+        ge=900,
+        le=21_600,
+        alias="lakeformation.credentials-duration",
+        description="For how many seconds those credentials are good.",
+    )
+    lake_formation_endpoint: str | None = Field(
+        default=None,
+        alias="lakeformation.endpoint",
+        description="Where Lake Formation answers, for anything but AWS's own address.",
+    )
+
+    @property
+    def names_credentials(self) -> bool:
+        """True where the properties say whose credentials to use."""
+        return bool(self.access_key_id or self.profile_name or self.assume_role_arn)
+
+    @field_validator("endpoint", "assume_role_endpoint", "lake_formation_endpoint")
+    @classmethod
+    def _endpoint_is_a_url(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None:
+            _check_endpoint(endpoint)
+        return endpoint
+
+    @field_validator("region", "assume_role_region")
+    @classmethod
+    def _region_is_a_name(cls, region: str | None) -> str | None:
+        if region is not None and not is_region(region):
+            raise ValueError("write a region's name, such as us-east-1")
+        return region
+
+    @field_validator("catalog_id", "access_key_id", "assume_role_external_id")
+    @classmethod
+    def _is_printable(cls, text: str | None) -> str | None:
+        if text is not None and (not text.isprintable() or " " in text):
+            raise ValueError("must not hold spaces or control characters")
+        return text
+
+    @field_validator("secret_access_key", "session_token")
+    @classmethod
+    def _secret_fits_a_header(cls, secret: SecretStr | None) -> SecretStr | None:
+        text = secret.get_secret_value() if secret is not None else "-"
+        if not text or any(not "!" <= c <= "~" for c in text):
+            raise ValueError("must be visible ASCII characters without spaces")
+        return secret
+
+    @field_validator("assume_role_arn")
+    @classmethod
+    def _arn_names_a_role(cls, arn: str | None) -> str | None:
+        if arn is not None and not _ROLE_ARN.fullmatch(arn):
+            raise ValueError("write a role's ARN, arn:aws:iam::123456789012:role/name")
+        return arn
+
+    @model_validator(mode="after")
+    def _fields_fit_together(self) -> GlueConfig:
+        for problem in (self._key_problem(), self._role_problem(), self._vending_problem()):
+            if problem:
+                raise ValueError(problem)
+        return self
+
+    def _key_problem(self) -> str:
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            return "access_key_id and secret_access_key need each other"
+        if self.session_token is not None and self.access_key_id is None:
+            return "session_token needs access_key_id and secret_access_key"
+        if self.profile_name is not None and self.access_key_id is not None:
+            return "profile_name and access_key_id exclude each other: leave one of them out"
+        return ""
+
+    def _role_problem(self) -> str:
+        if self.assume_role_arn is not None:
+            return ""
+        for name in sorted(self.model_fields_set):
+            if name.startswith("assume_role_") and getattr(self, name) is not None:
+                return f"{name} needs assume_role_arn"
+        return ""
+
+    def _vending_problem(self) -> str:
+        if self.lake_formation and not _ACCOUNT.fullmatch(self.catalog_id or ""):
+            return "lakeformation.vend-credentials needs catalog_id, an account's 12 digits"
+        return ""
+
+
+def is_region(text: str) -> bool:
+    """Return True for what can be a region's name, and so part of a host's."""
+    return _REGION.fullmatch(text) is not None and len(text) <= 63
+
+
+def _check_endpoint(endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise ValueError("must begin with http:// or https:// and a host")
+    if parts.username is not None or parts.query or parts.fragment or not endpoint.isprintable():
+        raise ValueError("must not hold a user, '?', '#' or control characters")

@@ -1,0 +1,209 @@
+"""What Glue and botocore say, as errors of the Lance namespace.
+
+"Not found" and "exists already" only mean something together with the call: `catalog.py` handles
+those, and leaves the rest to this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from botocore import exceptions as boto
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    ThrottlingError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+
+from lance_bridge.errors import OutcomeUnknownError
+
+_FEDERATION = "FederationSourceException"
+_QUOTA = "ResourceNumberLimitExceededException"
+_BAD_SIGNATURE = ("InvalidSignatureException", "SignatureDoesNotMatch")
+
+_BY_CODE: dict[str, type[LanceNamespaceError]] = {
+    **dict.fromkeys(
+        ("AccessDeniedException", "AccessDenied", "AccessDeniedFault", "UnauthorizedOperation"),
+        PermissionDeniedError,
+    ),
+    **dict.fromkeys(
+        (
+            *_BAD_SIGNATURE, "ExpiredTokenException", "ExpiredToken", "RequestExpired",
+            "UnrecognizedClientException", "InvalidClientTokenId", "InvalidCredentialsException",
+            "MissingAuthenticationToken", "MissingAuthenticationTokenException",
+            "IncompleteSignature", "IncompleteSignatureException", "AuthFailure", "OptInRequired",
+            "NotAuthorized",
+        ),
+        UnauthenticatedError,
+    ),
+    **dict.fromkeys(
+        (
+            "ThrottlingException", "Throttling", "ThrottledException", "RequestThrottled",
+            "RequestThrottledException", "RequestLimitExceeded", "TooManyRequestsException",
+            "TooManyRequests", "SlowDown", "LimitExceededException",
+        ),
+        ThrottlingError,
+    ),
+    **dict.fromkeys(
+        ("InvalidInputException", "ValidationException", "ValidationError"),
+        InvalidInputError,
+    ),
+    **dict.fromkeys(
+        (
+            "OperationTimeoutException", "RequestTimeout", "ServiceUnavailable",
+            "ServiceUnavailableException", "ResourceNotReadyException",
+            "FederationSourceRetryableException",
+        ),
+        ServiceUnavailableError,
+    ),
+    **dict.fromkeys(
+        ("UnknownOperationException", "OperationNotSupportedException", "InvalidAction"),
+        UnsupportedOperationError,
+    ),
+    "ConcurrentModificationException": ConcurrentModificationError,
+    _QUOTA: ThrottlingError,
+}  # fmt: skip
+
+_BY_STATUS: dict[int, type[LanceNamespaceError]] = {
+    401: UnauthenticatedError, 403: PermissionDeniedError, 408: ServiceUnavailableError,
+    429: ThrottlingError, 502: ServiceUnavailableError, 503: ServiceUnavailableError,
+    504: ServiceUnavailableError,
+}  # fmt: skip
+
+_NO_CREDENTIALS = (
+    boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError,
+    boto.TokenRetrievalError, boto.NoAuthTokenError, boto.UnknownCredentialError,
+    boto.RefreshWithMFAUnsupportedError, boto.MetadataRetrievalError, boto.SSOError,
+    getattr(boto, "LoginError", boto.SSOError),  # not in every release that is supported
+)  # fmt: skip
+_BAD_CONFIGURATION = (
+    boto.ParamValidationError, boto.ValidationError, boto.InvalidConfigError, boto.ConfigNotFound,
+    boto.ConfigParseError, boto.ProfileNotFound, boto.BaseEndpointResolverError,
+    boto.EndpointProviderError, boto.InvalidEndpointConfigurationError,
+    boto.InvalidRetryConfigurationError, boto.MissingDependencyException, boto.UnknownRegionError,
+)  # fmt: skip
+_OUT_OF_REACH = (boto.ConnectionError, boto.HTTPClientError, boto.IncompleteReadError)
+
+_NOT_ALLOWED = re.compile(r"not authorized to perform: ?([\w-]+:\w+)")
+_LAKE_FORMATION = re.compile(r"Lake ?Formation|does not have any privilege", re.I)
+_STILL_EXPIRED = "still expired"
+
+
+class LostReplyError(Exception):
+    """A change may have been made, and no reply says so. Holds the name of the operation."""
+
+
+class UnreadableReplyError(Exception):
+    """A reply is not what the operation answers with. Holds the name of the operation."""
+
+
+def is_a(error: BaseException, *codes: str) -> bool:
+    """Return True where Glue answered with one of these error codes."""
+    return isinstance(error, boto.ClientError) and code_of(error) in codes
+
+
+def code_of(error: boto.ClientError) -> str:
+    """Return the code of an error; of a federated source's, the source's own."""
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    return (
+        str(error.response.get("FederationSourceErrorCode") or code)
+        if code == _FEDERATION
+        else code
+    )
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn every error of botocore's that is left into one of the library.
+
+    Args:
+        what: The thing that was done to an object, naming it: "create table 'db.t'".
+    """
+    try:
+        yield
+    except LostReplyError as error:
+        raise OutcomeUnknownError(
+            f"Glue may or may not have done it: the reply to {error} was lost on the way, of the "
+            f"request to {what}{_because(error.__cause__)}"
+        ) from error
+    except UnreadableReplyError as error:
+        raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error
+    except boto.ClientError as error:
+        # What AWS says of a bad signature repeats the request with its session token.
+        raise _of_client(error, what) from (None if is_a(error, *_BAD_SIGNATURE) else error)
+    except boto.BotoCoreError as error:
+        raise _of_botocore(error, what) from error
+    except RuntimeError as error:
+        if _STILL_EXPIRED not in str(error):
+            raise
+        raise UnauthenticatedError(f"Credentials could not be refreshed to {what}") from error
+
+
+def _because(cause: BaseException | None) -> str:
+    return f": {_first_line(cause)}" if cause is not None else ""
+
+
+def _first_line(text: object) -> str:
+    return str(text).strip().split("\n", 1)[0][:300]
+
+
+def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
+    response: Mapping[str, Any] = error.response
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    kind = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
+    said = _first_line(response.get("Error", {}).get("Message") or f"HTTP status {status}")
+    if error.operation_name == "AssumeRole":
+        return kind(
+            f"The role could not be assumed to {what}: {said}. Check assume_role_arn, "
+            "assume_role_external_id and the role's trust policy"
+        )
+    # Glue says so, too, of a key that it may not decrypt with.
+    if kind is PermissionDeniedError or (kind is InternalError and _NOT_ALLOWED.search(said)):
+        return PermissionDeniedError(_refusal(what, said))
+    advice = {
+        UnauthenticatedError: ". Check the credentials: they are wrong, incomplete or expired",
+        ThrottlingError: ". Repeat it later, or raise max_retries",
+    }.get(kind, "")
+    if code_of(error) == _QUOTA:
+        advice = ". A quota of the account is used up: have it raised, or clean up"
+    verb = "cannot" if kind is InvalidInputError else "failed to"
+    return kind(f"Glue {verb} {what}: {code_of(error)}: {said}{advice}")
+
+
+def _refusal(what: str, said: str) -> str:
+    """Say who refused: IAM, or Lake Formation, which has permissions of its own."""
+    action = _NOT_ALLOWED.search(said)
+    if action:
+        return (
+            f"IAM does not allow the caller to {what}: {said}. Its policies must allow "
+            f"{action[1]} on the catalog, the database and the table"
+        )
+    if _LAKE_FORMATION.search(said):
+        return (
+            f"Lake Formation does not allow the caller to {what}: {said}. The permission must be "
+            "granted in Lake Formation; a policy of IAM does not help"
+        )
+    return f"AWS refused to {what}: {said}"
+
+
+def _of_botocore(error: boto.BotoCoreError, what: str) -> LanceNamespaceError:
+    said = _first_line(error)
+    if isinstance(error, _NO_CREDENTIALS):
+        return UnauthenticatedError(
+            f"There are no credentials to {what}: {said}. Set access_key_id and "
+            "secret_access_key, profile_name, or what AWS's tools read from the environment"
+        )
+    if isinstance(error, _BAD_CONFIGURATION):
+        return InvalidInputError(f"Glue cannot be asked to {what}: {said}")
+    if isinstance(error, _OUT_OF_REACH):
+        return ServiceUnavailableError(f"Glue could not be reached to {what}: {said}")
+    return InternalError(f"The request to {what} failed: {type(error).__name__}: {said}")

@@ -1,0 +1,148 @@
+"""Glue's objects as records, and back: pure functions.
+
+Objects are the dictionaries that boto3 takes and gives; shapes are those of its service model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
+from lance_bridge.errors import invalid
+
+from . import model
+
+DESCRIPTION = "description"
+LOCATION = "location"
+"""Properties of a namespace that are fields of the database, not parameters."""
+
+EXTERNAL_TABLE = "EXTERNAL_TABLE"
+RESOURCE_LINK = "resource link"
+
+# What Hive, Athena and Spark keep in an entry's parameters for their own use.
+_OWN_PARAMETERS = frozenset({"EXTERNAL", "transient_lastDdlTime"})
+_VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
+_S3_TABLES = "aws:s3tables"
+
+
+def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a DatabaseInput with a record's properties, and the rest of the database as it was.
+
+    Args:
+        shape: That of a DatabaseInput.
+        record: What the database is to hold.
+        old: The database as GetDatabase gives it; empty for a new one.
+
+    Raises:
+        InvalidInputError: (13) what Glue cannot hold.
+    """
+    parameters = dict(record.properties)
+    fields = {
+        "Description": parameters.pop(DESCRIPTION, None),
+        "LocationUri": parameters.pop(LOCATION, None),
+        "Parameters": parameters,
+    }
+    model.check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
+    model.check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
+    model.check(shape.members["Parameters"], parameters, "Parameters")
+    kept = {k: v for k, v in model.fitted(shape, old).items() if k not in fields}
+    given = {k: v for k, v in fields.items() if v is not None}
+    return {**kept, "Name": record.path[-1], **given}
+
+
+def namespace_from(
+    path: Path, database: Mapping[str, Any], location: str | None
+) -> NamespaceRecord:
+    """Return the record of a database, under the name by which the caller knows it."""
+    fields = {DESCRIPTION: database.get("Description"), LOCATION: database.get("LocationUri")}
+    own = {key: value for key, value in fields.items() if value}
+    return NamespaceRecord(path, {**(database.get("Parameters") or {}), **own}, location)
+
+
+def is_s3_tables(database: Mapping[str, Any]) -> bool:
+    """Return True for a database of S3 Tables, which places its tables itself."""
+    federated = database.get("FederatedDatabase") or {}
+    marks = (federated.get("ConnectionName"), federated.get("ConnectionType"))
+    return any((mark or "").lower() == _S3_TABLES for mark in marks)
+
+
+def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
+    """Return a TableInput for a new entry: external, and without columns of Glue's.
+
+    Athena needs ``PartitionKeys`` to be there. Without formats, nobody takes Lance files for text.
+
+    Raises:
+        InvalidInputError: (13) what Glue cannot hold.
+    """
+    return {
+        "Name": record.path[-1],
+        "TableType": EXTERNAL_TABLE,
+        "PartitionKeys": [],
+        "Parameters": {**_checked(shape, record), "EXTERNAL": "TRUE"},
+        "StorageDescriptor": {"Columns": [], "Location": record.location},
+    }
+
+
+def changed_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> dict[str, Any]:
+    """Return the TableInput of an existing entry with a record's name, location and properties.
+
+    All else stays, and what others keep in the parameters for their own use.
+
+    Raises:
+        InvalidInputError: (13) what Glue cannot hold.
+    """
+    found = model.fitted(shape, table)
+    own = {k: v for k, v in (found.get("Parameters") or {}).items() if k in _OWN_PARAMETERS}
+    return {
+        **found,
+        "Name": record.path[-1],
+        "TableType": EXTERNAL_TABLE,
+        "Parameters": {**own, **_checked(shape, record), "EXTERNAL": "TRUE"},
+        "StorageDescriptor": {
+            **(found.get("StorageDescriptor") or {}),
+            "Location": record.location,
+        },
+    }
+
+
+def _checked(shape: Any, record: TableRecord) -> dict[str, str]:
+    location = shape.members["StorageDescriptor"].members["Location"]
+    model.check(location, record.location, "The location")
+    model.check(shape.members["Parameters"], record.properties, "Parameters")
+    for key in record.properties:
+        if key in _OWN_PARAMETERS:
+            raise invalid(f"Property '{key}' is not the caller's to set: leave it out")
+    return dict(record.properties)
+
+
+def record_from(path: Path, table: Mapping[str, Any]) -> TableRecord:
+    """Return the record of an entry, under the name by which the caller knows it.
+
+    A view is never Lance's, whatever its marks say.
+    """
+    kind = table.get("TableType") or ""
+    target = table.get("TargetTable")
+    unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if kind in _VIEWS else set())
+    parameters = table.get("Parameters") or {}
+    created = table.get("CreateTime")
+    return TableRecord(
+        path=path,
+        location=location_of(table),
+        properties={k: v for k, v in parameters.items() if k not in unseen and v is not None},
+        kind=kind or (RESOURCE_LINK if target else ""),
+        revision=table.get("VersionId"),
+        # Federated entries have no time of their making, and are there all the same.
+        identity=created.isoformat() if created else "unknown",
+        link_to=_target_name(target) if target else "",
+    )
+
+
+def location_of(table: Mapping[str, Any]) -> str | None:
+    """Return where an entry's files are, or None where it does not say."""
+    return (table.get("StorageDescriptor") or {}).get("Location") or None
+
+
+def _target_name(target: Mapping[str, Any]) -> str:
+    name = f"{target.get('DatabaseName')}.{target.get('Name')}"
+    return f"{name} of catalog {target['CatalogId']}" if target.get("CatalogId") else name

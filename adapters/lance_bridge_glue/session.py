@@ -1,0 +1,194 @@
+"""Sessions and clients of boto3, made from the properties when they are first needed.
+
+Making a client looks for credentials, on a network too (containers, instances). So nothing of that
+happens when a namespace is connected; what is wrong with the properties is found without.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    RefreshableCredentials,
+)
+from botocore.exceptions import ConfigParseError, NoCredentialsError, ProfileNotFound
+
+from lance_bridge.errors import invalid
+
+from .config import GlueConfig, is_region
+
+_GUARANTEED_SECONDS = 600
+"""botocore refreshes temporary credentials before they have less than that to live."""
+
+
+class Session:
+    """Makes clients of AWS's services. Safe to share between threads.
+
+    Raises:
+        InvalidInputError: (13) there is no region, or no such profile.
+    """
+
+    def __init__(self, config: GlueConfig) -> None:
+        self._config = config
+        self._lock = threading.RLock()
+        self._clients: dict[str, Any] = {}
+        self._role = _Role(config) if config.assume_role_arn else None
+        try:
+            core = botocore.session.Session(profile=config.profile_name)
+            if self._role is not None:
+                core.register_component("credential_provider", CredentialResolver([self._role]))
+            elif config.access_key_id is not None:
+                core.set_credentials(*_keys(config))
+            self._boto = boto3.Session(botocore_session=core, region_name=config.region)
+            region = self._boto.region_name
+        except ProfileNotFound as error:
+            raise invalid(f"impl=glue: property 'profile_name' (or AWS_PROFILE): {error}") from None
+        except ConfigParseError as error:
+            raise invalid(f"impl=glue: AWS's configuration cannot be read: {error}") from error
+        if not region:
+            raise invalid(
+                "impl=glue: property 'region' is required: neither the environment "
+                "(AWS_DEFAULT_REGION) nor the profile has one"
+            )
+        if not is_region(region):
+            raise invalid(f"impl=glue: the environment's region {region[:60]!r} is not a name")
+        self.region: str = region
+
+    def client(self, service: str, endpoint: str | None) -> Any:
+        """Return the client of a service, the same for all threads.
+
+        Raises:
+            botocore.exceptions.NoCredentialsError: none were found. They are looked for anew the
+                next time.
+        """
+        with self._lock:
+            if service not in self._clients:
+                self._credentials()
+                self._clients[service] = self._boto.client(
+                    service, endpoint_url=endpoint, config=client_config(self._config)
+                )
+            return self._clients[service]
+
+    def _credentials(self) -> Any:
+        found = self._boto.get_credentials()
+        if found is None:
+            raise NoCredentialsError()
+        return found
+
+    def storage_credentials(self) -> tuple[Any, int | None]:
+        """Return credentials (key, secret and token of one moment), and until when they are good.
+
+        The time is in milliseconds since 1970, or None where they are not known to expire. They
+        are refreshed by botocore, once for all that use them.
+        """
+        with self._lock:
+            credentials = self._credentials()
+        frozen = credentials.get_frozen_credentials()
+        if not isinstance(credentials, RefreshableCredentials):
+            return frozen, None
+        expires = self._role.expiry(frozen.access_key) if self._role is not None else None
+        if expires is None:
+            expires = datetime.now(timezone.utc).timestamp() + _GUARANTEED_SECONDS
+        return frozen, int(expires * 1000)
+
+    def close(self) -> None:
+        """Close connections; clients open new ones when they are used again."""
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
+
+    def partition(self) -> str:
+        """Return the first part of ARNs in this region (``aws``, ``aws-cn``, …)."""
+        return str(self._boto.get_partition_for_region(self.region))
+
+
+def client_config(config: GlueConfig) -> Config:
+    """Return what botocore needs to know of time limits and of repeating calls."""
+    return Config(
+        retries={"mode": config.retry_mode, "total_max_attempts": config.max_retries + 1},
+        connect_timeout=config.connect_timeout,
+        read_timeout=config.read_timeout,
+        max_pool_connections=config.pool_size,
+        user_agent_extra="lance-bridge",
+    )
+
+
+def _keys(config: GlueConfig) -> tuple[str, str, str | None]:
+    secret, token = config.secret_access_key, config.session_token
+    return (
+        config.access_key_id or "",
+        secret.get_secret_value() if secret is not None else "",
+        token.get_secret_value() if token is not None else None,
+    )
+
+
+class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
+    """Where a session finds the credentials of the role: botocore fetches and refreshes them."""
+
+    METHOD = "assume-role"
+    CANONICAL_NAME = "lance-bridge-assume-role"
+
+    def __init__(self, config: GlueConfig) -> None:
+        super().__init__()
+        self._config = config
+        self._expiries: dict[str, float] = {}
+
+    def expiry(self, access_key: str) -> float | None:
+        """Return until when credentials of the role are good, in seconds since 1970."""
+        return self._expiries.get(access_key)
+
+    def load(self) -> RefreshableCredentials:
+        """Assume the role; called once by botocore, which then refreshes what this returns."""
+        # Of short sessions, botocore's own limits (15 minutes before the end, and 10) would have
+        # the role assumed again for every call.
+        advisory = min(900, self._config.assume_role_timeout_sec // 4)
+        fetcher = self._fetcher(advisory)
+        refresh = partial(self._fetch, fetcher)
+        return RefreshableCredentials.create_from_metadata(
+            refresh(),
+            refresh,
+            self.METHOD,
+            advisory_timeout=advisory,
+            mandatory_timeout=min(_GUARANTEED_SECONDS, advisory // 2),
+        )
+
+    def _fetcher(self, window: int) -> AssumeRoleCredentialFetcher:
+        config = self._config
+        base = botocore.session.Session(profile=config.profile_name)
+        if config.access_key_id is not None:
+            base.set_credentials(*_keys(config))
+        source = base.get_credentials()
+        if source is None:
+            raise NoCredentialsError()
+        arguments: dict[str, Any] = {
+            "RoleSessionName": config.assume_role_session_name,
+            "DurationSeconds": config.assume_role_timeout_sec,
+        }
+        if config.assume_role_external_id is not None:
+            arguments["ExternalId"] = config.assume_role_external_id
+        create = partial(
+            base.create_client,
+            region_name=config.assume_role_region or config.region,
+            endpoint_url=config.assume_role_endpoint,
+            config=client_config(config),
+        )
+        return AssumeRoleCredentialFetcher(
+            create, source, config.assume_role_arn, arguments, expiry_window_seconds=window
+        )
+
+    def _fetch(self, fetcher: AssumeRoleCredentialFetcher) -> Mapping[str, Any]:
+        metadata: Mapping[str, Any] = fetcher.fetch_credentials()
+        expires = datetime.fromisoformat(metadata["expiry_time"].replace("Z", "+00:00"))
+        newest = list(self._expiries.items())[-1:]  # somebody may hold the ones before
+        self._expiries = dict([*newest, (metadata["access_key"], expires.timestamp())])
+        return metadata

@@ -1,0 +1,96 @@
+"""Storage options for tables in S3: the catalog's own credentials, or Lake Formation's."""
+
+from __future__ import annotations
+
+from botocore.exceptions import ClientError
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.errors import display
+
+from .calls import ask
+from .config import GlueConfig
+from .errors import is_a, translated
+from .session import Session
+
+_SCHEMES = ("s3", "s3a", "s3n")
+_WHO = {
+    "access_key_id", "secret_access_key", "session_token", "token", "skip_signature", "profile",
+    "role_arn",
+}  # fmt: skip
+"""Options that say whose credentials to use, without the `aws_` that may be in front."""
+_READ = ("SELECT",)
+_WRITE = ("SELECT", "INSERT", "DELETE")
+
+
+class StorageCredentials:
+    """Vends credentials for storage. What `storage.*` says comes first."""
+
+    def __init__(self, config: GlueConfig, session: Session) -> None:
+        self._config = config
+        self._session = session
+        given = {key.lower().removeprefix("aws_") for key in config.storage}
+        self._names_who = bool(given & _WHO)
+        self._names_region = bool(given & {"region", "default_region"})
+
+    def vend(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
+        """Return options for a table's location; None where the environment's are meant.
+
+        Without credentials in the properties nothing is vended: Lance looks for them in the same
+        places as AWS's tools do.
+        """
+        scheme = (record.location or "").partition(":")[0].lower()
+        if scheme not in _SCHEMES or self._names_who:
+            return None
+        what = f"get credentials for the files of table '{display(record.path)}'"
+        with translated(what):
+            if self._config.lake_formation:
+                vended = self._from_lake_formation(record, write=write)
+                if vended is not None:
+                    return vended
+            if not self._config.names_credentials:
+                return None
+            frozen, expires = self._session.storage_credentials()
+            return self._options(frozen.access_key, frozen.secret_key, frozen.token, expires)
+
+    def _from_lake_formation(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
+        """Return what Lake Formation gives for the table; None where it knows of no such table.
+
+        Source: GetTemporaryGlueTableCredentials.
+        """
+        client = self._session.client("lakeformation", self._config.lake_formation_endpoint)
+        try:
+            answer = ask(
+                client,
+                "get_temporary_glue_table_credentials",
+                ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"),
+                TableArn=self._arn(record),
+                Permissions=list(_WRITE if write else _READ),
+                DurationSeconds=self._config.lake_formation_duration,
+                SupportedPermissionTypes=["COLUMN_PERMISSION"],
+            )
+        except ClientError as error:
+            if is_a(error, "EntityNotFoundException"):
+                return None  # the table is still to be made
+            raise
+        return self._options(
+            answer["AccessKeyId"],
+            answer["SecretAccessKey"],
+            answer["SessionToken"],
+            int(answer["Expiration"].timestamp() * 1000),
+        )
+
+    def _arn(self, record: TableRecord) -> str:
+        place = f"{self._session.region}:{self._config.catalog_id}"
+        return f"arn:{self._session.partition()}:glue:{place}:table/{'/'.join(record.path)}"
+
+    def _options(
+        self, key: str, secret: str, token: str | None, expires: int | None
+    ) -> dict[str, str]:
+        options = {"aws_access_key_id": key, "aws_secret_access_key": secret}
+        if token:
+            options["aws_session_token"] = token
+        if not self._names_region:
+            options["aws_region"] = self._session.region
+        if expires is not None:
+            options["expires_at_millis"] = str(expires)
+        return options

@@ -1,0 +1,88 @@
+"""Fixtures for tests of the Glue adapter: one server, a proxy in front of it, a database."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lance_namespace import CreateNamespaceRequest
+from servers.glue_server import GlueServer
+from servers.http_proxy import HttpProxy
+
+from lance_bridge_glue import GlueNamespace
+
+from .building import BUCKET, BUDGETS, Connect
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep what this machine's user has set for AWS out of the tests."""
+    for variable in (
+        "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION",
+        "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL",
+    ):  # fmt: skip
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", f"{tmp_path}/config")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", f"{tmp_path}/credentials")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[GlueServer]:
+    """The server that tests share: Glue, S3 and STS."""
+    with GlueServer() as running:
+        running.make_bucket(BUCKET)
+        yield running
+
+
+@pytest.fixture
+def proxy(server: GlueServer) -> Iterator[HttpProxy]:
+    """A proxy in front of it, which counts requests and breaks those that it is told to."""
+    with HttpProxy(server.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def connect(server: GlueServer, proxy: HttpProxy) -> Iterator[Connect]:
+    """Makes namespaces behind the proxy; without a key pair where other credentials are named."""
+    made: list[GlueNamespace] = []
+
+    def make(**properties: str) -> GlueNamespace:
+        given = {
+            **server.properties,
+            **BUDGETS,
+            "endpoint": proxy.endpoint,
+            "root": f"s3://{BUCKET}/root",
+            **{f"storage.{k}": v for k, v in server.storage_options.items()},
+            **properties,
+        }
+        made.append(GlueNamespace(**{k: v for k, v in given.items() if v}))
+        return made[-1]
+
+    yield make
+    for namespace in made:
+        namespace.close()
+
+
+@pytest.fixture
+def namespace(connect: Connect) -> GlueNamespace:
+    """A namespace behind the proxy."""
+    return connect()
+
+
+@pytest.fixture
+def database(server: GlueServer, namespace: GlueNamespace, proxy: HttpProxy) -> Iterator[str]:
+    """A database of the test's own, and those that begin like it; all are dropped afterwards.
+
+    The proxy has counted nothing yet.
+    """
+    name = f"db_{uuid.uuid4().hex[:12]}"
+    namespace.create_namespace(CreateNamespaceRequest(id=[name]))
+    proxy.reset()
+    yield name
+    for each in server.glue.get_paginator("get_databases").paginate():
+        for found in each["DatabaseList"]:
+            if found["Name"].startswith(name):
+                server.glue.delete_database(Name=found["Name"])

@@ -1,0 +1,146 @@
+"""Bad and missing configuration: clear errors when connecting, without a call."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+from lance_namespace import ListNamespacesRequest
+from lance_namespace.errors import InvalidInputError, UnauthenticatedError
+from servers.glue_server import GlueServer
+from servers.http_proxy import Delay, HttpProxy
+
+import lance_bridge
+from lance_bridge_glue import GlueConfig, GlueNamespace
+
+REGION = {"region": "us-east-1"}
+KEYS = {"access_key_id": "AKIAEXAMPLE", "secret_access_key": "hush-hush"}
+ROLE = {"assume_role_arn": "arn:aws:iam::123456789012:role/lance"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({}, "'region' is required"),
+        ({"region": "us east"}, "'region'"),
+        ({**REGION, "regoin": "x"}, "did you mean 'region'"),
+        ({**REGION, "endpoint": "glue.local"}, "'endpoint': must begin with http"),
+        ({**REGION, "endpoint": "http://"}, "'endpoint': must begin with http"),
+        ({**REGION, "endpoint": "http://host:99999"}, "'endpoint': must begin with http"),
+        ({**REGION, "endpoint": "http://me:secret@host"}, "'endpoint': must not hold a user"),
+        ({**REGION, "access_key_id": "a"}, "access_key_id and secret_access_key need each other"),
+        ({**REGION, "secret_access_key": "a"}, "access_key_id and secret_access_key need each"),
+        ({**REGION, "session_token": "a"}, "session_token needs"),
+        ({**REGION, **KEYS, "profile_name": "x"}, "exclude each other"),
+        ({**REGION, "profile_name": "nobody"}, "'profile_name'.*nobody"),
+        ({**REGION, "assume_role_external_id": "xx"}, "assume_role_external_id needs"),
+        ({**REGION, "assume_role_timeout_sec": "900"}, "assume_role_timeout_sec needs"),
+        ({**REGION, "assume_role_arn": "lance"}, "'assume_role_arn': write a role's ARN"),
+        ({**REGION, **ROLE, "assume_role_timeout_sec": "60"}, "'assume_role_timeout_sec'"),
+        ({**REGION, **ROLE, "assume_role_session_name": "a b"}, "'assume_role_session_name'"),
+        ({**REGION, "retry_mode": "hard"}, "'retry_mode'"),
+        ({**REGION, "max_retries": "many"}, "'max_retries'"),
+        ({**REGION, "client.read-timeout": "0"}, "'client.read-timeout'"),
+        ({**REGION, "lakeformation.vend-credentials": "true"}, "needs catalog_id"),
+        ({**REGION, "client": "glue"}, "'client' must be a Glue client"),
+    ],
+)
+def test_a_bad_configuration_is_refused_at_once_with_the_name_of_the_property(
+    properties: dict[str, str], says: str
+) -> None:
+    begun = time.monotonic()
+    with pytest.raises(InvalidInputError, match=says):
+        GlueNamespace(**properties)
+    assert time.monotonic() - begun < 1.0
+
+
+def test_a_refused_secret_is_not_shown() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        GlueNamespace(**REGION, access_key_id="AKIAEXAMPLE", secret_access_key="hush hush")
+    assert "secret_access_key" in str(refused.value)
+    assert "hush" not in str(refused.value)
+
+
+def test_the_region_of_a_profile_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[profile sales]\nregion = eu-west-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    assert "eu-west-1" in GlueNamespace(profile_name="sales").namespace_id()
+
+
+def test_the_region_of_the_environment_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    assert "eu-north-1" in GlueNamespace().namespace_id()
+
+
+def test_a_configuration_file_that_cannot_be_read_is_invalid_input(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text("[profile sales\nregion eu")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        GlueNamespace()
+
+
+def test_impl_glue_connects_by_name() -> None:
+    assert isinstance(lance_bridge.connect("glue", {**REGION, **KEYS}), GlueNamespace)
+
+
+def test_secrets_are_declared_as_such_and_never_shown() -> None:
+    assert GlueConfig.secret_keys() == {"secret_access_key", "session_token"}
+    shown = GlueNamespace(**REGION, **KEYS, session_token="hush-too")
+    assert "hush" not in f"{shown!r} {shown.namespace_id()} {shown._bridge.config!r}"
+
+
+def test_a_pickle_carries_no_secret_unless_asked_to() -> None:
+    assert b"hush" not in pickle.dumps(GlueNamespace(**REGION, **KEYS))
+    asked = GlueNamespace(**REGION, **KEYS, **{"pickle.secrets": "true"})
+    again = pickle.loads(pickle.dumps(asked))
+    assert again.namespace_id() == asked.namespace_id()
+
+
+def test_no_credentials_are_looked_for_when_connecting(
+    monkeypatch: pytest.MonkeyPatch, server: GlueServer
+) -> None:
+    with HttpProxy(server.endpoint) as instance:
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", instance.endpoint)
+        GlueNamespace(**REGION)
+        assert instance.connections == 0
+
+
+def test_missing_credentials_are_unauthenticated_soon_even_where_the_instance_is_silent(
+    monkeypatch: pytest.MonkeyPatch, server: GlueServer
+) -> None:
+    with HttpProxy(server.endpoint) as instance:
+        instance.fail_next("*", Delay(), times=float("inf"))
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", instance.endpoint)
+        namespace = GlueNamespace(**REGION, endpoint=server.endpoint)
+        begun = time.monotonic()
+        with pytest.raises(UnauthenticatedError, match="There are no credentials"):
+            namespace.list_namespaces(ListNamespacesRequest(id=[]))
+        assert time.monotonic() - begun < 10
+        assert instance.connections > 0
+
+
+def test_half_a_key_pair_in_the_environment_is_unauthenticated(
+    monkeypatch: pytest.MonkeyPatch, server: GlueServer
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    with pytest.raises(UnauthenticatedError, match=r"(?i)aws_secret_access_key"):
+        GlueNamespace(**REGION, endpoint=server.endpoint).list_namespaces(
+            ListNamespacesRequest(id=[])
+        )
+
+
+def test_credentials_that_come_later_are_found(
+    monkeypatch: pytest.MonkeyPatch, server: GlueServer
+) -> None:
+    namespace = GlueNamespace(**REGION, endpoint=server.endpoint)
+    with pytest.raises(UnauthenticatedError):
+        namespace.list_namespaces(ListNamespacesRequest(id=[]))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces is not None

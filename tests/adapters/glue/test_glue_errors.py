@@ -1,0 +1,238 @@
+"""What AWS answers, as errors of the library: each with its code, soon, and with what to do."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from lance_namespace import (
+    DeclareTableRequest,
+    DescribeTableRequest,
+    ErrorCode,
+    ListNamespacesRequest,
+    ListTablesRequest,
+)
+from lance_namespace.errors import InternalError, LanceNamespaceError
+from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_glue import GlueNamespace
+
+from .building import Connect
+
+pytestmark = pytest.mark.server
+
+FOREVER = float("inf")
+IAM = (
+    "User: arn:aws:sts::123456789012:assumed-role/r/s is not authorized to perform: glue:GetTable "
+    "on resource: arn:aws:glue:us-east-1:123456789012:table/db/t because no identity-based policy "
+    "allows the glue:GetTable action"
+)
+LAKE = "Insufficient Lake Formation permission(s): Required Describe on t"
+SIGNATURE = (
+    "The request signature we calculated does not match the signature you provided.\n\n"
+    "The Canonical String for this request should have been\n'x-amz-security-token:hush'"
+)
+
+
+@pytest.fixture
+def namespace(connect: Connect) -> GlueNamespace:
+    """One that repeats nothing."""
+    return connect(max_retries="0")
+
+
+def describe(namespace: GlueNamespace) -> object:
+    return namespace.describe_table(DescribeTableRequest(id=["db", "t"]))
+
+
+def failure(namespace: GlueNamespace) -> LanceNamespaceError:
+    with pytest.raises(LanceNamespaceError) as caught:
+        describe(namespace)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "says"),
+    [
+        (("AccessDeniedException", IAM), ErrorCode.PERMISSION_DENIED, "must allow glue:GetTable"),
+        (("AccessDeniedException", LAKE), ErrorCode.PERMISSION_DENIED, "granted in Lake Formation"),
+        (("AccessDeniedException", "no"), ErrorCode.PERMISSION_DENIED, "AWS refused to read table"),
+        (("ThrottlingException", "Rate exceeded"), ErrorCode.THROTTLING, "Repeat it later"),
+        (("RequestLimitExceeded", "x"), ErrorCode.THROTTLING, "max_retries"),
+        (("TooManyRequestsException", "x"), ErrorCode.THROTTLING, "max_retries"),
+        (("ResourceNumberLimitExceededException", "x"), ErrorCode.THROTTLING, "quota"),
+        (("ExpiredTokenException", "expired"), ErrorCode.UNAUTHENTICATED, "Check the credentials"),
+        (
+            ("UnrecognizedClientException", "bad"),
+            ErrorCode.UNAUTHENTICATED,
+            "Check the credentials",
+        ),
+        (("InvalidSignatureException", SIGNATURE), ErrorCode.UNAUTHENTICATED, "signature"),
+        (
+            ("InvalidInputException", "odd"),
+            ErrorCode.INVALID_INPUT,
+            "Glue cannot read table 'db.t'",
+        ),
+        (("ValidationException", "odd"), ErrorCode.INVALID_INPUT, "odd"),
+        (("OperationTimeoutException", "slow"), ErrorCode.SERVICE_UNAVAILABLE, "slow"),
+        (("ResourceNotReadyException", "x"), ErrorCode.SERVICE_UNAVAILABLE, "failed to read"),
+        (("FederationSourceRetryableException", "x"), ErrorCode.SERVICE_UNAVAILABLE, "failed"),
+        (("ConcurrentModificationException", "x"), ErrorCode.CONCURRENT_MODIFICATION, "failed"),
+        (("GlueEncryptionException", "key"), ErrorCode.INTERNAL, "GlueEncryptionException: key"),
+        (("UnknownOperationException", ""), ErrorCode.UNSUPPORTED, "failed to read table"),
+        (("SomethingNewException", "what"), ErrorCode.INTERNAL, "SomethingNewException: what"),
+    ],
+)
+def test_each_error_of_aws_has_its_own_code_and_says_what_to_do(
+    namespace: GlueNamespace,
+    proxy: HttpProxy,
+    answer: tuple[str, str],
+    expected: ErrorCode,
+    says: str,
+) -> None:
+    proxy.fail_next("GetTable", Answer.of_aws(*answer), times=FOREVER)
+    error = failure(namespace)
+    assert error.code == expected
+    assert says in str(error)
+    assert "db.t" in str(error)
+
+
+def test_a_refusal_to_decrypt_is_a_refusal(namespace: GlueNamespace, proxy: HttpProxy) -> None:
+    said = "User: u is not authorized to perform: kms:Decrypt on resource: k"
+    proxy.fail_next("GetTable", Answer.of_aws("GlueEncryptionException", said))
+    error = failure(namespace)
+    assert error.code == ErrorCode.PERMISSION_DENIED
+    assert "kms:Decrypt" in str(error)
+
+
+def test_what_a_federated_source_says_is_told_by_its_own_code(
+    namespace: GlueNamespace, proxy: HttpProxy
+) -> None:
+    content = {
+        "__type": "FederationSourceException",
+        "FederationSourceErrorCode": "ThrottlingException",
+        "Message": "the source is busy",
+    }
+    proxy.fail_next("GetTable", Answer.of_json(400, content), times=FOREVER)
+    assert failure(namespace).code == ErrorCode.THROTTLING
+
+
+def test_a_session_token_in_what_aws_says_is_not_repeated(
+    namespace: GlueNamespace, proxy: HttpProxy
+) -> None:
+    proxy.fail_next("GetTable", Answer.of_aws("InvalidSignatureException", SIGNATURE))
+    error = failure(namespace)
+    assert "hush" not in str(error)
+    assert error.__cause__ is None
+    assert error.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (500, ErrorCode.INTERNAL),
+        (502, ErrorCode.SERVICE_UNAVAILABLE),
+        (503, ErrorCode.SERVICE_UNAVAILABLE),
+        (429, ErrorCode.THROTTLING),
+        (403, ErrorCode.PERMISSION_DENIED),
+        (401, ErrorCode.UNAUTHENTICATED),
+        (404, ErrorCode.INTERNAL),
+    ],
+)
+def test_a_page_of_somebody_in_between_is_told_by_its_status(
+    namespace: GlueNamespace, proxy: HttpProxy, status: int, expected: ErrorCode
+) -> None:
+    page = Answer(status, b"<html>no</html>", {"Content-Type": "text/html"})
+    proxy.fail_next("GetTable", page, times=FOREVER)
+    assert failure(namespace).code == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Answer(200, b"<html>hotel</html>", {"Content-Type": "text/html"}),
+        Answer(200, b"{}"),
+        Answer(200, b"[]"),
+        Answer(200, b""),
+        Answer(200, b'{"Table": 7}'),
+        Answer(200, b"\xff\xfe"),
+        Answer(200, b'{"Table": {"Name": "t", "CreateTime": "yesterday"}}'),
+    ],
+)
+def test_a_reply_that_cannot_be_read_is_an_error_and_not_an_absence(
+    namespace: GlueNamespace, proxy: HttpProxy, reply: Answer
+) -> None:
+    proxy.fail_next("Get*", reply, times=FOREVER)
+    error = failure(namespace)
+    assert error.code == ErrorCode.INTERNAL
+    assert "cannot be read" in str(error)
+    for listing in (
+        lambda: namespace.list_tables(ListTablesRequest(id=["db"])),
+        lambda: namespace.list_namespaces(ListNamespacesRequest(id=[])),
+    ):
+        with pytest.raises(LanceNamespaceError) as caught:
+            listing()
+        assert caught.value.code == ErrorCode.INTERNAL
+
+
+def test_a_listing_of_something_without_a_name_cannot_be_read(
+    namespace: GlueNamespace, proxy: HttpProxy
+) -> None:
+    proxy.fail_next("GetTables", Answer(200, b'{"TableList": [{"Owner": "me"}]}'))
+    with pytest.raises(InternalError, match="cannot be read"):
+        namespace.list_tables(ListTablesRequest(id=["db"]))
+
+
+@pytest.mark.parametrize("fault", [Fault.TRUNCATE_REPLY, Fault.MALFORMED_REPLY, Fault.EMPTY_REPLY])
+def test_a_reply_cut_short_is_an_error_and_not_an_empty_listing(
+    namespace: GlueNamespace, proxy: HttpProxy, database: str, fault: Fault
+) -> None:
+    proxy.fail_next("GetTables", fault, times=FOREVER)
+    with pytest.raises(LanceNamespaceError) as caught:
+        namespace.list_tables(ListTablesRequest(id=[database]))
+    assert caught.value.code in (ErrorCode.INTERNAL, ErrorCode.SERVICE_UNAVAILABLE)
+
+
+def test_throttling_is_waited_out_within_the_retries(connect: Connect, proxy: HttpProxy) -> None:
+    namespace = connect(max_retries="3")
+    proxy.fail_next("GetDatabases", Answer.of_aws("ThrottlingException"), times=3)
+    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces is not None
+    assert proxy.counts["GetDatabases"] == 4
+
+
+def test_retries_end_where_the_property_says(connect: Connect, proxy: HttpProxy) -> None:
+    namespace = connect(max_retries="2")
+    proxy.fail_next("GetDatabases", Answer.of_aws("ThrottlingException"), times=FOREVER)
+    with pytest.raises(LanceNamespaceError):
+        namespace.list_namespaces(ListNamespacesRequest(id=[]))
+    assert proxy.counts["GetDatabases"] == 3
+
+
+@pytest.mark.parametrize("how", [Delay(), Fault.RESET, Fault.DROP_REQUEST])
+def test_a_server_that_does_not_answer_is_unavailable_within_the_time_limits(
+    connect: Connect, proxy: HttpProxy, how: Delay | Fault
+) -> None:
+    namespace = connect(**{"client.read-timeout": "0.5"})
+    proxy.fail_next("*", how, times=FOREVER)
+    begun = time.monotonic()
+    error = failure(namespace)
+    assert error.code == ErrorCode.SERVICE_UNAVAILABLE
+    assert time.monotonic() - begun < 5
+
+
+def test_a_change_that_was_never_sent_is_unavailable_and_not_unknown(
+    connect: Connect, proxy: HttpProxy
+) -> None:
+    namespace = connect()
+    proxy.stop()
+    begun = time.monotonic()
+    with pytest.raises(LanceNamespaceError) as caught:
+        namespace.declare_table(DeclareTableRequest(id=["db", "t"], location="s3://glue-tests/t"))
+    assert caught.value.code == ErrorCode.SERVICE_UNAVAILABLE
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert time.monotonic() - begun < 8
+
+
+def test_a_namespace_works_again_after_close(namespace: GlueNamespace, database: str) -> None:
+    namespace.close()
+    assert namespace.list_tables(ListTablesRequest(id=[database])).tables == []

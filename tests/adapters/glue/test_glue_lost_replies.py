@@ -1,0 +1,182 @@
+"""Changes whose replies are lost: the adapter says that it does not know, and core finds out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DeclareTableRequest,
+    DeregisterTableRequest,
+    DropNamespaceRequest,
+    ListNamespacesRequest,
+    RegisterTableRequest,
+    RenameTableRequest,
+)
+from lance_namespace.errors import (
+    InvalidInputError,
+    NamespaceAlreadyExistsError,
+    ServiceUnavailableError,
+    TableAlreadyExistsError,
+)
+from servers.glue_server import GlueServer
+from servers.http_proxy import Answer, Fault, HttpProxy
+
+from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_glue import GlueNamespace
+from lance_bridge_glue.catalog import GlueCatalog
+
+from .building import catalog_at, raw_table
+
+pytestmark = pytest.mark.server
+
+FOREVER = float("inf")
+NOTHING = Answer(200, b"<html>hotel</html>", {"Content-Type": "text/html"})
+BROKEN = Answer.of_aws("InternalServiceException", status=500)
+Act = Callable[[GlueCatalog, str], object]
+
+
+def record(database: str, name: str = "t") -> TableRecord:
+    return TableRecord((database, name), f"s3://glue-tests/{name}", {"table_type": "lance"})
+
+
+def alter(catalog: GlueCatalog, database: str) -> None:
+    catalog.alter_table(catalog.load_table((database, "there")).with_properties({"a": "b"}))
+
+
+CHANGES: dict[str, Act] = {
+    "CreateTable": lambda c, db: c.create_table(record(db)),
+    "UpdateTable": alter,
+    "DeleteTable": lambda c, db: c.drop_table(record(db, "there")),
+    "CreateDatabase": lambda c, db: c.create_namespace(NamespaceRecord((f"{db}_2",))),
+    "UpdateDatabase": lambda c, db: c.alter_namespace(NamespaceRecord((db,), {"a": "b"})),
+    "DeleteDatabase": lambda c, db: c.drop_namespace((db,)),
+}
+
+
+@pytest.fixture
+def catalog(proxy: HttpProxy, server: GlueServer) -> GlueCatalog:
+    return catalog_at(proxy.endpoint, server)
+
+
+@pytest.fixture
+def occupied(server: GlueServer, database: str) -> str:
+    """A database with the table ``there``."""
+    raw_table(server, database, "there", StorageDescriptor={"Location": "s3://glue-tests/there"})
+    return database
+
+
+@pytest.mark.parametrize("operation", CHANGES)
+@pytest.mark.parametrize("how", [Fault.LOSE_REPLY, Fault.RESET, BROKEN, NOTHING])
+def test_a_change_without_a_sure_reply_is_unknown(
+    catalog: GlueCatalog,
+    proxy: HttpProxy,
+    occupied: str,
+    operation: str,
+    how: Fault | Answer,
+) -> None:
+    proxy.fail_next(operation, how, times=FOREVER)
+    with pytest.raises(OutcomeUnknownError, match="may or may not"):
+        CHANGES[operation](catalog, occupied)
+
+
+@pytest.mark.parametrize("operation", ["CreateTable", "DeleteTable", "CreateDatabase"])
+def test_the_answer_to_a_second_attempt_says_nothing_of_the_first(
+    catalog: GlueCatalog, proxy: HttpProxy, occupied: str, operation: str
+) -> None:
+    proxy.fail_next(operation, Fault.LOSE_REPLY)
+    with pytest.raises(OutcomeUnknownError):
+        CHANGES[operation](catalog, occupied)
+    assert proxy.counts[operation] == 2
+
+
+@pytest.mark.parametrize("mode", ["standard", "adaptive", "legacy"])
+def test_every_way_of_repeating_tells_of_lost_attempts(
+    proxy: HttpProxy, server: GlueServer, database: str, mode: str
+) -> None:
+    catalog = catalog_at(proxy.endpoint, server, retry_mode=mode)
+    proxy.fail_next("CreateTable", Fault.LOSE_REPLY)
+    with pytest.raises(OutcomeUnknownError):
+        catalog.create_table(record(database))
+    assert proxy.counts["CreateTable"] == 2
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.create_table(record(database))
+
+
+def test_a_version_that_changed_under_a_second_attempt_is_unknown(
+    catalog: GlueCatalog, proxy: HttpProxy, occupied: str
+) -> None:
+    proxy.fail_next("UpdateTable", Fault.LOSE_REPLY)
+    with pytest.raises(OutcomeUnknownError):
+        alter(catalog, occupied)
+
+
+def test_a_refusal_after_a_lost_attempt_is_unknown(
+    catalog: GlueCatalog, proxy: HttpProxy, occupied: str
+) -> None:
+    proxy.fail_next("CreateTable", Fault.LOSE_REPLY)
+    proxy.fail_next("CreateTable", Answer.of_aws("ExpiredTokenException"))
+    with pytest.raises(OutcomeUnknownError):
+        CHANGES["CreateTable"](catalog, occupied)
+
+
+def test_a_name_that_is_taken_after_throttling_is_taken(
+    catalog: GlueCatalog, proxy: HttpProxy, occupied: str
+) -> None:
+    proxy.fail_next("CreateTable", Answer.of_aws("ThrottlingException"))
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.create_table(record(occupied, "there"))
+    assert proxy.counts["CreateTable"] == 2
+
+
+def test_a_plain_refusal_is_sure(catalog: GlueCatalog, proxy: HttpProxy, occupied: str) -> None:
+    proxy.fail_next("CreateTable", Answer.of_aws("InvalidInputException", "odd"))
+    with pytest.raises(InvalidInputError, match="odd"):
+        catalog.create_table(record(occupied))
+    with pytest.raises(NamespaceAlreadyExistsError):
+        catalog.create_namespace(NamespaceRecord((occupied,)))
+
+
+def test_a_first_attempt_that_could_not_connect_leaves_no_doubt(
+    catalog: GlueCatalog, proxy: HttpProxy, occupied: str
+) -> None:
+    catalog.load_namespace((occupied,))
+    proxy.stop()
+    with pytest.raises(ServiceUnavailableError) as caught:
+        catalog.drop_table(record(occupied, "there"))
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    proxy.start()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_every_operation_succeeds_once_though_its_reply_is_lost(
+    namespace: GlueNamespace, proxy: HttpProxy, server: GlueServer, database: str, times: int
+) -> None:
+    def lose(operation: str) -> None:
+        proxy.fail_next(operation, Fault.LOSE_REPLY, times=times)
+
+    table = [database, "t"]
+    lose("CreateTable")
+    namespace.declare_table(DeclareTableRequest(id=table, location="s3://glue-tests/lost/t"))
+    lose("UpdateTable")
+    namespace.register_table(
+        RegisterTableRequest(id=table, location="s3://glue-tests/lost/u", mode="Overwrite")
+    )
+    found = server.glue.get_table(DatabaseName=database, Name="t")["Table"]
+    assert found["StorageDescriptor"]["Location"] == "s3://glue-tests/lost/u"
+    lose("CreateTable")
+    lose("DeleteTable")
+    namespace.rename_table(RenameTableRequest(id=table, new_table_name="u"))
+    listed = server.glue.get_tables(DatabaseName=database)["TableList"]
+    assert [each["Name"] for each in listed] == ["u"]
+    lose("DeleteTable")
+    namespace.deregister_table(DeregisterTableRequest(id=[database, "u"]))
+    other = f"{database}_x"
+    lose("CreateDatabase")
+    namespace.create_namespace(CreateNamespaceRequest(id=[other]))
+    lose("DeleteDatabase")
+    namespace.drop_namespace(DropNamespaceRequest(id=[other]))
+    assert other not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+    assert len(proxy.fired) == 7 * times

@@ -1,0 +1,185 @@
+"""Glue's objects as records and back, without a server."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import botocore.session
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_namespace.errors import InvalidInputError
+
+from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge_glue import mapping, model
+
+MODEL = botocore.session.get_session().get_service_model("glue")
+TABLE_INPUT = MODEL.shape_for("TableInput")
+DATABASE_INPUT = MODEL.shape_for("DatabaseInput")
+MADE = datetime(2026, 1, 2, tzinfo=timezone.utc)
+
+texts = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20)
+keys = texts.filter(lambda key: key not in ("EXTERNAL", "transient_lastDdlTime"))
+properties = st.dictionaries(keys, st.text(max_size=30), max_size=5)
+
+
+def values_of(shape: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    """Return what a member of this shape may hold, every optional member of it perhaps."""
+    kind = shape.type_name
+    if kind == "structure":
+        inner = {k: values_of(v, depth + 1) for k, v in shape.members.items()}
+        return st.fixed_dictionaries({}, optional=inner if depth < 4 else {})
+    if kind == "list":
+        return st.lists(values_of(shape.member, depth + 1), max_size=2)
+    if kind == "map":
+        return st.dictionaries(texts, values_of(shape.value, depth + 1), max_size=2)
+    simple: dict[str, st.SearchStrategy[Any]] = {
+        "string": texts,
+        "boolean": st.booleans(),
+        "timestamp": st.just(MADE),
+    }
+    return simple.get(kind, st.integers(0, 100))
+
+
+def without(value: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: each for key, each in value.items() if key not in names}
+
+
+@given(values_of(TABLE_INPUT), properties)
+def test_changing_an_entry_keeps_every_field_that_glue_takes(
+    fields: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    table = {**fields, "Name": "t", "VersionId": "7", "CreateTime": MADE, "DatabaseName": "db"}
+    record = TableRecord(("db", "t"), "s3://b/t", wanted)
+    changed = mapping.changed_input(TABLE_INPUT, table, record)
+    own = ("Name", "TableType", "Parameters", "StorageDescriptor")
+    assert without(changed, *own) == without(fields, *own)
+    descriptor = fields.get("StorageDescriptor", {})
+    assert changed["StorageDescriptor"] == {**descriptor, "Location": "s3://b/t"}
+    assert mapping.record_from(("db", "t"), changed).properties == wanted
+
+
+@given(properties, texts)
+def test_a_new_entry_reads_as_the_record_that_it_was_made_from(
+    wanted: dict[str, str], place: str
+) -> None:
+    record = TableRecord(("db", "t"), f"s3://b/{place}", wanted)
+    made = mapping.table_input(TABLE_INPUT, record)
+    read = mapping.record_from(("db", "t"), {**made, "VersionId": "0", "CreateTime": MADE})
+    assert (read.location, read.properties, read.kind) == (
+        record.location,
+        wanted,
+        "EXTERNAL_TABLE",
+    )
+    assert read.revision == "0"
+    assert read.identity
+
+
+@given(values_of(DATABASE_INPUT), properties)
+def test_changing_a_database_keeps_its_permissions_and_replaces_its_properties(
+    fields: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    record = NamespaceRecord(("db",), wanted)
+    changed = mapping.database_input(DATABASE_INPUT, record, {**fields, "CreateTime": MADE})
+    permissions = "CreateTableDefaultPermissions"
+    assert changed.get(permissions) == fields.get(permissions)
+    assert mapping.namespace_from(("db",), changed, None).properties == wanted
+
+
+def test_description_and_location_of_a_namespace_are_fields_of_the_database() -> None:
+    given_properties = {"description": "all sales", "location": "s3://b/sales", "team": "x"}
+    record = NamespaceRecord(("sales",), given_properties)
+    made = mapping.database_input(DATABASE_INPUT, record, {})
+    assert made == {
+        "Name": "sales",
+        "Description": "all sales",
+        "LocationUri": "s3://b/sales",
+        "Parameters": {"team": "x"},
+    }
+    assert mapping.namespace_from(("sales",), made, None).properties == given_properties
+
+
+def test_what_an_answer_has_beyond_a_request_is_left_out_at_every_depth() -> None:
+    view = {"IsProtected": True, "Representations": [{"Dialect": "SPARK", "IsStale": True}]}
+    fitted = model.fitted(TABLE_INPUT, {"Name": "v", "CatalogId": "1", "ViewDefinition": view})
+    assert fitted == {
+        "Name": "v",
+        "ViewDefinition": {"IsProtected": True, "Representations": [{"Dialect": "SPARK"}]},
+    }
+
+
+@pytest.mark.parametrize("mark", ["lance", "LANCE", "Lance"])
+def test_the_mark_of_lance_is_known_in_any_letter_case(mark: str) -> None:
+    table = {"Name": "t", "Parameters": {"table_type": mark}}
+    assert mapping.record_from(("db", "t"), table).is_lance
+
+
+@pytest.mark.parametrize("kind", ["VIRTUAL_VIEW", "MATERIALIZED_VIEW"])
+def test_a_view_is_never_lances(kind: str) -> None:
+    table = {"Name": "v", "TableType": kind, "Parameters": {"table_type": "lance"}}
+    assert not mapping.record_from(("db", "v"), table).is_lance
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"Parameters": None},
+        {"StorageDescriptor": None},
+        {"StorageDescriptor": {"Location": ""}},
+    ],
+)
+def test_an_entry_without_most_fields_is_a_record_all_the_same(table: dict[str, Any]) -> None:
+    record = mapping.record_from(("db", "t"), {"Name": "t", **table})
+    assert (record.location, dict(record.properties), record.is_lance) == (None, {}, False)
+    assert record.identity
+
+
+def test_a_link_says_what_it_is_a_link_to() -> None:
+    target = {"CatalogId": "111122223333", "DatabaseName": "there", "Name": "t"}
+    record = mapping.record_from(("here", "l"), {"Name": "t", "TargetTable": target})
+    assert record.path == ("here", "l")
+    assert record.link_to == "there.t of catalog 111122223333"
+    assert record.kind == "resource link"
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (TableRecord(("d", "t"), "s3://b/" + "x" * 2050), "location has 2057 characters"),
+        (TableRecord(("d", "t"), "s3://b/t", {"k" * 256: "v"}), "Property key 'kkk"),
+        (TableRecord(("d", "t"), "s3://b/t", {"k": "v" * 512_001}), "value of property 'k'"),
+        (TableRecord(("d", "t"), "s3://b/t", {"a\nb": "v"}), "control characters"),
+        (TableRecord(("d", "t"), "s3://b/t", {"EXTERNAL": "FALSE"}), "'EXTERNAL' is not the"),
+    ],
+)
+def test_what_glue_cannot_hold_of_a_table_is_refused(record: TableRecord, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        mapping.table_input(TABLE_INPUT, record)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"k" * 255: "v" * 512_000},
+        {"emoji \U0001f600": "\U0001f600"},
+        {"a\tb": "line one\nline two"},
+    ],
+)
+def test_what_glue_can_just_hold_is_taken(wanted: dict[str, str]) -> None:
+    made = mapping.table_input(TABLE_INPUT, TableRecord(("d", "t"), "s3://b/t", wanted))
+    assert made["Parameters"] == {**wanted, "EXTERNAL": "TRUE"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"description": "x" * 2049}, "Property description has 2049 characters"),
+        ({"location": ""}, "Property location has 0 characters"),
+        ({"location": "s3://b/" + "x" * 1024}, "Property location has 1031 characters"),
+    ],
+)
+def test_what_glue_cannot_hold_of_a_database_is_refused(wanted: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        mapping.database_input(DATABASE_INPUT, NamespaceRecord(("d",), wanted), {})

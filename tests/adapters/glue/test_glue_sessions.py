@@ -1,0 +1,246 @@
+"""Credentials: whose are used, and that a role is assumed once for all and again in time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+from lance_namespace import DeclareTableRequest, DescribeTableRequest, ListNamespacesRequest
+from lance_namespace.errors import (
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnauthenticatedError,
+)
+from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
+from servers.http_proxy import Answer, Delay, HttpProxy
+
+from lance_bridge_glue import GlueNamespace
+
+from .building import Connect
+
+pytestmark = pytest.mark.server
+
+THREADS = 8
+DENIED = (
+    b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>User: u is not "
+    b"authorized to perform: sts:AssumeRole on resource: r</Message></Error></ErrorResponse>"
+)
+
+
+@pytest.fixture
+def sts(server: GlueServer) -> Iterator[HttpProxy]:
+    """A proxy in front of STS, which counts how often roles are assumed."""
+    with HttpProxy(server.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def assume(connect: Connect, sts: HttpProxy) -> Callable[..., GlueNamespace]:
+    """Makes namespaces that assume the role."""
+
+    def make(**properties: str) -> GlueNamespace:
+        role = {"assume_role_arn": ROLE, "assume_role_endpoint": sts.endpoint}
+        return connect(**{**role, **properties})
+
+    return make
+
+
+def names(namespace: GlueNamespace) -> list[str]:
+    return list(namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces)
+
+
+def signed_by(proxy: HttpProxy) -> set[str]:
+    """Return the access keys that requests were signed with."""
+    headers = [request.headers["authorization"] for request in proxy.requests]
+    return {header.split("Credential=")[1].split("/")[0] for header in headers}
+
+
+# -- whose credentials ---------------------------------------------------------------------------
+
+
+def test_the_key_pair_of_the_properties_signs_requests(
+    connect: Connect, proxy: HttpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    names(connect(access_key_id="of-the-properties", session_token="a-token"))
+    assert signed_by(proxy) == {"of-the-properties"}
+    assert proxy.requests[0].headers["x-amz-security-token"] == "a-token"
+
+
+def test_the_profile_of_the_properties_signs_requests(
+    connect: Connect, proxy: HttpProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "[sales]\naws_access_key_id = of-the-profile\naws_secret_access_key = x\n"
+    (tmp_path / "credentials").write_text(text)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    names(connect(profile_name="sales", access_key_id="", secret_access_key=""))
+    assert signed_by(proxy) == {"of-the-profile"}
+
+
+def test_the_environment_signs_requests_where_the_properties_say_nothing(
+    connect: Connect, proxy: HttpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    names(connect(access_key_id="", secret_access_key=""))
+    assert signed_by(proxy) == {"of-the-environment"}
+
+
+def test_a_role_is_assumed_as_the_properties_say(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy, proxy: HttpProxy
+) -> None:
+    namespace = assume(
+        assume_role_external_id="ext-1",
+        assume_role_session_name="reporting",
+        assume_role_timeout_sec="1800",
+        assume_role_region="eu-west-1",
+    )
+    assert sts.counts["AssumeRole"] == 0
+    names(namespace)
+    (request,) = sts.requests
+    asked = {key: value for key, (value,) in parse_qs(request.body.decode()).items()}
+    assert asked["RoleArn"] == ROLE
+    assert asked["ExternalId"] == "ext-1"
+    assert asked["RoleSessionName"] == "reporting"
+    assert asked["DurationSeconds"] == "1800"
+    assert "/eu-west-1/sts/" in request.headers["authorization"]
+    assert signed_by(sts) == {ACCESS_KEY}
+    assert signed_by(proxy).isdisjoint({ACCESS_KEY})
+
+
+def test_a_role_is_assumed_with_the_environments_credentials_too(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    names(assume(access_key_id="", secret_access_key=""))
+    assert signed_by(sts) == {"of-the-environment"}
+
+
+# -- once for all --------------------------------------------------------------------------------
+
+
+def test_a_role_is_assumed_once_for_many_threads_and_calls(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy
+) -> None:
+    namespace = assume()
+    start = threading.Barrier(THREADS)
+
+    def work(_: int) -> None:
+        start.wait()
+        for _ in range(5):
+            names(namespace)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(work, range(THREADS)))
+    assert sts.counts["AssumeRole"] == 1
+
+
+def test_credentials_about_to_end_are_refreshed_once_for_all_before_anything_is_asked(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy, server: GlueServer
+) -> None:
+    namespace = assume()
+    with server.known_keys_only():
+        with server.short_sessions(30):  # botocore refreshes within the last minutes
+            names(namespace)
+        before = sts.counts["AssumeRole"]
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(lambda _: names(namespace), range(4 * THREADS)))
+    assert sts.counts["AssumeRole"] == before + 1
+
+
+def test_a_refresh_in_the_middle_gives_no_thread_a_wrong_answer(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy, server: GlueServer, database: str
+) -> None:
+    namespace = assume(assume_role_timeout_sec="900")
+    tables = [f"t{number}" for number in range(THREADS)]
+    with server.known_keys_only():
+        # botocore refreshes a session of 900 s when 225 s of it are left.
+        with server.short_sessions(228):
+            for table in tables:
+                namespace.declare_table(
+                    DeclareTableRequest(id=[database, table], location=f"s3://glue-tests/{table}")
+                )
+        refreshed = threading.Event()
+        deadline = time.monotonic() + 60
+
+        def work(table: str) -> int:
+            calls = after = 0
+            while after < 10 and time.monotonic() < deadline:
+                found = namespace.describe_table(DescribeTableRequest(id=[database, table]))
+                assert found.location == f"s3://glue-tests/{table}"
+                calls += 1
+                after += refreshed.is_set()
+            return calls
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            calls = pool.map(work, tables)
+            sts.await_requests("AssumeRole", count=2, seconds=50)
+            refreshed.set()
+            assert min(calls) >= 10
+    assert sts.counts["AssumeRole"] == 2
+
+
+def test_a_slow_sts_holds_nobody_up_while_the_old_credentials_are_good(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy, server: GlueServer
+) -> None:
+    namespace = assume(assume_role_timeout_sec="900", **{"client.read-timeout": "30"})
+    with server.short_sessions(200):  # botocore wants to refresh that at once, and need not
+        names(namespace)
+        sts.reset()
+        slow = Delay()
+        sts.fail_next("AssumeRole", slow)
+        with ThreadPoolExecutor(2) as pool:
+            refreshing = pool.submit(names, namespace)
+            sts.await_requests("AssumeRole")
+            assert names(namespace) is not None
+            assert not refreshing.done()
+            slow.release.set()
+            assert refreshing.result(20) is not None
+
+
+# -- what may go wrong ---------------------------------------------------------------------------
+
+
+def test_a_role_that_may_not_be_assumed_is_told_as_such(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy, proxy: HttpProxy
+) -> None:
+    sts.fail_next("AssumeRole", Answer(403, DENIED, {"Content-Type": "text/xml"}))
+    namespace = assume()
+    with pytest.raises(PermissionDeniedError, match="trust policy"):
+        names(namespace)
+    assert proxy.requests == []
+    assert names(namespace) is not None
+
+
+def test_an_sts_out_of_reach_is_unavailable_soon(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy
+) -> None:
+    namespace = assume()
+    sts.stop()
+    begun = time.monotonic()
+    with pytest.raises(ServiceUnavailableError):
+        names(namespace)
+    assert time.monotonic() - begun < 8
+
+
+def test_a_session_that_was_ended_is_unauthenticated(
+    assume: Callable[..., GlueNamespace], server: GlueServer
+) -> None:
+    namespace = assume()
+    with server.known_keys_only():
+        names(namespace)
+        server.end_sessions()
+        with pytest.raises(UnauthenticatedError, match="Check the credentials"):
+            names(namespace)
+
+
+def test_a_key_that_is_not_known_is_unauthenticated(connect: Connect, server: GlueServer) -> None:
+    with server.known_keys_only(), pytest.raises(UnauthenticatedError):
+        names(connect(access_key_id="nobody"))

@@ -1,0 +1,281 @@
+"""What only Glue has: versions, links, federated databases, functions, many pages, own fields."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DeregisterTableRequest,
+    DescribeTableRequest,
+    DropNamespaceRequest,
+    ListNamespacesRequest,
+    RegisterTableRequest,
+    RenameTableRequest,
+)
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    NamespaceNotEmptyError,
+    PermissionDeniedError,
+    TableAlreadyExistsError,
+    UnsupportedOperationError,
+)
+from servers.glue_server import ACCESS_KEY, REGION, SECRET_KEY, GlueServer
+from servers.http_proxy import Answer, HttpProxy
+
+from lance_bridge_glue import GlueNamespace
+
+from .building import Connect, catalog_at, declare, raw, raw_table, tables
+
+pytestmark = pytest.mark.server
+
+ACCOUNT = "123456789012"
+MARKS = {"table_type": "LANCE", "managed_by": "storage"}
+OWN_FIELDS: dict[str, Any] = {
+    "Owner": "finance",
+    "Description": "kept for the auditors",
+    "Retention": 7,
+    "TableType": "EXTERNAL_TABLE",
+    "Parameters": {**MARKS, "EXTERNAL": "TRUE", "transient_lastDdlTime": "17"},
+    "StorageDescriptor": {
+        "Columns": [{"Name": "id", "Type": "bigint", "Comment": "a key"}],
+        "Location": "s3://glue-tests/own",
+        "InputFormat": "some.Format",
+        "SerdeInfo": {"SerializationLibrary": "some.SerDe"},
+        "StoredAsSubDirectories": True,
+    },
+    "PartitionKeys": [],
+}
+
+
+# -- requests ------------------------------------------------------------------------------------
+
+
+def test_a_listing_takes_as_many_requests_as_there_are_pages(
+    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+) -> None:
+    for number in range(25):
+        kind = MARKS if number % 2 else {}
+        raw_table(server, database, f"t{number:02}", Parameters=kind)
+    with server.small_pages(10):
+        found = tables(namespace, database)
+    assert found == [f"t{number:02}" for number in range(1, 25, 2)]
+    assert proxy.counts == {"GetTables": 3}
+
+
+def test_every_page_of_databases_is_read(
+    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+) -> None:
+    made = [f"{database}_{number}" for number in range(7)]
+    for name in made:
+        server.glue.create_database(DatabaseInput={"Name": name})
+    with server.small_pages(3):
+        found = namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+    assert set(made) <= set(found)
+    assert proxy.counts["GetDatabases"] == -(-len(found) // 3)
+
+
+def test_a_describe_takes_one_request(
+    namespace: GlueNamespace, proxy: HttpProxy, database: str
+) -> None:
+    declare(namespace, database)
+    proxy.reset()
+    namespace.describe_table(DescribeTableRequest(id=[database, "t"]))
+    assert proxy.counts == {"GetTable": 1}
+
+
+def test_the_catalogs_id_is_sent_with_every_request(connect: Connect, proxy: HttpProxy) -> None:
+    namespace = connect(catalog_id="444455556666")
+    namespace.create_namespace(CreateNamespaceRequest(id=["elsewhere"]))
+    declare(namespace, "elsewhere")
+    namespace.register_table(
+        RegisterTableRequest(id=["elsewhere", "t"], location="s3://glue-tests/x", mode="Overwrite")
+    )
+    namespace.rename_table(RenameTableRequest(id=["elsewhere", "t"], new_table_name="u"))
+    assert tables(namespace, "elsewhere") == ["u"]
+    namespace.deregister_table(DeregisterTableRequest(id=["elsewhere", "u"]))
+    namespace.create_namespace(CreateNamespaceRequest(id=["elsewhere"], mode="Overwrite"))
+    namespace.drop_namespace(DropNamespaceRequest(id=["elsewhere"], behavior="Cascade"))
+    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
+    sent = {request.json.get("CatalogId") for request in proxy.requests}
+    assert sent == {"444455556666"}
+    assert {"UpdateTable", "UpdateDatabase", "GetUserDefinedFunctions"} <= set(proxy.counts)
+
+
+def test_without_a_catalogs_id_none_is_sent(
+    namespace: GlueNamespace, proxy: HttpProxy, database: str
+) -> None:
+    tables(namespace, database)
+    assert "CatalogId" not in proxy.requests[0].json
+
+
+def test_names_are_found_in_any_letter_case(namespace: GlueNamespace, database: str) -> None:
+    declare(namespace, database.upper(), "TaBle")
+    assert tables(namespace, database) == ["table"]
+    with pytest.raises(TableAlreadyExistsError):
+        namespace.register_table(
+            RegisterTableRequest(id=[database, "TABLE"], location="s3://glue-tests/x")
+        )
+
+
+# -- entries of others ---------------------------------------------------------------------------
+
+
+def test_a_change_keeps_what_else_is_in_the_entry_and_archives_nothing(
+    server: GlueServer, proxy: HttpProxy, database: str
+) -> None:
+    before = raw_table(server, database, "t", **OWN_FIELDS)
+    catalog = catalog_at(proxy.endpoint, server)
+    record = catalog.load_table((database, "t"))
+    assert "transient_lastDdlTime" not in record.properties
+    catalog.alter_table(record.with_properties({**record.properties, "new": "one"}))
+    after = raw(server, database, "t")
+    changing = ("Parameters", "VersionId", "UpdateTime")
+    assert {k: v for k, v in after.items() if k not in changing} == {
+        k: v for k, v in before.items() if k not in changing
+    }
+    assert after["Parameters"] == {**before["Parameters"], "new": "one"}
+    assert after["VersionId"] != before["VersionId"]
+    versions = server.glue.get_table_versions(DatabaseName=database, TableName="t")
+    assert len(versions["TableVersions"]) == 1
+
+
+def test_a_rename_keeps_what_else_is_in_the_entry(
+    namespace: GlueNamespace, server: GlueServer, database: str
+) -> None:
+    before = raw_table(server, database, "t", **OWN_FIELDS)
+    other = f"{database}_other"
+    namespace.create_namespace(CreateNamespaceRequest(id=[other]))
+    namespace.rename_table(
+        RenameTableRequest(id=[database, "t"], new_namespace_id=[other], new_table_name="u")
+    )
+    assert tables(namespace, database) == []
+    after = raw(server, other, "u")
+    for field in OWN_FIELDS:
+        if field != "Parameters":
+            assert after[field] == before[field]
+    assert before["Parameters"].items() <= after["Parameters"].items()
+
+
+def test_an_entry_that_changed_since_it_was_read_is_left_alone(
+    server: GlueServer, proxy: HttpProxy, database: str
+) -> None:
+    raw_table(server, database, "t", **OWN_FIELDS)
+    catalog = catalog_at(proxy.endpoint, server)
+    record = catalog.load_table((database, "t"))
+    server.glue.update_table(DatabaseName=database, TableInput={"Name": "t", "Owner": "sales"})
+    changed = record.with_properties({"a": "b"})
+    with pytest.raises(ConcurrentModificationError):
+        catalog.alter_table(changed)
+    with pytest.raises(ConcurrentModificationError):
+        catalog.copy_table(record, replace(changed, path=(database, "u")))
+    assert raw(server, database, "t")["Owner"] == "sales"
+
+
+def test_glue_itself_refuses_a_change_that_another_came_before(
+    server: GlueServer, proxy: HttpProxy, database: str
+) -> None:
+    raw_table(server, database, "t", **OWN_FIELDS)
+    catalog = catalog_at(proxy.endpoint, server)
+    record = catalog.load_table((database, "t"))
+    stale = server.glue.get_table(DatabaseName=database, Name="t")
+    server.glue.update_table(DatabaseName=database, TableInput={"Name": "t", "Owner": "sales"})
+    answer = {"Table": {k: v for k, v in stale["Table"].items() if "Time" not in k}}
+    proxy.fail_next("GetTable", Answer.of_json(200, answer))
+    with pytest.raises(ConcurrentModificationError):
+        catalog.alter_table(record.with_properties({"a": "b"}))
+    assert proxy.counts["UpdateTable"] == 1
+    assert raw(server, database, "t")["Owner"] == "sales"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Parameters": {"table_type": "LANCE"}, "StorageDescriptor": {"Location": "s3://b/t"}},
+        {"TableType": "EXTERNAL_TABLE", "Parameters": {"table_type": "lance"}},
+    ],
+    ids=["without a table type", "without a place"],
+)
+def test_entries_as_other_implementations_leave_them_are_listed(
+    namespace: GlueNamespace, server: GlueServer, database: str, fields: dict[str, Any]
+) -> None:
+    raw_table(server, database, "theirs", **fields)
+    raw_table(server, database, "bare")
+    raw_table(server, database, "view", TableType="VIRTUAL_VIEW", Parameters=MARKS)
+    assert tables(namespace, database) == ["theirs"]
+
+
+def test_an_entry_is_what_other_implementations_look_for(
+    namespace: GlueNamespace, server: GlueServer, database: str
+) -> None:
+    declare(namespace, database)
+    made = raw(server, database, "t")
+    assert made["TableType"] == "EXTERNAL_TABLE"
+    assert made["StorageDescriptor"]["Location"] == f"s3://glue-tests/{database}/t"
+    marks = {"table_type": "lance", "managed_by": "storage", "EXTERNAL": "TRUE"}
+    assert marks.items() <= made["Parameters"].items()
+
+
+# -- dropping ------------------------------------------------------------------------------------
+
+
+def test_a_database_is_not_dropped_for_an_entry_on_its_last_page(
+    namespace: GlueNamespace, server: GlueServer, database: str
+) -> None:
+    for name in ("a", "b", "c"):
+        raw_table(server, database, name)
+    with server.small_pages(1), pytest.raises(NamespaceNotEmptyError):
+        namespace.drop_namespace(DropNamespaceRequest(id=[database]))
+    assert len(server.glue.get_tables(DatabaseName=database)["TableList"]) == 3
+
+
+@pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
+def test_a_database_with_functions_is_not_dropped(
+    namespace: GlueNamespace, server: GlueServer, database: str, behavior: str
+) -> None:
+    function = {"FunctionName": "f", "ClassName": "some.Class", "OwnerName": "me"}
+    server.glue.create_user_defined_function(
+        DatabaseName=database, FunctionInput={**function, "OwnerType": "USER"}
+    )
+    declare(namespace, database)
+    if behavior == "Restrict":
+        namespace.deregister_table(DeregisterTableRequest(id=[database, "t"]))
+    with pytest.raises(NamespaceNotEmptyError, match="function f"):
+        namespace.drop_namespace(DropNamespaceRequest(id=[database], behavior=behavior))
+    assert tables(namespace, database) == (["t"] if behavior == "Cascade" else [])
+
+
+def test_who_may_not_look_for_functions_may_not_drop(
+    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+) -> None:
+    said = "User: u is not authorized to perform: glue:GetUserDefinedFunctions on resource: r"
+    proxy.fail_next("GetUserDefinedFunctions", Answer.of_aws("AccessDeniedException", said))
+    with pytest.raises(PermissionDeniedError, match="must allow glue:GetUserDefinedFunctions"):
+        namespace.drop_namespace(DropNamespaceRequest(id=[database]))
+    assert server.glue.get_database(Name=database)
+
+
+# -- a client of the caller's --------------------------------------------------------------------
+
+
+def test_a_client_of_the_callers_is_used_and_left_open(proxy: HttpProxy, database: str) -> None:
+    client = boto3.client(
+        "glue",
+        region_name=REGION,
+        endpoint_url=proxy.endpoint,
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+    )
+    namespace = GlueNamespace(client=client)
+    declare(namespace, database)
+    namespace.close()
+    assert tables(namespace, database) == ["t"]
+    assert REGION in namespace.namespace_id()
+    with pytest.raises(UnsupportedOperationError, match="cannot be pickled"):
+        namespace.__reduce__()
+    with pytest.raises(InvalidInputError, match="'region' has no effect with a client"):
+        GlueNamespace(client=client, region=REGION)

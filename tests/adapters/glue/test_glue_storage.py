@@ -1,0 +1,206 @@
+"""Credentials for the files of tables: the catalog's own, or Lake Formation's."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace import DescribeTableRequest
+from lance_namespace.errors import PermissionDeniedError, UnauthenticatedError
+from servers.glue_server import ACCESS_KEY, REGION, ROLE, SECRET_KEY, GlueServer
+from servers.http_proxy import Answer, Fault, HttpProxy
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge_glue.catalog import GlueCatalog
+
+from .building import BUCKET, Connect, catalog_at
+
+pytestmark = pytest.mark.server
+
+RECORD = TableRecord(("db", "t"), "s3://bucket/t", identity="now")
+ACCOUNT = "123456789012"
+LAKE = "POST /GetTemporaryGlueTableCredentials"
+FOREVER = float("inf")
+
+
+@pytest.fixture
+def lake(server: GlueServer) -> Iterator[HttpProxy]:
+    """Where Lake Formation would be: it answers what a test says, and the server knows nothing."""
+    with HttpProxy(server.endpoint) as running:
+        yield running
+
+
+def lake_catalog(lake: HttpProxy, server: GlueServer, **properties: str) -> GlueCatalog:
+    return catalog_at(
+        server.endpoint,
+        server,
+        catalog_id=ACCOUNT,
+        **{"lakeformation.vend-credentials": "true", "lakeformation.endpoint": lake.endpoint},
+        **properties,
+    )
+
+
+def lake_answer(expires: float) -> Answer:
+    return Answer.of_json(
+        200,
+        {
+            "AccessKeyId": "ASIALAKE",
+            "SecretAccessKey": "of-the-lake",
+            "SessionToken": "token-of-the-lake",
+            "Expiration": expires,
+        },
+    )
+
+
+def vended(catalog: GlueCatalog, record: TableRecord = RECORD, write: bool = False) -> Any:
+    return catalog.vend_credentials(record, write=write)
+
+
+# -- the catalog's own ---------------------------------------------------------------------------
+
+
+def test_the_key_pair_of_the_properties_serves_storage_too(server: GlueServer) -> None:
+    assert vended(catalog_at(server.endpoint, server)) == {
+        "aws_access_key_id": ACCESS_KEY,
+        "aws_secret_access_key": SECRET_KEY,
+        "aws_region": REGION,
+    }
+
+
+def test_the_session_token_of_the_properties_goes_along(server: GlueServer) -> None:
+    catalog = catalog_at(server.endpoint, server, session_token="a-token")
+    assert vended(catalog)["aws_session_token"] == "a-token"
+
+
+def test_a_role_serves_storage_too_and_says_until_when(
+    server: GlueServer, proxy: HttpProxy
+) -> None:
+    role = {"assume_role_arn": ROLE, "assume_role_endpoint": proxy.endpoint}
+    catalog = catalog_at(proxy.endpoint, server, assume_role_timeout_sec="7200", **role)
+    list(catalog.list_namespaces(()))
+    options = vended(catalog)
+    authorization = proxy.requests[-1].headers["authorization"]
+    assert f"Credential={options['aws_access_key_id']}/" in authorization
+    assert options["aws_session_token"] == proxy.requests[-1].headers["x-amz-security-token"]
+    left = int(options["expires_at_millis"]) / 1000 - time.time()
+    assert 7100 < left <= 7200
+    assert proxy.counts["AssumeRole"] == 1
+
+
+def test_nothing_is_vended_where_the_properties_name_nobody(
+    server: GlueServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    catalog = catalog_at(server.endpoint, server, access_key_id="", secret_access_key="")
+    assert vended(catalog) is None
+
+
+@pytest.mark.parametrize("location", ["/tmp/t", "file:///tmp/t", "gs://bucket/t", "az://c/t", None])
+def test_nothing_is_vended_for_other_storage_than_s3(
+    server: GlueServer, location: str | None
+) -> None:
+    assert vended(catalog_at(server.endpoint, server), TableRecord(("db", "t"), location)) is None
+
+
+@pytest.mark.parametrize("location", ["s3://b/t", "s3a://b/t", "S3N://b/t"])
+def test_every_scheme_of_s3_is_vended_for(server: GlueServer, location: str) -> None:
+    assert vended(catalog_at(server.endpoint, server), TableRecord(("db", "t"), location))
+
+
+@pytest.mark.parametrize("option", ["aws_access_key_id", "AWS_SESSION_TOKEN", "skip_signature"])
+def test_credentials_given_for_storage_come_first(server: GlueServer, option: str) -> None:
+    catalog = catalog_at(server.endpoint, server, **{f"storage.{option}": "mine"})
+    assert vended(catalog) is None
+
+
+@pytest.mark.parametrize("option", ["aws_region", "region", "aws_default_region"])
+def test_a_region_given_for_storage_comes_first(server: GlueServer, option: str) -> None:
+    catalog = catalog_at(server.endpoint, server, **{f"storage.{option}": "eu-west-1"})
+    assert "aws_region" not in vended(catalog)
+
+
+def test_pylance_writes_and_reads_with_the_credentials_of_the_role(
+    connect: Connect, server: GlueServer, database: str
+) -> None:
+    """The server refuses whoever is not the role, on S3 as on Glue."""
+    namespace = connect(
+        assume_role_arn=ROLE,
+        assume_role_endpoint=server.endpoint,
+        **{"storage.aws_access_key_id": "", "storage.aws_secret_access_key": ""},
+    )
+    with server.known_keys_only():
+        lance.write_dataset(
+            pa.table({"x": [1, 2, 3]}), namespace_client=namespace, table_id=[database, "t"]
+        )
+        described = namespace.describe_table(DescribeTableRequest(id=[database, "t"]))
+        assert described.storage_options is not None
+        assert int(described.storage_options["expires_at_millis"]) / 1000 > time.time()
+        read = lance.dataset(namespace_client=namespace, table_id=[database, "t"])
+        assert read.to_table()["x"].to_pylist() == [1, 2, 3]
+        assert described.location == f"s3://{BUCKET}/root/{database}.db/t.lance"
+
+
+# -- Lake Formation's ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("write", "permissions"), [(False, ["SELECT"]), (True, ["SELECT", "INSERT", "DELETE"])]
+)
+def test_lake_formation_is_asked_for_the_table_and_the_purpose(
+    lake: HttpProxy, server: GlueServer, write: bool, permissions: list[str]
+) -> None:
+    expires = int(time.time()) + 1800
+    lake.fail_next(LAKE, lake_answer(expires))
+    catalog = lake_catalog(lake, server, **{"lakeformation.credentials-duration": "1800"})
+    assert vended(catalog, write=write) == {
+        "aws_access_key_id": "ASIALAKE",
+        "aws_secret_access_key": "of-the-lake",
+        "aws_session_token": "token-of-the-lake",
+        "aws_region": REGION,
+        "expires_at_millis": str(expires * 1000),
+    }
+    assert json.loads(lake.requests[0].body) == {
+        "TableArn": f"arn:aws:glue:{REGION}:{ACCOUNT}:table/db/t",
+        "Permissions": permissions,
+        "DurationSeconds": 1800,
+        "SupportedPermissionTypes": ["COLUMN_PERMISSION"],
+    }
+
+
+def test_for_a_table_that_is_still_to_be_made_the_catalogs_own_are_given(
+    lake: HttpProxy, server: GlueServer
+) -> None:
+    lake.fail_next(LAKE, Answer.of_aws("EntityNotFoundException"))
+    assert vended(lake_catalog(lake, server), write=True)["aws_access_key_id"] == ACCESS_KEY
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("AccessDeniedException", PermissionDeniedError),
+        ("ExpiredTokenException", UnauthenticatedError),
+    ],
+)
+def test_what_lake_formation_refuses_is_not_got_round(
+    lake: HttpProxy, server: GlueServer, code: str, expected: type[Exception]
+) -> None:
+    said = "Insufficient Lake Formation permission(s): Required Select on t"
+    lake.fail_next(LAKE, Answer.of_aws(code, said), times=FOREVER)
+    with pytest.raises(expected, match=r"files of table 'db\.t'"):
+        vended(lake_catalog(lake, server))
+
+
+@pytest.mark.parametrize("how", [Answer(200, b"{}"), Answer(200, b"<html>"), Fault.RESET])
+def test_an_answer_without_credentials_is_an_error(
+    lake: HttpProxy, server: GlueServer, how: Answer | Fault
+) -> None:
+    lake.fail_next(LAKE, how, times=FOREVER)
+    with pytest.raises(Exception, match=r"files of table 'db\.t'") as caught:
+        vended(lake_catalog(lake, server))
+    assert caught.type.__module__ == "lance_namespace.errors"

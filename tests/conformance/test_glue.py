@@ -1,0 +1,88 @@
+"""The conformance kit on AWS Glue: moto's, held to AWS's documentation.
+
+What is moto's and what is not is said in `servers.glue_moto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from servers.glue_server import SECRET_KEY, GlueServer
+from servers.http_proxy import HttpProxy
+
+from lance_bridge.testing import ConformanceSuite, Target
+from lance_bridge.testing.data import DataCases
+from lance_bridge.testing.drops import DropCases
+from lance_bridge.testing.foreign import ForeignCases
+from lance_bridge.testing.names import NameCases
+from lance_bridge.testing.paging import PagingCases
+from lance_bridge.testing.pylance_io import PylanceCases
+from lance_bridge.testing.registration import RegistrationCases
+
+from .glue_target import GlueOnDiskTarget, GlueOnS3Target
+
+
+@pytest.fixture(scope="module")
+def glue_server() -> Iterator[GlueServer]:
+    with GlueServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def glue_proxy(glue_server: GlueServer) -> Iterator[HttpProxy]:
+    with HttpProxy(glue_server.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.mark.server
+class TestGlue(ConformanceSuite):
+    """Everything, with the data on local disk."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(
+        cls,
+        glue_server: GlueServer,
+        glue_proxy: HttpProxy,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Iterator[Target]:
+        with pytest.MonkeyPatch.context() as environment:
+            # Pickles hold no secrets: who unpickles finds them in the environment.
+            environment.setenv("LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", SECRET_KEY)
+            yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.server
+class TestGlueOnS3(PylanceCases, DataCases, DropCases, RegistrationCases):
+    """What touches data, with the data in S3."""
+
+    test_the_longest_namespace_name_works = NameCases.test_the_longest_namespace_name_works
+    test_entries_by_other_implementations_are_listed_described_and_read = (
+        ForeignCases.test_entries_by_other_implementations_are_listed_described_and_read
+    )
+    test_drop_of_entries_by_other_implementations_deletes_only_their_data = (
+        ForeignCases.test_drop_of_entries_by_other_implementations_deletes_only_their_data
+    )
+    _odd = ForeignCases._odd
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, glue_server: GlueServer, glue_proxy: HttpProxy) -> Target:
+        return GlueOnS3Target(glue_server, glue_proxy)
+
+
+@pytest.mark.server
+class TestGlueWithSmallPages(PagingCases):
+    """What reads more than one page, with two entries on each."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(
+        cls,
+        glue_server: GlueServer,
+        glue_proxy: HttpProxy,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Iterator[Target]:
+        with glue_server.small_pages(2):
+            yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))

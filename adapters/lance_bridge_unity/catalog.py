@@ -1,0 +1,336 @@
+"""Unity Catalog behind the port: names, records and errors, over one client."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from lance_namespace.errors import (
+    InternalError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    TableNotFoundError,
+)
+
+from lance_bridge.catalog import (
+    TABLE_TYPE,
+    Capabilities,
+    Catalog,
+    NamespaceRecord,
+    Path,
+    TableRecord,
+)
+from lance_bridge.entries.properties import ENTRY_ID
+from lance_bridge.errors import (
+    OutcomeUnknownError,
+    concurrent_modification,
+    display,
+    invalid,
+    namespace_already_exists,
+    namespace_not_empty,
+    table_already_exists,
+    unsupported,
+)
+
+from . import mapping, sql
+from .client import Client, route
+from .config import UnityConfig
+from .errors import Refused, translated
+from .names import no_create
+
+logger = logging.getLogger(__name__)
+
+RecordT = TypeVar("RecordT", NamespaceRecord, TableRecord)
+
+_KINDS = ("catalogs", "schemas", "tables")
+_OWN_SCHEMA = "information_schema"
+"""Databricks keeps it in every catalog; it holds views only and cannot be dropped."""
+_OTHER_CONTENT = {"volumes": "volumes", "functions": "functions", "models": "registered_models"}
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+
+
+class UnityCatalog(Catalog):
+    """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises.
+
+    A `path` is as the port has it; `full` always begins with the catalog.
+    """
+
+    def __init__(self, config: UnityConfig) -> None:
+        self._config = config
+        self._client = Client(config)
+        self._capabilities = config.capabilities
+        self._warehouse = sql.Warehouse(self._client, config) if config.warehouse_id else None
+        catalog = config.catalog
+        if catalog is not None and self._capabilities.folds_case:
+            catalog = catalog.lower()
+        self._pinned: Path = (catalog,) if catalog is not None else ()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def describe_connection(self) -> str:
+        place = self._config.address or f"profile={self._config.profile or 'of the environment'}"
+        return ", catalog=".join((place, *self._pinned))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _full(self, path: Path) -> Path:
+        return (*self._pinned, *path)
+
+    def _at(self, *parts: str) -> str:
+        return self._config.api_path + "".join(parts)
+
+    def _object(self, full: Path) -> str:
+        return self._at(route(_KINDS[len(full) - 1], *full))
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def list_namespaces(self, parent: Path) -> Iterable[str]:
+        full = self._full(parent)
+        kind = _KINDS[len(full)]
+        query = {"catalog_name": full[0]} if full else {}
+        with translated(f"list the {kind} of '{display(full)}'", full):
+            rows = list(self._client.pages(self._at("/", kind), kind, query))
+        names = [str(row["name"]) for row in rows if row.get("name")]
+        hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
+        return [name for name in names if name != hidden]
+
+    def load_namespace(self, path: Path) -> NamespaceRecord:
+        record = self._load_namespace(path)
+        full = self._full(path)
+        if record.location is None and len(full) > 1 and self._config.root is None:
+            return replace(record, location=self._place_of_catalog(full[0]))
+        return record
+
+    def _load_namespace(self, path: Path) -> NamespaceRecord:
+        """Return what the server has of a namespace itself."""
+        full = self._full(path)
+        with translated(f"read namespace '{display(full)}'", full):
+            return mapping.namespace_from(path, full, self._client.get(self._object(full)))
+
+    def _place_of_catalog(self, catalog: str) -> str | None:
+        full = (catalog,)
+        try:
+            with translated(f"read catalog '{catalog}'", full):
+                info = self._client.get(self._object(full))
+        except PermissionDeniedError as error:
+            logger.info("the place of catalog %s cannot be read: %s", catalog, error)
+            return None
+        return mapping.namespace_from(full, full, info).location
+
+    def create_namespace(self, record: NamespaceRecord) -> None:
+        full = self._full(record.path)
+        body = mapping.namespace_body(full, record)
+        exists = namespace_already_exists(full)
+        what = f"create namespace '{display(full)}'"
+        with _creating(full), translated(what, full[:-1], duplicate=exists):
+            self._client.change("POST", self._at("/", _KINDS[len(full) - 1]), body)
+            _read_back(full, lambda: self._load_namespace(record.path), record, exists)
+
+    def alter_namespace(self, record: NamespaceRecord) -> None:
+        full = self._full(record.path)
+        body = mapping.namespace_changes(full, record.properties)
+        key = mapping.STORAGE_ROOT[len(full) - 1]
+        wanted = record.properties.get(key)
+        if wanted and wanted != self._load_namespace(record.path).properties.get(key):
+            raise invalid(f"Property {key} of '{display(full)}' cannot change once it is made")
+        with translated(f"change namespace '{display(full)}'", full):
+            self._client.change("PATCH", self._object(full), body)
+
+    def drop_namespace(self, path: Path) -> None:
+        full = self._full(path)
+        with translated(f"drop namespace '{display(full)}'", full):
+            try:
+                # Without `force`, which would delete what is inside and its files.
+                self._client.change("DELETE", self._object(full), silent=True)
+            except Refused as error:
+                if error.is_not_empty:
+                    raise namespace_not_empty(full, error.text) from error
+                raise
+
+    def require_droppable(self, path: Path) -> None:
+        full = self._full(path)
+        if len(full) < 2:
+            return
+        query = {"catalog_name": full[0], "schema_name": full[1]}
+        for kind, key in _OTHER_CONTENT.items():
+            with translated(f"list the {kind} of '{display(full)}'", full):
+                found = next(self._client.pages(self._at("/", kind), key, query), None)
+            if found is not None:
+                raise namespace_not_empty(full, f"it holds {kind}, such as {found.get('name')}")
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+        for row in self._rows(namespace, {"omit_columns": "true"}):
+            try:
+                yield mapping.record_from(namespace, row)
+            except InternalError as error:
+                logger.warning("left out of the listing: %s", error)
+
+    def list_tables(self, namespace: Path) -> Iterable[str]:
+        rows = self._rows(namespace, {"omit_columns": "true", "omit_properties": "true"})
+        return [str(row["name"]) for row in rows if row.get("name")]
+
+    def _rows(self, namespace: Path, omit: Mapping[str, str]) -> Iterator[mapping.Json]:
+        full = self._full(namespace)
+        query = {"catalog_name": full[0], "schema_name": full[1], **omit}
+        with translated(f"list the tables of '{display(full)}'", full):
+            yield from self._client.pages(self._at("/tables"), "tables", query)
+
+    def load_table(self, path: Path) -> TableRecord:
+        full = self._full(path)
+        with translated(f"read table '{display(full)}'", full):
+            return mapping.record_from(path[:-1], self._client.get(self._object(full)))
+
+    def create_table(self, record: TableRecord) -> TableRecord:
+        full = self._full(record.path)
+        exists = table_already_exists(full)
+        what = f"create table '{display(full)}'"
+        with _creating(full), translated(what, full[:-1], duplicate=exists):
+            self._create(full, record)
+            return _read_back(full, lambda: self.load_table(record.path), record, exists)
+
+    def _create(self, full: Path, record: TableRecord) -> None:
+        if not self._config.is_databricks:
+            self._client.change("POST", self._at("/tables"), mapping.table_body(full, record))
+            return
+        properties, location = dict(record.properties), record.location or ""
+        try:
+            self._run(sql.create_table(full, location, properties))
+        except Refused as error:
+            if not sql.is_mark_refused(error):
+                raise
+            self._run(sql.create_table(full, location, sql.other_mark(properties)))
+
+    def alter_table(self, record: TableRecord) -> None:
+        full = self._full(record.path)
+        reason = self._capabilities.no_alter
+        if reason:
+            raise unsupported(f"Table '{display(full)}' cannot change: {reason}")
+        found = self.load_table(record.path)
+        if found.identity != record.identity:
+            raise concurrent_modification(full)
+        with translated(f"change table '{display(full)}'", full):
+            for statement in _changes(full, found, record):
+                self._run(statement)
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        full, new = self._full(record.path), self._full(new_path)
+        exists = table_already_exists(new)
+        with translated(f"rename table '{display(full)}'", full, duplicate=exists):
+            if self._config.is_databricks:
+                self._run(sql.rename_table(full, new))
+                return
+            where = (
+                route("catalogs", full[0]),
+                route("schemas", full[1]),
+                route("tables", full[2]),
+            )
+            try:
+                self._client.change(
+                    "POST", self._at("/delta/v1", *where, "/rename"), {"new-name": new[-1]}
+                )
+            except Refused as error:
+                if error.lacks_route:
+                    raise unsupported(
+                        f"Table '{display(full)}' cannot be renamed: the server is older than "
+                        "Unity Catalog 0.5 and has no call for it"
+                    ) from error
+                raise
+
+    def drop_table(self, record: TableRecord) -> None:
+        full = self._full(record.path)
+        with translated(f"drop table '{display(full)}'", full):
+            self._client.change("DELETE", self._object(full), silent=True)
+
+    def _run(self, statement: str) -> None:
+        if self._warehouse is None:
+            raise unsupported(no_create(databricks=True, has_warehouse=False))
+        self._warehouse.run(statement)
+
+    # -- credentials -----------------------------------------------------------------------------
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
+        if not self._config.vends:
+            return None
+        full = self._full(record.path)
+        call, body = mapping.credentials_request(record, write=write)
+        try:
+            with translated(f"vend credentials for '{display(full)}'", full):
+                options = mapping.storage_options(self._client.ask(self._at("/", call), body))
+        except PermissionDeniedError as error:
+            right = "EXTERNAL USE SCHEMA" if record.identity else "EXTERNAL USE LOCATION"
+            raise PermissionDeniedError(
+                f"{error}. On Databricks it takes the privilege {right}, and external access "
+                "enabled on the metastore; to use credentials of your own, set "
+                "credentials.vend=false"
+            ) from error
+        except LanceNamespaceError as error:
+            cause = error.__cause__
+            has_none = isinstance(cause, Refused) and (
+                cause.code == "FAILED_PRECONDITION" or cause.lacks_route
+            )
+            if not has_none or self._config.vend == "true":
+                raise
+            logger.warning("going on without vended credentials: %s", error)
+            return None
+        return options
+
+
+def _creating(full: Path) -> threading.Lock:
+    """Return the lock under which this process creates a name.
+
+    Of two that do so at once, the open-source server tells both that they did, and leaves the name
+    broken. Other processes are found out by reading back.
+    """
+    return _LOCKS[zlib.crc32(display(full).encode()) % len(_LOCKS)]
+
+
+def _read_back(
+    full: Path, load: Callable[[], RecordT], made: RecordT, exists: LanceNamespaceError
+) -> RecordT:
+    """Return what was just made as the server has it, if it is this caller's own.
+
+    Raises:
+        LanceNamespaceError: ``exists``: it is a rival's.
+        InternalError: (18) the name is broken.
+        OutcomeUnknownError: (17) nobody answered, or it is not there.
+    """
+    try:
+        found = load()
+    except (ServiceUnavailableError, TableNotFoundError, NamespaceNotFoundError) as error:
+        cause = error.__cause__
+        if isinstance(cause, Refused) and cause.status == 500:
+            raise InternalError(
+                f"'{display(full)}' was created, and the server now fails to read it: somebody "
+                "else created the same name at the same time, which breaks it. Use another name, "
+                f"or have its rows removed from the server's database. {error}"
+            ) from error
+        raise OutcomeUnknownError(f"'{display(full)}' may have been created: {error}") from error
+    if found.properties.get(ENTRY_ID) != made.properties.get(ENTRY_ID):
+        raise exists
+    return found
+
+
+def _changes(full: Path, found: TableRecord, wanted: TableRecord) -> Iterator[str]:
+    """Yield the statements that make a table what it should be."""
+    old, new = found.properties, wanted.properties
+    changed = {key: value for key, value in new.items() if old.get(key) != value}
+    if found.is_lance and wanted.is_lance:
+        changed.pop(TABLE_TYPE, None)  # in another letter case, which means the same
+    gone = sorted(set(old) - set(new))
+    if wanted.location and wanted.location != found.location:
+        yield sql.set_location(full, wanted.location)
+    if gone:
+        yield sql.unset_properties(full, gone)
+    if changed:
+        yield sql.set_properties(full, changed)

@@ -1,0 +1,220 @@
+"""Requests to a Unity Catalog server: sent, repeated where that is harmless, and understood.
+
+Databricks' SDK says who one is (`login`), and nothing more: it repeats changes whose reply was lost
+and then reports "already exists", hides the status of errors, cannot read the plain text with
+which the open-source server confirms a delete, and puts names into URLs as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from requests.adapters import HTTPAdapter
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_random_exponential,
+)
+from urllib3.exceptions import NewConnectionError
+
+from .config import UnityConfig
+from .errors import Lost, Refused
+from .login import Login
+
+Json = dict[str, Any]
+
+_CONNECTIONS = 32
+_SHOWN = 200
+_backoff = wait_random_exponential(multiplier=0.1, max=5)
+
+
+def route(kind: str, *names: str) -> str:
+    """Return where an object is, below the API's path; nothing in a name can leave its place."""
+    return f"/{kind}/{quote('.'.join(names), safe='')}"
+
+
+class Client:
+    """Sends requests; safe to share between threads and across a fork.
+
+    Every method raises Lost and Refused, and Unauthenticated (16) where nobody can log in.
+    A `path` begins below the server's address.
+    """
+
+    def __init__(self, config: UnityConfig) -> None:
+        self._config = config
+        self._login = Login(config)
+        self._timeout = (config.connect_timeout, config.read_timeout)
+        self._lock = threading.Lock()
+        self._session: tuple[int, requests.Session] | None = None
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
+        """Read; repeated until there is an answer, within the limits that are configured."""
+        return self._repeated(lambda: self._send("GET", path, query=query), _may_read_again)
+
+    def ask(self, path: str, body: Json) -> Json:
+        """Read by a POST, which changes nothing."""
+        return self._repeated(lambda: self._send("POST", path, body=body), _may_read_again)
+
+    def change(
+        self, method: str, path: str, body: Json | None = None, *, silent: bool = False
+    ) -> Json:
+        """Change something; repeated only where the server did nothing.
+
+        Args:
+            silent: Whether the answer may be anything, such as plain text; it is not read.
+        """
+
+        def send() -> Json:
+            return self._send(method, path, body=body, change=True, silent=silent)
+
+        return self._repeated(send, _did_nothing)
+
+    def pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[Json]:
+        """Yield the members of all pages. Databricks may send an empty page before the last."""
+        asked = {**query, "max_results": "0"}  # as many as the server thinks right
+        while True:
+            reply = self.get(path, asked)
+            rows = reply.get(key) or []
+            if not isinstance(rows, list):
+                raise Lost(f"'{key}' is not a list in the reply", sent=True, change=False)
+            yield from (row for row in rows if isinstance(row, dict))
+            token = reply.get("next_page_token")
+            if not token:
+                return
+            if token == asked.get("page_token"):
+                raise Lost("the server repeats a page without end", sent=True, change=False)
+            asked["page_token"] = str(token)
+
+    def close(self) -> None:
+        """Let go of connections; the next request opens new ones."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None and session[0] == os.getpid():
+            session[1].close()
+
+    def _repeated(self, send: Callable[[], Json], may: Callable[[BaseException], bool]) -> Json:
+        retrying = Retrying(
+            retry=retry_if_exception(may),
+            stop=stop_after_attempt(1 + self._config.max_retries)
+            | stop_before_delay(self._config.retry_timeout),
+            wait=_pause,
+            reraise=True,
+        )
+        return retrying(send)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        change: bool = False,
+        silent: bool = False,
+    ) -> Json:
+        headers = {"Accept": "application/json", **self._login.headers()}
+        try:
+            response = self._connections().request(
+                method,
+                self._login.address() + path,
+                params=query,
+                json=body,
+                headers=headers,
+                timeout=self._timeout,
+                # A redirected POST would become a GET.
+                allow_redirects=False,
+            )
+        except requests.RequestException as error:
+            raise _lost(error, change=change) from error
+        if not 200 <= response.status_code < 300:
+            raise _refused(response, change=change)
+        if silent or response.status_code == 204:
+            return {}
+        return _json(response, change=change)
+
+    def _connections(self) -> requests.Session:
+        """Return this process's own: one that is shared after a fork would mix up answers."""
+        with self._lock:
+            if self._session is None or self._session[0] != os.getpid():
+                self._session = (os.getpid(), _new_session())
+            return self._session[1]
+
+
+def _new_session() -> requests.Session:
+    session = requests.Session()
+    session.auth = _unchanged  # else a .netrc would take the place of the header
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS, max_retries=0))
+    return session
+
+
+def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _may_read_again(error: BaseException) -> bool:
+    return isinstance(error, Lost) or (isinstance(error, Refused) and error.is_passing)
+
+
+def _did_nothing(error: BaseException) -> bool:
+    if isinstance(error, Lost):
+        return not error.may_have_changed
+    return isinstance(error, Refused) and error.is_throttled
+
+
+def _pause(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    return max(_backoff(state), error.retry_after if isinstance(error, Refused) else 0.0)
+
+
+def _lost(error: requests.RequestException, *, change: bool) -> Lost:
+    sent = not (_is_unconnected(error) or isinstance(error, ValueError))
+    return Lost(f"{type(error).__name__}: {error}"[:_SHOWN], sent=sent, change=change)
+
+
+def _is_unconnected(error: requests.RequestException) -> bool:
+    """Return True where there was no connection on which the request could have been sent."""
+    early = (requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError)
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(error, early) or isinstance(reason, NewConnectionError)
+
+
+def _json(response: requests.Response, *, change: bool) -> Json:
+    try:
+        content = response.json()
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise Lost("the reply is not a JSON object", sent=True, change=change)
+    return content
+
+
+def _refused(response: requests.Response, *, change: bool) -> Refused:
+    """Return what an answer says that is an error. Raises Lost where it cannot be read."""
+    status = response.status_code
+    if status < 400:
+        text = f"redirects to {response.headers.get('Location', 'nowhere')}: set host to that"
+        return Refused(status, "", text, change=change)
+    if response.headers.get("Content-Type", "").startswith("application/json"):
+        content = _json(response, change=change)
+    else:
+        content = {"message": response.text}
+    delta = content.get("error")
+    if isinstance(delta, dict):
+        content = {"error_code": delta.get("type"), "message": delta.get("message")}
+    after = response.headers.get("Retry-After", "")
+    return Refused(
+        status,
+        str(content.get("error_code") or ""),
+        str(content.get("message") or ""),
+        change=change,
+        retry_after=float(after) if after.isdecimal() else 0.0,
+    )

@@ -1,0 +1,229 @@
+"""What can be set to reach Unity Catalog: the declared properties of ``impl=unity``."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from lance_bridge.catalog import Capabilities
+from lance_bridge.config import CatalogConfig
+
+from .names import capabilities
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+HOST_VARIABLE = "DATABRICKS_HOST"
+PROFILE_VARIABLE = "DATABRICKS_CONFIG_PROFILE"
+_ADDRESS = re.compile(
+    r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"
+)
+_DATABRICKS_HOST = re.compile(
+    r"(?:.+\.)?(?:databricks\.com|azuredatabricks\.net|databricks\.azure\.(?:us|cn)"
+    r"|databricks\.us)",
+    re.I,
+)
+_SAYS_WHO_ONE_IS = re.compile(
+    r"access_key|account_key|secret|session_token|sas|bearer|_token|^token|service_account"
+    r"|credential|client_id|role_arn|skip_signature|use_azure_cli|use_emulator|msi_|object_id",
+    re.I,
+)
+
+
+class UnityConfig(CatalogConfig):
+    """The properties of ``impl=unity``; see the descriptions of the fields."""
+
+    host: str | None = Field(
+        default=None,
+        alias="host",
+        description="Where the server answers: `http://host:8080`, or the workspace's "
+        "`https://….cloud.databricks.com`. Without it, and without `endpoint`, the environment's "
+        "`DATABRICKS_HOST` counts, then the host of `profile`.",
+    )
+    endpoint: str | None = Field(
+        default=None, alias="endpoint", description="Another name for `host`."
+    )
+    api_path: str = Field(
+        default="/api/2.1/unity-catalog",
+        pattern=r"^(/[A-Za-z0-9._~-]+)+$",
+        alias="api_path",
+        description="The path under `host` where the API begins.",
+    )
+    server: Literal["auto", "open-source", "databricks"] = Field(
+        default="auto",
+        alias="server",
+        description="What kind of server it is. `auto` takes hosts of Databricks' own domains, "
+        "and any with a `warehouse_id` or with a host from Databricks' own configuration, for "
+        "`databricks`, and all others for `open-source`.",
+    )
+    catalog: str | None = Field(
+        default=None,
+        alias="catalog",
+        description="The only catalog to use. Identifiers are then `[schema, table]`, and without "
+        "it `[catalog, schema, table]`.",
+    )
+    token: SecretStr | None = Field(
+        default=None,
+        alias="token",
+        description="A personal access token, or the bearer token of an open-source server. "
+        "Without it such a server is asked without a token, and Databricks as its SDK's unified "
+        "authentication finds out.",
+    )
+    auth_token: SecretStr | None = Field(
+        default=None, alias="auth_token", description="Another name for `token`."
+    )
+    profile: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="profile",
+        description="The profile of `~/.databrickscfg` that holds host and credentials.",
+    )
+    client_id: str | None = Field(
+        default=None,
+        min_length=1,
+        alias="client_id",
+        description="The service principal for OAuth, machine to machine.",
+    )
+    client_secret: SecretStr | None = Field(
+        default=None, alias="client_secret", description="The OAuth secret of `client_id`."
+    )
+    warehouse_id: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        alias="warehouse_id",
+        description="The SQL warehouse on Databricks that creates, changes and renames tables.",
+    )
+    statement_timeout: Seconds = Field(
+        default=300.0,
+        alias="statement_timeout",
+        description="How long one SQL statement may take, the start of the warehouse included. It "
+        "is cancelled then.",
+    )
+    connect_timeout: Seconds = Field(
+        default=10.0, alias="connect_timeout", description="How long opening a connection may take."
+    )
+    read_timeout: Seconds = Field(
+        default=60.0,
+        alias="read_timeout",
+        description="How long the server may be silent before and within an answer.",
+    )
+    max_retries: int = Field(
+        default=3,
+        ge=0,
+        le=100,
+        alias="max_retries",
+        description="How often a request that failed is tried again, if it may be repeated "
+        "without harm.",
+    )
+    retry_timeout: float = Field(
+        default=20.0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        alias="retry_timeout",
+        description="For how long it is tried again; `0` turns that off.",
+    )
+    vend: Literal["auto", "true", "false"] = Field(
+        default="auto",
+        alias="credentials.vend",
+        description="Whether the catalog is asked for temporary credentials to a table's storage. "
+        "`auto` asks where no `storage.*` option says who one is, and goes on without where the "
+        "server has none to give; `true` makes that an error.",
+    )
+
+    @property
+    def address(self) -> str | None:
+        """The server's base URL without a slash at the end; None where only a profile has it."""
+        given = self.host or self.endpoint or os.environ.get(HOST_VARIABLE)
+        if not given:
+            return None
+        url = given if "://" in given else f"https://{given}"
+        return url.rstrip("/").removesuffix(self.api_path).rstrip("/")
+
+    @property
+    def is_databricks(self) -> bool:
+        """Whether the server is Databricks, or else the open-source one."""
+        if self.server != "auto":
+            return self.server == "databricks"
+        if self.warehouse_id or self.address is None:
+            return True
+        return bool(_DATABRICKS_HOST.fullmatch(urlsplit(self.address).hostname or ""))
+
+    @property
+    def bearer(self) -> SecretStr | None:
+        """The token that the properties give."""
+        return self.token or self.auth_token
+
+    @property
+    def asks_sdk(self) -> bool:
+        """Whether Databricks' SDK finds host and credentials."""
+        return self.is_databricks or bool(self.profile or self.client_id)
+
+    @property
+    def vends(self) -> bool:
+        """Whether the catalog is asked for credentials at all."""
+        if self.vend == "auto":
+            return not any(_SAYS_WHO_ONE_IS.search(option) for option in self.storage)
+        return self.vend == "true"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the server can do."""
+        return capabilities(
+            databricks=self.is_databricks,
+            pinned=self.catalog is not None,
+            has_warehouse=self.warehouse_id is not None,
+        )
+
+    @field_validator("host", "endpoint")
+    @classmethod
+    def _host_is_an_address(cls, host: str | None) -> str | None:
+        if host is not None and "://" not in host:
+            raise ValueError("has no scheme: begin it with https:// or http://")
+        if host is not None and not _ADDRESS.fullmatch(host):
+            raise ValueError("must be https://host or http://host, with a port and a path if any")
+        return host
+
+    @field_validator("token", "auth_token", "client_secret")
+    @classmethod
+    def _secret_fits_a_header(cls, secret: SecretStr | None) -> SecretStr | None:
+        text = secret.get_secret_value() if secret is not None else "-"
+        if not text or any(not "!" <= c <= "~" for c in text):
+            raise ValueError("must be visible ASCII characters without spaces")
+        return secret
+
+    @model_validator(mode="after")
+    def _fields_fit_together(self) -> UnityConfig:
+        problem = self._address_problem() or self._credentials_problem() or self._catalog_problem()
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    def _address_problem(self) -> str:
+        if self.host and self.endpoint and self.host != self.endpoint:
+            return "host and endpoint differ: leave one of them out"
+        if self.address is None and not (self.profile or os.environ.get(PROFILE_VARIABLE)):
+            return f"property 'host' is required (or endpoint, profile, or ${HOST_VARIABLE})"
+        if self.server == "open-source" and self.warehouse_id:
+            return "warehouse_id needs Databricks: it contradicts server=open-source"
+        return ""
+
+    def _credentials_problem(self) -> str:
+        if self.token and self.auth_token and self.token != self.auth_token:
+            return "token and auth_token differ: leave one of them out"
+        if (self.client_id is None) != (self.client_secret is None):
+            return "client_id and client_secret need each other"
+        if self.bearer and (self.client_id or self.profile):
+            return "token cannot be combined with client_id or profile: leave one of them out"
+        return ""
+
+    def _catalog_problem(self) -> str:
+        if self.catalog is None:
+            return ""
+        rule = self.capabilities.table_rule
+        if rule.pattern.fullmatch(self.catalog) and len(self.catalog) <= rule.max_length:
+            return ""
+        return f"catalog must consist of {rule.allowed}, {rule.max_length} of them at most"

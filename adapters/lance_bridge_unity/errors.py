@@ -1,0 +1,190 @@
+"""What a Unity Catalog server says, or fails to say, as errors of the Lance namespace.
+
+Servers are told apart by nothing here: the codes of the open-source server, old and new, of its
+Delta API, of Databricks' REST API and of its SQL all have one meaning each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    ThrottlingError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+
+from lance_bridge.catalog import Path
+from lance_bridge.errors import OutcomeUnknownError, namespace_not_found, table_not_found
+
+_SHOWN = 300
+_ABSENT = re.compile(
+    r"NO_SUCH_(?P<named>CATALOG|SCHEMA|TABLE)"
+    r"|(?P<level>CATALOG|SCHEMA|TABLE)(?:_OR_VIEW)?_(?:NOT_FOUND|DOES_NOT_EXIST)"
+)
+_LEVELS = {"CATALOG": 1, "SCHEMA": 2, "TABLE": 3}
+_ABSENT_OF_ANY_LEVEL = {"NOT_FOUND", "RESOURCE_DOES_NOT_EXIST"}
+_NOT_EMPTY_TEXT = re.compile(r"\bnot empty\b", re.I)
+_BAD_TOKEN = re.compile(r"\binvalid access token\b", re.I)
+_NO_ROUTE = {"", "ENDPOINT_NOT_FOUND"}
+
+_BY_CODE: dict[str, type[LanceNamespaceError]] = {
+    "UNAUTHENTICATED": UnauthenticatedError,
+    "NOT_AUTHORIZED": UnauthenticatedError,
+    "PERMISSION_DENIED": PermissionDeniedError,
+    "INSUFFICIENT_PERMISSIONS": PermissionDeniedError,
+    "UNAUTHORIZED_ACCESS": PermissionDeniedError,
+    "RESOURCE_EXHAUSTED": ThrottlingError,
+    "REQUEST_LIMIT_EXCEEDED": ThrottlingError,
+    "TOO_MANY_REQUESTS": ThrottlingError,
+    "TEMPORARILY_UNAVAILABLE": ServiceUnavailableError,
+    "ABORTED": ConcurrentModificationError,
+    "UNIMPLEMENTED": UnsupportedOperationError,
+    "NOT_IMPLEMENTED": UnsupportedOperationError,
+}
+_BY_STATUS: dict[int, type[LanceNamespaceError]] = {
+    HTTPStatus.BAD_REQUEST: InvalidInputError,
+    HTTPStatus.UNAUTHORIZED: UnauthenticatedError,
+    HTTPStatus.FORBIDDEN: PermissionDeniedError,
+    HTTPStatus.METHOD_NOT_ALLOWED: UnsupportedOperationError,
+    HTTPStatus.CONFLICT: ConcurrentModificationError,
+    HTTPStatus.UNPROCESSABLE_ENTITY: InvalidInputError,
+    HTTPStatus.TOO_MANY_REQUESTS: ThrottlingError,
+    HTTPStatus.NOT_IMPLEMENTED: UnsupportedOperationError,
+}
+
+
+class Lost(Exception):
+    """A request without an answer that can be understood.
+
+    Args:
+        text: What happened, for people.
+        sent: Whether the server may have received the request.
+        change: Whether the request was to change something.
+    """
+
+    def __init__(self, text: str, *, sent: bool, change: bool) -> None:
+        super().__init__(text)
+        self.may_have_changed = sent and change
+
+
+class Refused(Exception):
+    """An answer that is an error. ``code`` is the server's, as upper-case words without frills.
+
+    Args:
+        status: The HTTP status.
+        code: ``TABLE_NOT_FOUND``, ``NoSuchTableException``, … or empty where there is none.
+        text: What the server says; only its first line is kept.
+        change: Whether the request was to change something.
+        retry_after: For how many seconds the server asks to be left alone.
+    """
+
+    def __init__(
+        self, status: int, code: str, text: str, *, change: bool, retry_after: float = 0.0
+    ) -> None:
+        self.status = status
+        self.code = _as_words(code)
+        self.text = text.strip().split("\n", 1)[0][:_SHOWN] or f"HTTP status {status}"
+        self.change = change
+        self.retry_after = retry_after
+        known = str(self.code or status)
+        super().__init__(self.text if known in self.text else f"{known}: {self.text}")
+
+    @property
+    def is_throttled(self) -> bool:
+        """True where the server did nothing, for now."""
+        return self.error_type is ThrottlingError
+
+    @property
+    def is_passing(self) -> bool:
+        """True where the same request may be answered a little later."""
+        return self.is_throttled or self.status in (502, 503, 504)
+
+    @property
+    def is_duplicate(self) -> bool:
+        """True where the name is taken."""
+        return self.code.endswith("ALREADY_EXISTS")
+
+    @property
+    def is_not_empty(self) -> bool:
+        """True, in answer to a delete, where something is inside."""
+        said = self.status in (400, 409) and bool(_NOT_EMPTY_TEXT.search(self.text))
+        return self.code == "FAILED_PRECONDITION" or self.code.endswith("NOT_EMPTY") or said
+
+    @property
+    def lacks_route(self) -> bool:
+        """True where the server has no such call, whatever object it is about."""
+        return self.status in (404, 405) and self.code in _NO_ROUTE
+
+    @property
+    def error_type(self) -> type[LanceNamespaceError]:
+        """What this is, where no method knows better."""
+        if self.status == HTTPStatus.FORBIDDEN and _BAD_TOKEN.search(self.text):
+            return UnauthenticatedError  # as Databricks answers, with no code of its own
+        if self.lacks_route:
+            return UnsupportedOperationError
+        known = _BY_CODE.get(self.code) or _BY_STATUS.get(self.status)
+        if known is not None:
+            return known
+        return ServiceUnavailableError if self.status >= 500 else InternalError
+
+    def absence(self, path: Path) -> LanceNamespaceError | None:
+        """Return the error for the level of ``path`` that does not exist, if it says so.
+
+        Args:
+            path: Catalog, schema and table, or the first of them. An old server does not say
+                which one is missing; then it is the last.
+        """
+        found = _ABSENT.fullmatch(self.code)
+        if not path or (found is None and self.code not in _ABSENT_OF_ANY_LEVEL):
+            return None
+        named = found["named"] or found["level"] if found else None
+        level = min(_LEVELS[named] if named else len(path), len(path))
+        return table_not_found(path) if level == 3 else namespace_not_found(path[:level])
+
+
+def _as_words(code: str) -> str:
+    """Return ``NoSuchTableException`` as ``NO_SUCH_TABLE``, and ``[A.B]`` as ``A``."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", code.split(".", maxsplit=1)[0])
+    return words.upper().removesuffix("_EXCEPTION")
+
+
+@contextmanager
+def translated(
+    what: str, path: Path, *, duplicate: LanceNamespaceError | None = None
+) -> Iterator[None]:
+    """Turn what the client raises into errors of the library.
+
+    Args:
+        what: The thing that was done to an object, naming it: "create table 'c.s.t'".
+        path: What must exist for that: catalog, schema, table, or the first of them.
+        duplicate: What to raise where the name is taken.
+    """
+    try:
+        yield
+    except Lost as error:
+        unknown = error.may_have_changed
+        kind = OutcomeUnknownError if unknown else ServiceUnavailableError
+        doubt = ": it may have happened or not" if unknown else ""
+        raise kind(f"Unity Catalog could not be asked to {what}{doubt}: {error}") from error
+    except Refused as error:
+        if duplicate is not None and error.is_duplicate:
+            raise duplicate from error
+        raise error.absence(path) or _explained(error, what) from error
+
+
+def _explained(error: Refused, what: str) -> LanceNamespaceError:
+    kind = error.error_type
+    if kind is ServiceUnavailableError and error.change:
+        kind = OutcomeUnknownError
+    hint = ". It has no such call: check host and api_path" if error.lacks_route else ""
+    return kind(f"Unity Catalog refused to {what}: {error}{hint}")

@@ -1,0 +1,256 @@
+"""Unity's objects as records, and back: pure functions on decoded JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lance_namespace.errors import InternalError
+
+from lance_bridge.catalog import TABLE_TYPE, Column, NamespaceRecord, Path, TableRecord
+from lance_bridge.errors import display, invalid
+
+Json = dict[str, Any]
+
+EXTERNAL = "EXTERNAL"
+COMMENT = ("catalog.comment", "schema.comment")
+"""The properties that stand for the comment of a catalog and of a schema."""
+STORAGE_ROOT = ("catalog.storage-root", "schema.storage-root")
+"""The same for where the server puts managed data."""
+
+OTHER_MARK = TABLE_TYPE.upper()
+"""Holds Lance's mark where SQL does not take its usual key: Spark 4.3 keeps that for itself, and
+tells keys apart by letter case."""
+
+_TEXT_FORMAT = "TEXT"
+_LONGEST_PROPERTY = 255
+_LONGEST_COMMENT = 65_535
+_UNSTATED_LIFE_MILLIS = 300_000
+"""Credentials that do not say when they end are looked at again after this time."""
+
+_SIMPLE_TYPES = {
+    "boolean": ("BOOLEAN", "boolean"), "byte": ("BYTE", "tinyint"), "short": ("SHORT", "smallint"),
+    "integer": ("INT", "int"), "long": ("LONG", "bigint"), "float": ("FLOAT", "float"),
+    "double": ("DOUBLE", "double"), "date": ("DATE", "date"), "binary": ("BINARY", "binary"),
+    "timestamp": ("TIMESTAMP", "timestamp"), "timestamp_ntz": ("TIMESTAMP_NTZ", "timestamp_ntz"),
+    "string": ("STRING", "string"), "variant": ("VARIANT", "variant"),
+    "void": ("NULL", "void"), "null": ("NULL", "void"),
+}  # fmt: skip
+_DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+def namespace_body(full: Path, record: NamespaceRecord) -> Json:
+    """Return the request that creates a catalog (one name) or a schema (two).
+
+    Raises:
+        InvalidInputError: (13) what the server cannot hold.
+    """
+    body = namespace_changes(full, record.properties)
+    root = record.properties.get(STORAGE_ROOT[len(full) - 1])
+    if root:
+        body["storage_root"] = root
+    if not body["comment"]:
+        del body["comment"]
+    parent = {"catalog_name": full[0]} if len(full) > 1 else {}
+    return {"name": full[-1], **parent, **body}
+
+
+def namespace_changes(full: Path, properties: Mapping[str, str]) -> Json:
+    """Return the request that replaces comment and properties; the same errors."""
+    comment, root = COMMENT[len(full) - 1], STORAGE_ROOT[len(full) - 1]
+    own = {key: value for key, value in properties.items() if key not in (comment, root)}
+    text = properties.get(comment, "")
+    _require_length(f"Property {comment}", text, _LONGEST_COMMENT)
+    return {"comment": text, "properties": checked(own)}
+
+
+def namespace_from(path: Path, full: Path, info: Json) -> NamespaceRecord:
+    """Return the record of a catalog or schema as the server has it."""
+    root = _text(info, "storage_root")
+    fields = {COMMENT[len(full) - 1]: _text(info, "comment"), STORAGE_ROOT[len(full) - 1]: root}
+    properties = {**_properties(info), **{k: v for k, v in fields.items() if v}}
+    location = _text(info, "storage_location") or root
+    return NamespaceRecord((*path[:-1], _name(info, full)), properties, location)
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def table_body(full: Path, record: TableRecord) -> Json:
+    """Return the request that creates a table: external, of the format that Lance's marks go with.
+
+    Raises:
+        InvalidInputError: (13) what the server cannot hold.
+    """
+    catalog, schema, name = full
+    return {
+        "name": name,
+        "catalog_name": catalog,
+        "schema_name": schema,
+        "table_type": EXTERNAL,
+        "data_source_format": _TEXT_FORMAT,
+        "columns": [_column(column, at) for at, column in enumerate(record.columns)],
+        "storage_location": record.location,
+        "properties": checked(record.properties),
+    }
+
+
+def record_from(namespace: Path, info: Json) -> TableRecord:
+    """Return the record of a table as the server has it.
+
+    Only an external table is ever Lance's: the files of any other are the server's to delete.
+
+    Raises:
+        InternalError: (18) it has no name.
+    """
+    kind = _text(info, "table_type") or ""
+    properties = _properties(info)
+    if OTHER_MARK in properties:
+        properties.setdefault(TABLE_TYPE, properties.pop(OTHER_MARK))
+    if kind != EXTERNAL:
+        properties.pop(TABLE_TYPE, None)
+    return TableRecord(
+        path=(*namespace, _name(info, namespace)),
+        location=_text(info, "storage_location"),
+        properties=properties,
+        kind=kind,
+        identity=_text(info, "table_id"),
+    )
+
+
+def checked(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties if the open-source server can hold them.
+
+    Raises:
+        InvalidInputError: (13) a key or value is too long, or no text.
+    """
+    for key, value in properties.items():
+        _require_length(f"Property key {key[:60]!r}…", key, _LONGEST_PROPERTY)
+        _require_length(f"The value of property {key[:60]!r}", value, _LONGEST_PROPERTY)
+    return dict(properties)
+
+
+def _require_length(what: str, text: str, limit: int) -> None:
+    try:
+        length = len(text.encode("utf-16-le")) // 2
+    except UnicodeEncodeError:
+        raise invalid(f"{what} is not valid Unicode text") from None
+    if length > limit:
+        raise invalid(f"{what} has {length} characters; Unity Catalog allows {limit}")
+
+
+def _properties(info: Json) -> dict[str, str]:
+    found = info.get("properties")
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _text(info: Json, key: str) -> str | None:
+    value = info.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _name(info: Json, where: Path) -> str:
+    name = _text(info, "name")
+    if name is None:
+        raise InternalError(f"Unity Catalog's answer about '{display(where)}' has no name in it")
+    return name
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+def _column(column: Column, position: int) -> Json:
+    # Servers from 0.5 on want the whole field here, and others take it.
+    field = {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
+    decimal = _DECIMAL.fullmatch(column.type) if isinstance(column.type, str) else None
+    precision = (
+        {"type_precision": int(decimal[1]), "type_scale": int(decimal[2])} if decimal else {}
+    )
+    return {
+        "name": column.name,
+        "type_text": type_text(column.type),
+        "type_json": json.dumps(field),
+        "type_name": type_name(column.type),
+        "position": position,
+        "nullable": column.nullable,
+        **precision,
+    }
+
+
+def type_name(spark: str | Mapping[str, Any]) -> str:
+    """Return Unity's word for a type that is given in Spark's JSON form."""
+    if isinstance(spark, str):
+        if spark.startswith("decimal"):
+            return "DECIMAL"
+        return "INTERVAL" if spark.startswith("interval") else _simple(spark)[0]
+    kind = str(spark.get("type", "")).upper()
+    return kind if kind in ("ARRAY", "MAP", "STRUCT") else "USER_DEFINED_TYPE"
+
+
+def type_text(spark: str | Mapping[str, Any]) -> str:
+    """Return a type that is given in Spark's JSON form as SQL writes it."""
+    if isinstance(spark, str):
+        own_word = spark.startswith(("decimal", "interval"))
+        return spark if own_word else _simple(spark)[1]
+    kind = spark.get("type")
+    if kind == "array":
+        return f"array<{type_text(spark['elementType'])}>"
+    if kind == "map":
+        return f"map<{type_text(spark['keyType'])},{type_text(spark['valueType'])}>"
+    if kind == "struct":
+        inner = (f"{field['name']}:{type_text(field['type'])}" for field in spark["fields"])
+        return f"struct<{','.join(inner)}>"
+    return str(kind)
+
+
+def _simple(spark: str) -> tuple[str, str]:
+    return _SIMPLE_TYPES.get(spark, ("USER_DEFINED_TYPE", spark))
+
+
+# -- credentials ---------------------------------------------------------------------------------
+
+
+def credentials_request(record: TableRecord, *, write: bool) -> tuple[str, Json]:
+    """Return the call for temporary credentials, and its body.
+
+    A table that is there is named by its id, one that is to be made by its place.
+    """
+    if record.identity is not None:
+        operation = "READ_WRITE" if write else "READ"
+        body = {"table_id": record.identity, "operation": operation}
+        return "temporary-table-credentials", body
+    operation = "PATH_CREATE_TABLE" if write else "PATH_READ"
+    return "temporary-path-credentials", {"url": record.location, "operation": operation}
+
+
+def storage_options(reply: Json) -> dict[str, str] | None:
+    """Return vended credentials as options for Lance; None where there are none in the reply."""
+    options = {
+        option: str(reply[member][field])
+        for member, fields in _CREDENTIALS.items()
+        if isinstance(reply.get(member), dict)
+        for field, option in fields.items()
+        if reply[member].get(field)
+    }
+    if not options:
+        return None
+    expires = reply.get("expiration_time") or int(time.time() * 1000) + _UNSTATED_LIFE_MILLIS
+    return {**options, "expires_at_millis": str(int(expires))}
+
+
+_CREDENTIALS = {
+    "aws_temp_credentials": {
+        "access_key_id": "aws_access_key_id",
+        "secret_access_key": "aws_secret_access_key",
+        "session_token": "aws_session_token",
+    },
+    "azure_user_delegation_sas": {"sas_token": "azure_storage_sas_token"},
+    "azure_aad": {"aad_token": "azure_storage_token"},
+    "gcp_oauth_token": {"oauth_token": "google_storage_token"},
+}

@@ -1,0 +1,52 @@
+"""Names in Unity Catalog, and what each kind of server can do."""
+
+from __future__ import annotations
+
+import re
+
+from lance_bridge.catalog import Capabilities, NameRule
+
+_OPEN_SOURCE = re.compile(r"[A-Za-z0-9_@-]+", re.ASCII)
+_DATABRICKS = re.compile(r"[\w@-]+")
+_MAX_LENGTH = 255
+
+_NO_UPDATE = "the open-source Unity Catalog server has no call that changes a table"
+_NO_WAREHOUSE = (
+    "Databricks makes and changes tables that are not its own by SQL only: set the property "
+    "'warehouse_id' to a SQL warehouse"
+)
+_WITHIN_SCHEMA = "Unity Catalog renames tables within their schema only"
+
+
+def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capabilities:
+    """Return what a server can do.
+
+    Args:
+        databricks: Whether it is Databricks, or else the open-source server.
+        pinned: Whether the catalog is fixed by a property, and no part of identifiers.
+        has_warehouse: Whether SQL can be run.
+    """
+    catalog, schema, table = (_rule(noun, databricks) for noun in ("catalog", "schema", "table"))
+    no_sql = _NO_WAREHOUSE if databricks and not has_warehouse else ""
+    return Capabilities(
+        namespace_levels=(schema,) if pinned else (catalog, schema),
+        table_rule=table,
+        folds_case=databricks,
+        atomic_restrict=True,
+        no_rename=no_sql,
+        no_rename_across=_WITHIN_SCHEMA,
+        no_alter=no_sql if databricks else _NO_UPDATE,
+    )
+
+
+def no_create(*, databricks: bool, has_warehouse: bool) -> str:
+    """Return why tables cannot be created, or an empty string where they can."""
+    return _NO_WAREHOUSE if databricks and not has_warehouse else ""
+
+
+def _rule(noun: str, databricks: bool) -> NameRule:
+    if databricks:
+        return NameRule(noun, _DATABRICKS, "letters, digits, '_', '@' and '-'", _MAX_LENGTH)
+    return NameRule(
+        noun, _OPEN_SOURCE, "letters and digits of ASCII, '_', '@' and '-'", _MAX_LENGTH
+    )

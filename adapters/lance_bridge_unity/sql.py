@@ -1,0 +1,169 @@
+"""Statements for Databricks: written with every name and value in quotes, and run to their end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lance_namespace.errors import ServiceUnavailableError
+
+from lance_bridge.catalog import TABLE_TYPE, Path
+
+from .client import Client
+from .config import UnityConfig
+from .errors import Lost, Refused
+from .mapping import OTHER_MARK
+
+_ROUTE = "/api/2.0/sql/statements"
+_PLAIN = re.compile(r"[^A-Za-z0-9 _./:=@,+*()\[\]{}<>|%&!?#~^\u0080-\U0010ffff-]")
+_ERROR_CLASS = re.compile(r"\s*(?:\[([A-Z0-9_.]+)\]|([A-Z][A-Z_]+):)")
+_WAITING = {"PENDING", "RUNNING"}
+_DONE = {"SUCCEEDED", "CLOSED"}
+_STATUS = {"BAD_REQUEST": 400, "NOT_FOUND": 404, "ALREADY_EXISTS": 409, "ABORTED": 409,
+           "UNAUTHENTICATED": 401, "RESOURCE_EXHAUSTED": 429}  # fmt: skip
+_LONGEST_WAIT = 30
+_SHORTEST_WAIT = 5
+"""Seconds that the server takes for ``wait_timeout``, besides none at all."""
+_MARGIN = 5.0
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+_SECONDS_TO_CANCEL = 10.0
+
+
+def identifier(path: Path) -> str:
+    """Return names as one SQL identifier: in backticks, those inside doubled."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
+
+
+def literal(text: str) -> str:
+    r"""Return a text as a SQL string.
+
+    Whatever could end the string, or mean something inside one (quotes, backslashes, ``$`` of
+    variables, control characters), is written as ``\uXXXX``, so that no setting of the SQL parser
+    can give it a meaning.
+    """
+    return "'" + _PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "'"
+
+
+def create_table(path: Path, location: str, properties: Mapping[str, str]) -> str:
+    """Return the statement that makes an external table."""
+    statement = f"CREATE TABLE {identifier(path)} USING TEXT LOCATION {literal(location)}"
+    return f"{statement} TBLPROPERTIES ({_pairs(properties)})" if properties else statement
+
+
+def set_properties(path: Path, properties: Mapping[str, str]) -> str:
+    """Return the statement that adds and replaces properties."""
+    return f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({_pairs(properties)})"
+
+
+def unset_properties(path: Path, keys: list[str]) -> str:
+    """Return the statement that removes properties, if they are there."""
+    names = ", ".join(map(literal, keys))
+    return f"ALTER TABLE {identifier(path)} UNSET TBLPROPERTIES IF EXISTS ({names})"
+
+
+def set_location(path: Path, location: str) -> str:
+    """Return the statement that points a table to another place."""
+    return f"ALTER TABLE {identifier(path)} SET LOCATION {literal(location)}"
+
+
+def rename_table(path: Path, new_path: Path) -> str:
+    """Return the statement that gives a table another name."""
+    return f"ALTER TABLE {identifier(path)} RENAME TO {identifier(new_path)}"
+
+
+def other_mark(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with Lance's mark under a key that Spark does not keep for itself."""
+    return {OTHER_MARK if key == TABLE_TYPE else key: text for key, text in properties.items()}
+
+
+def is_mark_refused(error: Refused) -> bool:
+    """Return True where a statement did nothing because of the key of Lance's mark."""
+    return error.code == "UNSUPPORTED_FEATURE" and f"{TABLE_TYPE} is a reserved" in error.text
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+
+
+class Warehouse:
+    """Runs statements that change something on a SQL warehouse."""
+
+    def __init__(self, client: Client, config: UnityConfig) -> None:
+        self._client = client
+        self._id = config.warehouse_id
+        self._timeout = config.statement_timeout
+        wait = int(min(_LONGEST_WAIT, config.read_timeout - _MARGIN, config.statement_timeout))
+        self._wait = f"{wait if wait >= _SHORTEST_WAIT else 0}s"
+
+    def run(self, statement: str) -> None:
+        """Run a statement to its end.
+
+        Raises:
+            Refused: it failed; the code is that of SQL.
+            Lost: it may have happened or not.
+            ServiceUnavailableError: (17) it took too long and is cancelled.
+        """
+        deadline = time.monotonic() + self._timeout
+        body = {
+            "warehouse_id": self._id,
+            "statement": statement,
+            "wait_timeout": self._wait,
+            "on_wait_timeout": "CONTINUE",
+        }
+        reply = self._client.change("POST", _ROUTE, body)
+        name = str(reply.get("statement_id", ""))
+        reply = self._awaited(name, reply, deadline)
+        if _state(reply) in _WAITING:
+            reply = self._cancelled(name)
+        _require_success(reply)
+
+    def _awaited(self, name: str, reply: dict[str, Any], deadline: float) -> dict[str, Any]:
+        """Ask until the statement has come to its end, or the deadline."""
+        pause = _FIRST_PAUSE
+        while _state(reply) in _WAITING and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            try:
+                reply = self._client.get(f"{_ROUTE}/{name}")
+            except (Lost, Refused) as error:
+                text = f"nobody can say what became of statement {name}: {error}"
+                raise Lost(text, sent=True, change=True) from error
+        return reply
+
+    def _cancelled(self, name: str) -> dict[str, Any]:
+        """Cancel a statement that takes too long; return how it ended, if not by that."""
+        waited = f"after {self._timeout:g} seconds (statement_timeout)"
+        try:
+            self._client.change("POST", f"{_ROUTE}/{name}/cancel", {}, silent=True)
+        except (Lost, Refused) as error:
+            text = f"statement {name} had not ended {waited} and could not be cancelled: {error}"
+            raise Lost(text, sent=True, change=True) from error
+        deadline = time.monotonic() + _SECONDS_TO_CANCEL
+        reply = self._awaited(name, {"status": {"state": "RUNNING"}}, deadline)
+        if _state(reply) == "CANCELED":
+            raise ServiceUnavailableError(
+                f"Statement {name} was cancelled {waited}: the warehouse may be starting"
+            )
+        return reply
+
+
+def _state(reply: Mapping[str, Any]) -> str:
+    status = reply.get("status")
+    return str(status.get("state", "")) if isinstance(status, dict) else ""
+
+
+def _require_success(reply: Mapping[str, Any]) -> None:
+    state = _state(reply)
+    if state in _DONE:
+        return
+    if state != "FAILED":
+        raise Lost(f"the statement ended as {state or 'nothing known'}", sent=True, change=True)
+    error = reply["status"].get("error") or {}
+    text = str(error.get("message", ""))
+    code = str(error.get("error_code", ""))
+    found = _ERROR_CLASS.match(text)
+    status = _STATUS.get(code, 500)
+    raise Refused(status, (found[1] or found[2]) if found else code, text, change=True)

@@ -1,0 +1,363 @@
+"""Requests under faults: what is repeated, what is never repeated, and how long it takes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from lance_namespace.errors import (
+    ServiceUnavailableError,
+    TableNotFoundError,
+    ThrottlingError,
+    UnauthenticatedError,
+)
+from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.unity import UnityServer
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_unity.catalog import UnityCatalog
+from lance_bridge_unity.client import route
+
+Connect = Callable[..., UnityCatalog]
+
+TABLE = ("c", "s", "t")
+ID = "lance_bridge.id"
+CREATE = "POST /api/2.1/unity-catalog/tables"
+READ = "GET /api/2.1/unity-catalog/tables/c.s.t"
+DROP = "DELETE /api/2.1/unity-catalog/tables/c.s.t"
+THROTTLED = Answer.of_json(429, {"error_code": "RESOURCE_EXHAUSTED", "message": "slow down"})
+LOST = [
+    Fault.RESET,
+    Fault.DROP_REQUEST,
+    Fault.LOSE_REPLY,
+    Fault.TRUNCATE_REPLY,
+    Fault.MALFORMED_REPLY,
+    Fault.EMPTY_REPLY,
+]
+
+
+def record(name: str = "t", own: str = "1") -> TableRecord:
+    return TableRecord(("c", "s", name), "file:///data/t", {"table_type": "lance", ID: own})
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_a_read_is_repeated_until_it_is_answered(
+    server: UnityServer, proxy: HttpProxy, connect: Connect, fault: Fault
+) -> None:
+    server.add_table("c", "s", "t")
+    proxy.fail_next(READ, fault, times=2)
+    assert connect().load_table(TABLE).path == TABLE
+    assert proxy.counts[READ] == 3
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_a_read_that_is_never_answered_is_not_absence(
+    server: UnityServer, proxy: HttpProxy, connect: Connect, fault: Fault
+) -> None:
+    server.add_table("c", "s", "t")
+    proxy.fail_next(READ, fault, times=99)
+    with pytest.raises(ServiceUnavailableError) as caught:
+        connect(max_retries="2").load_table(TABLE)
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert proxy.counts[READ] == 3
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_an_error_that_cannot_be_read_is_not_taken_for_absence(
+    proxy: HttpProxy, connect: Connect, fault: Fault
+) -> None:
+    proxy.fail_next(READ, fault, times=99)
+    with pytest.raises(ServiceUnavailableError):
+        connect(max_retries="1").load_table(TABLE)
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_a_create_whose_reply_is_lost_is_sent_once(
+    proxy: HttpProxy, connect: Connect, fault: Fault
+) -> None:
+    proxy.fail_next(CREATE, fault)
+    with pytest.raises(OutcomeUnknownError):
+        connect().create_table(record())
+    assert proxy.counts[CREATE] == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET, Fault.LOSE_REPLY])
+def test_a_drop_whose_reply_is_lost_is_sent_once(
+    server: UnityServer, proxy: HttpProxy, connect: Connect, fault: Fault
+) -> None:
+    server.add_table("c", "s", "t")
+    proxy.fail_next(DROP, fault)
+    with pytest.raises(OutcomeUnknownError):
+        connect().drop_table(record())
+    assert proxy.counts[DROP] == 1
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_change_that_the_server_fails_at_is_sent_once(
+    proxy: HttpProxy, connect: Connect, status: int
+) -> None:
+    proxy.fail_next(CREATE, Answer.of_json(status, {"error_code": "INTERNAL"}))
+    with pytest.raises(OutcomeUnknownError):
+        connect().create_table(record())
+    assert proxy.counts[CREATE] == 1
+
+
+def test_a_throttled_change_is_repeated(proxy: HttpProxy, connect: Connect) -> None:
+    proxy.fail_next(CREATE, THROTTLED, times=2)
+    assert connect().create_table(record()).identity is not None
+    assert proxy.counts[CREATE] == 3
+
+
+def test_a_server_that_only_throttles_is_given_up(proxy: HttpProxy, connect: Connect) -> None:
+    proxy.fail_next("*", THROTTLED, times=99)
+    with pytest.raises(ThrottlingError):
+        connect(max_retries="2").load_table(TABLE)
+    assert sum(proxy.counts.values()) == 3
+
+
+def test_the_servers_wish_to_be_left_alone_is_respected(
+    server: UnityServer, proxy: HttpProxy, connect: Connect
+) -> None:
+    server.add_table("c", "s", "t")
+    proxy.fail_next(READ, Answer.of_json(503, {}, Retry_After="1"))
+    started = time.monotonic()
+    connect().load_table(TABLE)
+    assert time.monotonic() - started >= 1.0
+
+
+def test_a_wait_beyond_the_budget_is_not_begun(proxy: HttpProxy, connect: Connect) -> None:
+    proxy.fail_next(READ, Answer.of_json(429, {}, Retry_After="3600"))
+    started = time.monotonic()
+    with pytest.raises(ThrottlingError):
+        connect().load_table(TABLE)
+    assert time.monotonic() - started < 3.0
+
+
+def test_a_failure_that_will_not_pass_is_not_repeated(proxy: HttpProxy, connect: Connect) -> None:
+    proxy.fail_next(READ, Answer.of_json(500, {"error_code": "INTERNAL"}), times=99)
+    with pytest.raises(ServiceUnavailableError):
+        connect().load_table(TABLE)
+    assert proxy.counts[READ] == 1
+
+
+def test_a_silent_server_is_given_up_in_time(proxy: HttpProxy, connect: Connect) -> None:
+    with closing(_Released()) as silence:
+        proxy.fail_next(READ, Delay(silence.event), times=99)
+        started = time.monotonic()
+        with pytest.raises(ServiceUnavailableError):
+            connect(read_timeout="0.3", max_retries="1").load_table(TABLE)
+        assert time.monotonic() - started < 5.0
+
+
+def test_a_change_that_a_silent_server_got_is_unknown(proxy: HttpProxy, connect: Connect) -> None:
+    with closing(_Released()) as silence:
+        proxy.fail_next(CREATE, Delay(silence.event, effect_first=True))
+        with pytest.raises(OutcomeUnknownError):
+            connect(read_timeout="0.3").create_table(record())
+    assert proxy.counts[CREATE] == 1
+
+
+def test_a_dead_server_is_service_unavailable_and_not_a_doubt(
+    proxy: HttpProxy, connect: Connect
+) -> None:
+    catalog = connect(retry_timeout="0.5")
+    proxy.stop()
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError) as caught:
+        catalog.create_table(record())
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert time.monotonic() - started < 5.0
+
+
+def test_a_change_reaches_a_server_that_comes_back(proxy: HttpProxy, connect: Connect) -> None:
+    catalog = connect(max_retries="50", retry_timeout="20")
+    proxy.stop()
+    timer = threading.Timer(0.5, proxy.start)
+    timer.start()
+    assert catalog.create_table(record()).identity is not None
+    timer.join()
+    assert proxy.counts[CREATE] == 1
+
+
+def test_a_host_that_does_not_exist_is_service_unavailable(connect: Connect) -> None:
+    with pytest.raises(ServiceUnavailableError):
+        connect(host="http://unity.invalid", retry_timeout="0.1").load_table(TABLE)
+
+
+def test_a_redirect_is_not_followed(proxy: HttpProxy, connect: Connect) -> None:
+    proxy.fail_next(CREATE, Answer(302, b"", {"Location": "http://elsewhere/login"}))
+    with pytest.raises(Exception, match="redirects to http://elsewhere/login"):
+        connect().create_table(record())
+    assert list(proxy.counts) == [CREATE]
+
+
+def test_a_web_server_that_is_no_catalog_is_not_absence(proxy: HttpProxy, connect: Connect) -> None:
+    proxy.fail_next(READ, Answer(404, b"<html>Not Found</html>"))
+    with pytest.raises(Exception, match="check host") as caught:
+        connect().load_table(TABLE)
+    assert not isinstance(caught.value, TableNotFoundError)
+
+
+# -- who one is ----------------------------------------------------------------------------------
+
+
+def test_a_token_is_sent_and_shown_nowhere(
+    server: UnityServer, proxy: HttpProxy, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.token = "right-hush"
+    server.add_table("c", "s", "t")
+    connect(token="right-hush").load_table(TABLE)
+    with pytest.raises(UnauthenticatedError) as caught:
+        connect(auth_token="wrong-hush").load_table(TABLE)
+    assert proxy.requests[0].headers["authorization"] == "Bearer right-hush"
+    assert "hush" not in str(caught.value)
+    assert "hush" not in caplog.text
+
+
+def test_without_a_token_none_is_sent(
+    server: UnityServer, proxy: HttpProxy, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
+    server.add_table("c", "s", "t")
+    connect().load_table(TABLE)
+    assert "authorization" not in proxy.requests[0].headers
+
+
+def test_a_netrc_file_does_not_take_the_place_of_the_token(
+    server: UnityServer,
+    proxy: HttpProxy,
+    connect: Connect,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    server.add_table("c", "s", "t")
+    connect(token="mine").load_table(TABLE)
+    assert proxy.requests[0].headers["authorization"] == "Bearer mine"
+
+
+# -- names and pages -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a?b", "a#b", "a%2Fb", "ä"])
+def test_no_name_leaves_its_place_in_a_url(name: str) -> None:
+    path = route("tables", "c", "s", name)
+    assert path.startswith("/tables/c.s.")
+    assert path.count("/") == 2
+    assert not set(path) & set("?# ")
+
+
+def test_every_page_is_read_once(server: UnityServer, proxy: HttpProxy, connect: Connect) -> None:
+    for number in range(250):
+        server.add_table("c", "s", f"t{number:03}")
+    assert len(list(connect().scan_tables(("c", "s")))) == 250
+    assert sum(proxy.counts.values()) == 3
+
+
+def test_an_empty_page_is_not_the_end(proxy: HttpProxy, connect: Connect) -> None:
+    listing = "GET /api/2.1/unity-catalog/tables"
+    for page in (
+        {"next_page_token": "one"},
+        {"tables": [], "next_page_token": "two"},
+        {"tables": [{"name": "t"}, None, {"name": 7}]},
+    ):
+        proxy.fail_next(listing, Answer.of_json(200, page))
+    assert [found.path for found in connect().scan_tables(("c", "s"))] == [TABLE]
+
+
+def test_a_page_that_comes_again_does_not_go_on_for_ever(
+    proxy: HttpProxy, connect: Connect
+) -> None:
+    listing = "GET /api/2.1/unity-catalog/tables"
+    proxy.fail_next(listing, Answer.of_json(200, {"next_page_token": "same"}), times=99)
+    with pytest.raises(ServiceUnavailableError):
+        list(connect().scan_tables(("c", "s")))
+    assert proxy.counts[listing] == 2
+
+
+# -- threads and processes -----------------------------------------------------------------------
+
+
+def test_threads_get_their_own_answers(
+    server: UnityServer, proxy: HttpProxy, connect: Connect
+) -> None:
+    names = [f"t{number}" for number in range(40)]
+    for name in names:
+        server.add_table("c", "s", name)
+    catalog = connect()
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda name: catalog.load_table(("c", "s", name)), names * 5))
+    assert [each.path[-1] for each in found] == names * 5
+    assert proxy.connections <= 8
+
+
+def test_a_child_process_does_not_use_its_parents_connection(
+    server: UnityServer, proxy: HttpProxy, connect: Connect
+) -> None:
+    server.add_table("c", "s", "t")
+    catalog = connect()
+    catalog.load_table(TABLE)
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        try:
+            catalog.load_table(TABLE)
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    catalog.load_table(TABLE)
+    assert proxy.counts[READ] == 3
+    assert proxy.connections == 2
+
+
+def test_a_closed_catalog_connects_again(server: UnityServer, connect: Connect) -> None:
+    server.add_table("c", "s", "t")
+    catalog = connect()
+    catalog.load_table(TABLE)
+    catalog.close()
+    assert catalog.load_table(TABLE).path == TABLE
+
+
+class _Released:
+    """An event that is set at the end, so that nothing waits for it any longer."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def close(self) -> None:
+        self.event.set()
+
+
+@pytest.fixture
+def black_hole() -> Iterator[str]:
+    """A server that takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda catalog: catalog.load_table(TABLE),
+        lambda catalog: list(catalog.scan_tables(("c", "s"))),
+        lambda catalog: catalog.list_namespaces(()),
+        lambda catalog: catalog.drop_namespace(("c", "s")),
+    ],
+)
+def test_nothing_waits_for_ever(
+    black_hole: str, connect: Connect, ask: Callable[[object], object]
+) -> None:
+    catalog = connect(host=black_hole, read_timeout="0.3", retry_timeout="1", max_retries="1")
+    started = time.monotonic()
+    with pytest.raises(ServiceUnavailableError):
+        ask(catalog)
+    assert time.monotonic() - started < 5.0

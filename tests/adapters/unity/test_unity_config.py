@@ -1,0 +1,236 @@
+"""Properties of ``impl=unity``: what is refused when connecting, and what the rest comes to."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+import pytest
+from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
+
+from lance_bridge.config import load
+from lance_bridge_unity import UnityConfig, UnityNamespace
+
+HOST = "http://unity.invalid:8080"
+
+
+def config(**properties: str) -> UnityConfig:
+    return load(UnityConfig, "unity", {"host": HOST, **properties})
+
+
+def refusal(**properties: str) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        UnityNamespace(**properties)
+    return str(caught.value)
+
+
+def test_a_missing_host_is_refused_by_name() -> None:
+    assert "'host' is required" in refusal()
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "unity.example.com", "//unity"])
+def test_a_host_without_a_scheme_is_refused(host: str) -> None:
+    assert "scheme" in refusal(host=host)
+    assert "scheme" in refusal(endpoint=host)
+
+
+@pytest.mark.parametrize(
+    "host", ["ftp://a", "http://", "http://a b", "http://user:pw@a", "http://a?x=1", "http://a#b"]
+)
+def test_a_host_that_is_no_address_is_refused(host: str) -> None:
+    assert "host" in refusal(host=host)
+
+
+def test_a_password_in_the_host_is_not_repeated() -> None:
+    assert "s3cret" not in refusal(host="http://user:s3cret@a")
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"endpoint": "http://other"}, "differ"),
+        ({"token": "a", "auth_token": "b"}, "differ"),
+        ({"client_id": "a"}, "need each other"),
+        ({"client_secret": "a"}, "need each other"),
+        ({"token": "a", "client_id": "b", "client_secret": "c"}, "leave one of them out"),
+        ({"token": "a", "profile": "b"}, "leave one of them out"),
+        ({"server": "open-source", "warehouse_id": "w"}, "Databricks"),
+        ({"server": "other"}, "server"),
+        ({"token": "two words"}, "ASCII"),
+        ({"token": "line\nend"}, "ASCII"),
+        ({"catalog": "a.b"}, "catalog"),
+        ({"catalog": ""}, "catalog"),
+        ({"catalog": "a" * 256}, "catalog"),
+        ({"warehouse_id": "../x"}, "warehouse_id"),
+        ({"api_path": "api?x"}, "api_path"),
+        ({"read_timeout": "0"}, "read_timeout"),
+        ({"connect_timeout": "inf"}, "connect_timeout"),
+        ({"max_retries": "-1"}, "max_retries"),
+        ({"credentials.vend": "maybe"}, "credentials.vend"),
+        ({"hosts": "x"}, "did you mean 'host'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(properties: dict[str, str], said: str) -> None:
+    assert said in refusal(host=HOST, **properties)
+
+
+def test_secrets_are_in_no_message_and_no_repr() -> None:
+    assert "hush" not in refusal(host=HOST, token="hush hush")
+    assert "hush" not in repr(config(token="hush-hush"))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "http://unity:8080/",
+        "http://unity:8080/api/2.1/unity-catalog",
+        "http://unity:8080/api/2.1/unity-catalog/",
+    ],
+)
+def test_an_address_may_carry_the_apis_path(host: str) -> None:
+    assert config(host=host).address == "http://unity:8080"
+
+
+def test_the_keys_of_other_implementations_work() -> None:
+    found = load(
+        UnityConfig,
+        "unity",
+        {
+            "endpoint": "http://unity:8080",
+            "catalog": "main",
+            "auth_token": "dapi",
+            "connect_timeout": "3",
+            "read_timeout": "5",
+            "max_retries": "1",
+            "root": "/data",
+            "storage.region": "eu-west-1",
+        },
+    )
+    assert found.address == "http://unity:8080"
+    assert found.bearer is not None
+    assert found.bearer.get_secret_value() == "dapi"
+    assert (found.connect_timeout, found.read_timeout, found.max_retries) == (3.0, 5.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, False),
+        ({"host": "https://dbc-1.cloud.databricks.com"}, True),
+        ({"host": "https://adb-1.2.azuredatabricks.net"}, True),
+        ({"host": "https://1.2.gcp.databricks.com"}, True),
+        ({"host": "https://x.databricks.azure.cn"}, True),
+        ({"host": "https://cloud.databricks.com.evil.example"}, False),
+        ({"host": "https://notdatabricks.com"}, False),
+        ({"warehouse_id": "w"}, True),
+        ({"server": "databricks"}, True),
+        ({"host": "https://dbc-1.cloud.databricks.com", "server": "open-source"}, False),
+    ],
+)
+def test_the_kind_of_server_is_found_out(properties: dict[str, str], expected: bool) -> None:
+    assert config(**properties).is_databricks is expected
+
+
+def test_a_host_of_the_environment_counts_where_none_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABRICKS_HOST", "dbc-1.cloud.databricks.com")
+    found = load(UnityConfig, "unity", {})
+    assert found.address == "https://dbc-1.cloud.databricks.com"
+    assert found.is_databricks
+    assert config().address == HOST
+
+
+def test_a_profile_stands_for_a_host() -> None:
+    found = load(UnityConfig, "unity", {"profile": "work"})
+    assert found.address is None
+    assert found.is_databricks
+
+
+def test_a_token_of_the_environment_is_not_sent_to_an_open_source_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
+    assert not config().asks_sdk
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("aws_region", True),
+        ("aws_endpoint", True),
+        ("allow_http", True),
+        ("aws_sse_kms_key_id", True),
+        ("timeout", True),
+        ("aws_access_key_id", False),
+        ("aws_secret_access_key", False),
+        ("aws_session_token", False),
+        ("aws_skip_signature", False),
+        ("azure_storage_account_key", False),
+        ("azure_storage_sas_token", False),
+        ("google_service_account", False),
+        ("azure_use_azure_cli", False),
+    ],
+)
+def test_auto_vends_unless_an_option_says_who_one_is(option: str, expected: bool) -> None:
+    storage = {f"storage.{option}": "http://x"}
+    assert config(**storage).vends is expected
+    assert config(**storage, **{"credentials.vend": "true"}).vends
+    assert not config(**storage, **{"credentials.vend": "false"}).vends
+
+
+def levels(**properties: str) -> list[str]:
+    found = config(**properties).capabilities
+    return [rule.noun for rule in (*found.namespace_levels, found.table_rule)]
+
+
+def test_identifiers_have_three_names_or_two_under_a_pinned_catalog() -> None:
+    assert levels() == ["catalog", "schema", "table"]
+    assert levels(catalog="main") == ["schema", "table"]
+
+
+def test_capabilities_follow_the_server() -> None:
+    open_source, databricks = config().capabilities, config(server="databricks").capabilities
+    with_sql = config(warehouse_id="w").capabilities
+    assert (open_source.folds_case, databricks.folds_case) == (False, True)
+    assert "no call that changes a table" in open_source.no_alter
+    assert open_source.no_rename == ""
+    assert "warehouse_id" in databricks.no_alter
+    assert "warehouse_id" in databricks.no_rename
+    assert (with_sql.no_alter, with_sql.no_rename) == ("", "")
+    assert open_source.no_rename_across
+    assert with_sql.no_rename_across
+    assert open_source.atomic_restrict
+    assert databricks.atomic_restrict
+
+
+@pytest.mark.parametrize("name", ["a-b", "@x", "-", "A", "1", "a" * 255])
+def test_the_open_source_server_takes_these_names(name: str) -> None:
+    rule = config().capabilities.table_rule
+    assert rule.pattern.fullmatch(name)
+    assert len(name) <= rule.max_length
+
+
+def test_connecting_asks_nobody() -> None:
+    namespace = UnityNamespace(host=HOST, catalog="main")
+    assert namespace.namespace_id() == f"unity({HOST}, catalog=main)"
+
+
+def test_a_pickle_carries_properties_without_secrets() -> None:
+    namespace = UnityNamespace(host=HOST, token="hush-hush")
+    carried = pickle.dumps(namespace)
+    assert b"hush" not in carried
+    copy: Any = pickle.loads(carried)
+    assert copy.namespace_id() == namespace.namespace_id()
+
+
+@pytest.mark.parametrize("package", ["requests", "databricks"])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UnsupportedOperationError, match=r"pip install 'lance-bridge\[unity\]'"):
+        UnityNamespace(host=HOST)

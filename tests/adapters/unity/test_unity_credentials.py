@@ -1,0 +1,118 @@
+"""Credentials that the catalog vends: asked for as configured, refused in plain words."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+from lance_namespace.errors import (
+    InvalidInputError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
+from servers.http_proxy import Answer, Fault, HttpProxy
+from servers.unity import Bucket, UnityServer
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge_unity.catalog import UnityCatalog
+
+Connect = Callable[..., UnityCatalog]
+
+ID = "lance_bridge.id"
+TABLES = "POST /api/2.1/unity-catalog/temporary-table-credentials"
+PATHS = "POST /api/2.1/unity-catalog/temporary-path-credentials"
+KEYS = Bucket("AKIA-hush", "secret-hush", "session-hush")
+
+
+def record(location: str = "s3://bucket/t") -> TableRecord:
+    return TableRecord(("c", "s", "t"), location, {"table_type": "lance", ID: "1"})
+
+
+@pytest.mark.parametrize(("write", "operation"), [(False, "READ"), (True, "READ_WRITE")])
+def test_a_tables_credentials_are_asked_for_by_its_id(
+    server: UnityServer, proxy: HttpProxy, connect: Connect, write: bool, operation: str
+) -> None:
+    server.add_bucket("s3://bucket", KEYS)
+    catalog = connect()
+    made = catalog.create_table(record())
+    options = catalog.vend_credentials(made, write=write)
+    assert options is not None
+    assert options["aws_access_key_id"] == "AKIA-hush"
+    assert options["aws_secret_access_key"] == "secret-hush"
+    assert options["aws_session_token"].startswith("session-hush")
+    assert int(options["expires_at_millis"]) > time.time() * 1000
+    assert proxy.requests[-1].key == TABLES
+    assert proxy.requests[-1].json == {"table_id": made.identity, "operation": operation}
+
+
+def test_a_place_without_a_table_is_asked_for_by_its_path(
+    server: UnityServer, proxy: HttpProxy, connect: Connect
+) -> None:
+    server.add_bucket("s3://bucket", KEYS)
+    assert connect().vend_credentials(record(), write=True)
+    assert proxy.requests[-1].key == PATHS
+    assert proxy.requests[-1].json == {"url": "s3://bucket/t", "operation": "PATH_CREATE_TABLE"}
+
+
+def test_a_local_place_has_no_credentials(connect: Connect) -> None:
+    assert connect().vend_credentials(record("file:///data/t"), write=False) is None
+
+
+def test_whoever_brings_credentials_is_vended_none(proxy: HttpProxy, connect: Connect) -> None:
+    own = connect(**{"storage.aws_access_key_id": "a", "storage.aws_secret_access_key": "b"})
+    assert own.vend_credentials(record(), write=False) is None
+    assert connect(**{"credentials.vend": "false"}).vend_credentials(record(), write=False) is None
+    assert not proxy.requests
+
+
+def test_a_bucket_that_the_server_does_not_know_is_passed_over_or_an_error(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert connect().vend_credentials(record(), write=False) is None
+    assert "S3 bucket configuration not found" in caplog.text
+    with pytest.raises(InvalidInputError, match="S3 bucket configuration not found"):
+        connect(**{"credentials.vend": "true"}).vend_credentials(record(), write=False)
+
+
+def test_a_server_without_the_call_is_passed_over_or_an_error(
+    proxy: HttpProxy, connect: Connect
+) -> None:
+    proxy.fail_next(PATHS, Answer(404, b"404 Not Found"), times=2)
+    assert connect().vend_credentials(record(), write=False) is None
+    with pytest.raises(UnsupportedOperationError):
+        connect(**{"credentials.vend": "true"}).vend_credentials(record(), write=False)
+
+
+@pytest.mark.parametrize("vend", ["auto", "true"])
+@pytest.mark.parametrize(
+    ("identity", "right"), [("id-1", "EXTERNAL USE SCHEMA"), (None, "EXTERNAL USE LOCATION")]
+)
+def test_a_refusal_names_the_privilege_that_is_missing(
+    server: UnityServer, connect: Connect, vend: str, identity: str | None, right: str
+) -> None:
+    server.refuse("POST /temporary-*")
+    catalog = connect(**{"credentials.vend": vend})
+    wanted = TableRecord(("c", "s", "t"), "s3://bucket/t", {}, identity=identity)
+    with pytest.raises(PermissionDeniedError, match=right):
+        catalog.vend_credentials(wanted, write=False)
+
+
+def test_asking_for_credentials_is_repeated_where_the_answer_is_lost(
+    server: UnityServer, proxy: HttpProxy, connect: Connect
+) -> None:
+    server.add_bucket("s3://bucket", KEYS)
+    proxy.fail_next(PATHS, Fault.LOSE_REPLY, times=2)
+    assert connect().vend_credentials(record(), write=False)
+    assert proxy.counts[PATHS] == 3
+
+
+def test_vended_secrets_are_in_no_log(
+    server: UnityServer, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.add_bucket("s3://bucket", KEYS)
+    with caplog.at_level(logging.DEBUG):
+        assert connect().vend_credentials(record(), write=False)
+    assert "hush" not in caplog.text

@@ -1,0 +1,268 @@
+"""Records to requests and back, without a server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_namespace.errors import InternalError, InvalidInputError
+
+from lance_bridge.catalog import Column, NamespaceRecord, TableRecord
+from lance_bridge_unity import mapping
+
+FULL = ("c", "s", "t")
+MARKS = {"table_type": "lance"}
+
+
+def column(spark: Any, *, nullable: bool = True) -> dict[str, Any]:
+    record = TableRecord(FULL, "/p", MARKS, columns=(Column("x", spark, nullable),))
+    found: dict[str, Any] = mapping.table_body(FULL, record)["columns"][0]
+    return found
+
+
+def test_a_table_is_external_and_of_the_format_that_goes_with_the_marks() -> None:
+    body = mapping.table_body(FULL, TableRecord(FULL, "s3://b/t", MARKS))
+    assert body == {
+        "name": "t",
+        "catalog_name": "c",
+        "schema_name": "s",
+        "table_type": "EXTERNAL",
+        "data_source_format": "TEXT",
+        "columns": [],
+        "storage_location": "s3://b/t",
+        "properties": MARKS,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spark", "name", "text"),
+    [
+        ("boolean", "BOOLEAN", "boolean"),
+        ("byte", "BYTE", "tinyint"),
+        ("short", "SHORT", "smallint"),
+        ("integer", "INT", "int"),
+        ("long", "LONG", "bigint"),
+        ("decimal(10,2)", "DECIMAL", "decimal(10,2)"),
+        ("timestamp_ntz", "TIMESTAMP_NTZ", "timestamp_ntz"),
+        ("void", "NULL", "void"),
+        ("interval day to second", "INTERVAL", "interval day to second"),
+        ("geometry", "USER_DEFINED_TYPE", "geometry"),
+        (
+            {"type": "array", "elementType": "float", "containsNull": True},
+            "ARRAY",
+            "array<float>",
+        ),
+        (
+            {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
+            "MAP",
+            "map<string,bigint>",
+        ),
+        (
+            {
+                "type": "struct",
+                "fields": [
+                    {"name": "a", "type": "integer", "nullable": True, "metadata": {}},
+                    {
+                        "name": "b",
+                        "type": {"type": "array", "elementType": "string", "containsNull": True},
+                        "nullable": True,
+                        "metadata": {},
+                    },
+                ],
+            },
+            "STRUCT",
+            "struct<a:int,b:array<string>>",
+        ),
+        ({"type": "udt", "class": "x"}, "USER_DEFINED_TYPE", "udt"),
+    ],
+)
+def test_a_column_names_its_type_in_unitys_words_and_in_sqls(
+    spark: Any, name: str, text: str
+) -> None:
+    found = column(spark)
+    assert (found["type_name"], found["type_text"]) == (name, text)
+
+
+def test_type_json_is_a_whole_field_of_spark() -> None:
+    found = column("integer", nullable=False)
+    assert json.loads(found["type_json"]) == {
+        "name": "x",
+        "type": "integer",
+        "nullable": False,
+        "metadata": {},
+    }
+    assert found["nullable"] is False
+
+
+def test_a_decimal_has_precision_and_scale() -> None:
+    found = column("decimal(10,2)")
+    assert (found["type_precision"], found["type_scale"]) == (10, 2)
+
+
+def test_columns_are_numbered_from_zero() -> None:
+    columns = (Column("a", "long"), Column("b", "long"))
+    body = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS, columns=columns))
+    assert [c["position"] for c in body["columns"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "properties", [{"k" * 256: "v"}, {"k": "v" * 256}, {"k": "\ud800"}, {"k": "😀" * 128}]
+)
+def test_properties_that_the_server_would_fail_on_are_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError):
+        mapping.table_body(FULL, TableRecord(FULL, "/p", properties))
+
+
+def test_properties_of_255_characters_are_taken() -> None:
+    properties = {"k" * 255: "v" * 255}
+    body = mapping.table_body(FULL, TableRecord(FULL, "/p", properties))
+    assert body["properties"] == properties
+
+
+@pytest.mark.parametrize("kind", ["MANAGED", "VIEW", "STREAMING_TABLE", "METRIC_VIEW", None])
+def test_only_an_external_table_is_lances(kind: str | None) -> None:
+    info = {"name": "t", "table_type": kind, "properties": {**MARKS, "k": "v"}}
+    record = mapping.record_from(("c", "s"), info)
+    assert not record.is_lance
+    assert record.properties == {"k": "v"}
+
+
+def test_marks_in_any_letter_case_are_lances() -> None:
+    info = {"name": "t", "table_type": "EXTERNAL", "properties": {"table_type": "LANCE"}}
+    assert mapping.record_from(("c", "s"), info).is_lance
+
+
+def test_the_mark_is_found_under_the_key_that_sql_takes() -> None:
+    info = {"name": "t", "table_type": "EXTERNAL", "properties": {"TABLE_TYPE": "lance", "k": "v"}}
+    assert mapping.record_from(("c", "s"), info).properties == {"table_type": "lance", "k": "v"}
+
+
+def test_a_table_is_identified_by_its_id() -> None:
+    info = {"name": "t", "table_type": "EXTERNAL", "table_id": "one", "storage_location": "/p"}
+    record = mapping.record_from(("c", "s"), info)
+    assert (record.identity, record.location, record.path) == ("one", "/p", FULL)
+
+
+@pytest.mark.parametrize("info", [{}, {"name": ""}, {"name": None}, {"name": 7}])
+def test_an_answer_without_a_name_is_an_error_of_the_server(info: dict[str, Any]) -> None:
+    with pytest.raises(InternalError):
+        mapping.record_from(("c", "s"), info)
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["table_type", "properties", "storage_location", "table_id"]), JUNK
+    )
+)
+def test_whatever_a_server_puts_into_its_fields_a_record_can_be_made(info: dict[str, Any]) -> None:
+    record = mapping.record_from(("c", "s"), {"name": "t", **info})
+    assert record.path == FULL
+    assert isinstance(record.location, str | None)
+    assert isinstance(record.identity, str | None)
+    assert all(isinstance(text, str) for pair in record.properties.items() for text in pair)
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("full", [("c",), ("c", "s")])
+def test_comment_and_storage_root_are_properties(full: tuple[str, ...]) -> None:
+    kind = ("catalog", "schema")[len(full) - 1]
+    given_properties = {f"{kind}.comment": "about", f"{kind}.storage-root": "s3://b/r", "k": "v"}
+    body = mapping.namespace_body(full, NamespaceRecord(full, given_properties))
+    assert body["comment"] == "about"
+    assert body["storage_root"] == "s3://b/r"
+    assert body["properties"] == {"k": "v"}
+    assert body["name"] == full[-1]
+    assert dict(mapping.namespace_from(full, full, body).properties) == given_properties
+
+
+def test_the_other_kinds_fields_are_plain_properties() -> None:
+    body = mapping.namespace_body(("c", "s"), NamespaceRecord(("c", "s"), {"catalog.comment": "x"}))
+    assert body["properties"] == {"catalog.comment": "x"}
+    assert "comment" not in body
+
+
+def test_a_change_takes_a_comment_away_that_is_not_given() -> None:
+    assert mapping.namespace_changes(("c", "s"), {"k": "v"}) == {
+        "comment": "",
+        "properties": {"k": "v"},
+    }
+
+
+def test_the_managed_location_is_preferred_to_the_root() -> None:
+    info = {"name": "s", "storage_root": "s3://b/r", "storage_location": "s3://b/r/x"}
+    assert mapping.namespace_from(("c", "s"), ("c", "s"), info).location == "s3://b/r/x"
+
+
+# -- credentials ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("identity", "write", "call", "operation"),
+    [
+        ("id-1", False, "temporary-table-credentials", "READ"),
+        ("id-1", True, "temporary-table-credentials", "READ_WRITE"),
+        (None, False, "temporary-path-credentials", "PATH_READ"),
+        (None, True, "temporary-path-credentials", "PATH_CREATE_TABLE"),
+    ],
+)
+def test_a_table_that_is_there_is_named_by_id_and_one_to_be_made_by_its_place(
+    identity: str | None, write: bool, call: str, operation: str
+) -> None:
+    record = TableRecord(FULL, "s3://b/t", identity=identity)
+    what, body = mapping.credentials_request(record, write=write)
+    assert (what, body["operation"]) == (call, operation)
+    assert body.get("table_id") == identity
+    assert body.get("url") == (None if identity else "s3://b/t")
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "options"),
+    [
+        (
+            "aws_temp_credentials",
+            {"access_key_id": "a", "secret_access_key": "b", "session_token": "c"},
+            {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_session_token": "c"},
+        ),
+        ("azure_user_delegation_sas", {"sas_token": "a"}, {"azure_storage_sas_token": "a"}),
+        ("azure_aad", {"aad_token": "a"}, {"azure_storage_token": "a"}),
+        ("gcp_oauth_token", {"oauth_token": "a"}, {"google_storage_token": "a"}),
+    ],
+)
+def test_credentials_of_each_cloud_become_options_of_lance(
+    member: str, content: dict[str, str], options: dict[str, str]
+) -> None:
+    reply = {
+        "aws_temp_credentials": None,
+        "azure_user_delegation_sas": None,
+        "gcp_oauth_token": None,
+        member: content,
+        "expiration_time": 1_700_000_000_000,
+    }
+    expected = {**options, "expires_at_millis": "1700000000000"}
+    assert mapping.storage_options(reply) == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [{}, {"aws_temp_credentials": None, "expiration_time": 5}, {"aws_temp_credentials": {}}],
+)
+def test_a_reply_without_credentials_gives_none(reply: dict[str, Any]) -> None:
+    assert mapping.storage_options(reply) is None
+
+
+def test_credentials_without_an_end_are_to_be_looked_at_again_soon() -> None:
+    options = mapping.storage_options({"gcp_oauth_token": {"oauth_token": "a"}})
+    assert options is not None
+    assert int(options["expires_at_millis"]) > 1_700_000_000_000

@@ -1,0 +1,348 @@
+"""Errors that the spec promises, each brought about through the namespace itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace import ErrorCode
+from servers.http_proxy import Answer, HttpProxy
+from servers.unity import DATABRICKS, WAREHOUSE_ID, UnityServer
+
+from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.expect import refused
+from lance_bridge_unity import UnityNamespace
+
+SCHEMA = ["c", "s"]
+TABLE = [*SCHEMA, "t"]
+ROWS = pa.table({"i": [0, 1, 2], "s": ["a", "b;c", None]})
+API = "/api/2.1/unity-catalog"
+
+Open = Callable[..., Calls]
+
+
+@pytest.fixture
+def connected(proxy: HttpProxy, tmp_path: Path) -> Iterator[Open]:
+    """Makes clients of the open-source server, with tables below ``lake``."""
+    made: list[Calls] = []
+
+    def connect(**properties: str) -> Calls:
+        given = {"host": proxy.endpoint, "root": str(tmp_path / "lake"), **properties}
+        made.append(Calls(UnityNamespace(**given)))
+        return made[-1]
+
+    yield connect
+    for calls in made:
+        calls.close()
+
+
+@pytest.fixture
+def calls(connected: Open) -> Calls:
+    return connected()
+
+
+@pytest.fixture
+def on_databricks(tmp_path: Path) -> Iterator[tuple[UnityServer, Calls]]:
+    """Databricks without shared or nested locations, and a client with a warehouse."""
+    with UnityServer(DATABRICKS) as workspace:
+        workspace.add_catalog("c")
+        workspace.add_schema("c", "s")
+        workspace.databricks.warehouse.refuses_overlaps = True
+        namespace = UnityNamespace(
+            host=workspace.url,
+            token="dapi-double",
+            warehouse_id=WAREHOUSE_ID,
+            root=f"file://{tmp_path}/lake",
+        )
+        client = Calls(namespace)
+        yield workspace, client
+        client.close()
+
+
+# -- namespaces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"": "x"},
+        {"lance_bridge.id": "x"},
+        {"k" * 256: "x"},
+        {"k": "x" * 256},
+        {"k": "\ud800"},
+        {"schema.comment": "x" * 65_536},
+    ],
+)
+def test_what_a_schema_cannot_hold_is_invalid_input_before_any_call(
+    proxy: HttpProxy, calls: Calls, properties: dict[str, str]
+) -> None:
+    with refused(ErrorCode.INVALID_INPUT):
+        calls.create_namespace(["c", "new"], properties=properties)
+    assert not proxy.requests
+
+
+def test_overwrite_of_a_schema_keeps_its_storage_root_or_is_refused(calls: Calls) -> None:
+    root = {"schema.storage-root": "s3://bucket/managed"}
+    calls.create_namespace(["c", "n"], properties=root)
+    with refused(ErrorCode.INVALID_INPUT, naming="schema.storage-root"):
+        calls.create_namespace(
+            ["c", "n"], mode="Overwrite", properties={"schema.storage-root": "s3://bucket/other"}
+        )
+    calls.create_namespace(["c", "n"], mode="Overwrite", properties={"k": "v"})
+    assert calls.describe_namespace(["c", "n"]).properties == {**root, "k": "v"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [("volumes", "volumes"), ("functions", "functions"), ("models", "registered_models")],
+)
+def test_cascade_refuses_a_schema_that_holds_more_than_tables_and_changes_nothing(
+    proxy: HttpProxy, calls: Calls, kind: str, key: str
+) -> None:
+    calls.create_table(TABLE, ROWS)
+    found = Answer.of_json(200, {key: [{"name": "precious"}]})
+    proxy.fail_next(f"GET {API}/{kind}", found)
+    with refused(ErrorCode.NAMESPACE_NOT_EMPTY, naming="precious"):
+        calls.drop_namespace(SCHEMA, behavior="Cascade")
+    assert calls.count(TABLE) == 3
+
+
+# -- declaring and registering -------------------------------------------------------------------
+
+
+def test_a_declared_table_is_not_declared_again_elsewhere(calls: Calls, tmp_path: Path) -> None:
+    first = calls.declare_table(TABLE)
+    with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="declared at"):
+        calls.declare_table(TABLE, location=str(tmp_path / "elsewhere.lance"))
+    assert calls.declare_table(TABLE, location=first.location).location == first.location
+
+
+def test_somebody_elses_fresh_declaration_is_kept_until_it_is_old(
+    calls: Calls, connected: Open
+) -> None:
+    first = calls.declare_table(TABLE)
+    with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="declared again"):
+        connected().declare_table(TABLE)
+    later = connected(**{"declare.grace": "0"})
+    assert later.declare_table(TABLE).location == first.location
+
+
+def test_a_declaration_cannot_be_repeated_with_other_properties(calls: Calls) -> None:
+    calls.declare_table(TABLE, properties={"k": "v"})
+    with refused(ErrorCode.UNSUPPORTED, naming="no call that changes a table"):
+        calls.declare_table(TABLE, properties={"k": "other"})
+    assert calls.declare_table(TABLE, properties={"k": "v"}).properties == {"k": "v"}
+
+
+def test_an_entry_is_not_registered_anew_where_tables_cannot_change(
+    calls: Calls, tmp_path: Path
+) -> None:
+    place = calls.create_table(TABLE, ROWS).location
+    with refused(ErrorCode.UNSUPPORTED, naming="Deregister it first"):
+        calls.register_table(TABLE, str(tmp_path / "new.lance"), mode="Overwrite")
+    assert calls.describe_table(TABLE).location == place
+
+
+def test_a_schema_without_a_place_needs_a_root_or_a_location(
+    proxy: HttpProxy, tmp_path: Path
+) -> None:
+    with UnityNamespace(host=proxy.endpoint) as rootless:
+        calls = Calls(rootless)
+        with refused(ErrorCode.INVALID_INPUT, naming="'root'"):
+            calls.declare_table(TABLE)
+        with refused(ErrorCode.INVALID_INPUT, naming="'root'"):
+            calls.create_table(TABLE, ROWS)
+        place = str(tmp_path / "t.lance")
+        assert calls.declare_table(TABLE, location=place).location == place
+
+
+def test_a_location_of_a_scheme_that_the_server_does_not_know_is_invalid_input(
+    calls: Calls,
+) -> None:
+    with refused(ErrorCode.INVALID_INPUT, naming="Unsupported URI scheme"):
+        calls.declare_table(TABLE, location="az://container/t.lance")
+    assert calls.all_tables(SCHEMA) == []
+
+
+@pytest.mark.parametrize("value", ["x" * 256, "\ud800"])
+def test_what_a_table_cannot_hold_is_invalid_input_and_nothing_is_made(
+    calls: Calls, value: str, tmp_path: Path
+) -> None:
+    for make in (
+        lambda: calls.declare_table(TABLE, properties={"k": value}),
+        lambda: calls.create_table(TABLE, ROWS, properties={"k": value}),
+        lambda: calls.register_table(TABLE, str(tmp_path / "t"), properties={"k": value}),
+    ):
+        with refused(ErrorCode.INVALID_INPUT):
+            make()
+    assert calls.all_tables(SCHEMA) == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def test_all_tables_are_not_those_of_one_namespace(calls: Calls) -> None:
+    with refused(ErrorCode.INVALID_INPUT, naming="ListTables"):
+        calls.list_all_tables(id=SCHEMA)
+
+
+@pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
+def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
+    calls: Calls, other: dict[str, Any]
+) -> None:
+    calls.create_table(TABLE, ROWS)
+    with refused(ErrorCode.INVALID_INPUT, naming="together"):
+        calls.describe_table(TABLE, tag="v1", **other)
+
+
+def test_the_rows_of_a_branch_are_not_counted(calls: Calls) -> None:
+    calls.create_table(TABLE, ROWS)
+    with refused(ErrorCode.UNSUPPORTED, naming="`branch`"):
+        calls.count(TABLE, branch="b")
+
+
+def test_a_table_cannot_be_renamed_to_its_own_name_or_into_another_schema(
+    server: UnityServer, calls: Calls
+) -> None:
+    server.add_schema("c", "other")
+    calls.create_table(TABLE, ROWS)
+    with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="the table itself"):
+        calls.rename_table(TABLE, "t")
+    with refused(ErrorCode.UNSUPPORTED, naming="within their schema"):
+        calls.rename_table(TABLE, "t", new_namespace_id=["c", "other"])
+    assert calls.count(TABLE) == 3
+
+
+def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(calls: Calls) -> None:
+    place = Path(calls.declare_table(TABLE).location or "")
+    place.mkdir(parents=True)
+    (place / "data").write_text("a file where Lance wants a directory")
+    with refused(ErrorCode.SERVICE_UNAVAILABLE, naming="create the table again"):
+        calls.create_table(TABLE, ROWS)
+    assert calls.describe_table(TABLE, check_declared=True).is_only_declared
+    (place / "data").unlink()
+    calls.create_table(TABLE, ROWS)
+    assert lance.dataset(str(place)).count_rows() == 3
+
+
+def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = calls.create_table(TABLE, pa.table({"i": [1]})).location
+    write = lance.write_dataset
+
+    def lose(data: pa.Table, where: str, **options: Any) -> object:
+        if where != place:
+            return write(data, where, **options)
+        write(pa.table({"i": [2]}), place, mode="append")
+        raise OSError("Retryable commit conflict")
+
+    monkeypatch.setattr(lance, "write_dataset", lose)
+    with refused(ErrorCode.CONCURRENT_MODIFICATION, naming="c.s.t"):
+        calls.create_table(TABLE, pa.table({"i": [3]}), mode="Overwrite")
+    assert lance.dataset(place).to_table()["i"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "data", [ipc(ROWS)[:-8], ipc(ROWS)[: len(ipc(ROWS)) // 2], ipc(ROWS) + b"more"]
+)
+def test_a_stream_that_is_not_one_whole_stream_makes_neither_entry_nor_file(
+    proxy: HttpProxy, calls: Calls, tmp_path: Path, data: bytes
+) -> None:
+    with refused(ErrorCode.INVALID_INPUT):
+        calls.create_table(TABLE, data)
+    assert not proxy.requests
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("predicate", ["i/0 > 1", "regexp_match(s, '(')"])
+def test_a_predicate_that_fails_on_a_row_is_invalid_input(calls: Calls, predicate: str) -> None:
+    calls.create_table(TABLE, ROWS)
+    with refused(ErrorCode.INVALID_INPUT, naming="does not fit"):
+        calls.count(TABLE, predicate=predicate)
+
+
+@pytest.mark.parametrize("predicate", ["1=1; drop table x", "i = 1 limit 1", "i = 1) or (i = 2"])
+def test_a_predicate_of_which_lance_reads_only_the_beginning_is_invalid_input(
+    calls: Calls, predicate: str
+) -> None:
+    calls.create_table(TABLE, ROWS)
+    with refused(ErrorCode.INVALID_INPUT, naming="only its beginning"):
+        calls.count(TABLE, predicate=predicate)
+
+
+# -- Databricks ----------------------------------------------------------------------------------
+
+
+def test_a_location_that_overlaps_another_tables_is_invalid_input_on_databricks(
+    on_databricks: tuple[UnityServer, Calls],
+) -> None:
+    _, calls = on_databricks
+    place = calls.create_table(TABLE, ROWS).location or ""
+    for overlapping in (place, f"{place}/inside", place.rpartition("/")[0]):
+        with refused(ErrorCode.INVALID_INPUT, naming="overlaps"):
+            calls.register_table([*SCHEMA, "u"], overlapping)
+    assert calls.all_tables(SCHEMA) == ["t"]
+
+
+@pytest.mark.parametrize("key", ["owner", "location", "provider", "external"])
+def test_a_property_that_databricks_reserves_is_invalid_input_and_nothing_is_made(
+    on_databricks: tuple[UnityServer, Calls], tmp_path: Path, key: str
+) -> None:
+    _, calls = on_databricks
+    with refused(ErrorCode.INVALID_INPUT, naming=key):
+        calls.create_table(TABLE, ROWS, properties={key: "x"})
+    assert calls.all_tables(SCHEMA) == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_an_entry_that_somebody_makes_anew_is_a_concurrent_modification_on_databricks(
+    on_databricks: tuple[UnityServer, Calls], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, calls = on_databricks
+    calls.declare_table(TABLE, properties={"by": "us"})
+    namespace = calls.namespace
+    assert isinstance(namespace, UnityNamespace)
+    catalog = namespace._bridge.catalog
+    ours = catalog.alter_table
+
+    def after_somebody(record: Any) -> None:
+        workspace.remove_table("c", "s", "t")
+        workspace.add_table("c", "s", "t", properties={"table_type": "lance", "by": "somebody"})
+        ours(record)
+
+    monkeypatch.setattr(catalog, "alter_table", after_somebody)
+    with refused(ErrorCode.CONCURRENT_MODIFICATION, naming="c.s.t"):
+        calls.declare_table(TABLE, properties={"by": "us again"})
+    found = catalog.load_table(tuple(TABLE))
+    assert found.properties["by"] == "somebody"
+
+
+def test_without_a_warehouse_tables_are_read_and_dropped_and_not_made(
+    on_databricks: tuple[UnityServer, Calls],
+) -> None:
+    workspace, calls = on_databricks
+    calls.create_table(TABLE, ROWS)
+    namespace = UnityNamespace(
+        host=workspace.url, token="dapi-double", server="databricks", root="file:///nowhere"
+    )
+    with namespace:
+        reader = Calls(namespace)
+        for change in (
+            lambda: reader.declare_table([*SCHEMA, "u"]),
+            lambda: reader.create_table([*SCHEMA, "u"], ROWS),
+            lambda: reader.register_table([*SCHEMA, "u"], "s3://bucket/u"),
+            lambda: reader.rename_table(TABLE, "u"),
+        ):
+            with refused(ErrorCode.UNSUPPORTED, naming="warehouse_id"):
+                change()
+        assert reader.all_tables(SCHEMA) == ["t"]
+        assert reader.count(TABLE) == 3
+        reader.drop_table(TABLE)
+    assert calls.all_tables(SCHEMA) == []

@@ -1,0 +1,160 @@
+"""Changes whose reply is lost, through the namespace: nothing doubled, nothing lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lance_namespace import ErrorCode
+from servers.http_proxy import Answer, Fault, HttpProxy, Request
+from servers.unity import (
+    DATABRICKS,
+    DIALECTS,
+    OPEN_SOURCE_0_3,
+    OPEN_SOURCE_0_6,
+    WAREHOUSE_ID,
+    UnityServer,
+)
+
+from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.expect import refused
+from lance_bridge_unity import UnityNamespace
+
+SCHEMA = ["c", "s"]
+TABLE = [*SCHEMA, "t"]
+NEW = [*SCHEMA, "new"]
+ROWS = pa.table({"i": [0, 1, 2]})
+READS = ("/volumes", "/functions", "/models", "/temporary-", "/oidc")
+
+FAULTS: dict[str, Fault | Answer] = {
+    "lost before the effect": Fault.RESET,
+    "lost after the effect": Fault.LOSE_REPLY,
+    "truncated": Fault.TRUNCATE_REPLY,
+    "malformed": Fault.MALFORMED_REPLY,
+    "failed": Answer.of_json(500, {"error_code": "INTERNAL", "message": "no"}),
+    "unavailable": Answer.of_json(503, {"error_code": "TEMPORARILY_UNAVAILABLE"}),
+    "throttled": Answer.of_json(429, {"error_code": "RESOURCE_EXHAUSTED"}),
+}
+
+CHANGES: dict[str, Callable[[Calls], object]] = {
+    "create namespace": lambda calls: calls.create_namespace(["c", "n"], properties={"k": "v"}),
+    "overwrite namespace": lambda calls: calls.create_namespace(
+        ["c", "empty"], mode="Overwrite", properties={"k": "v"}
+    ),
+    "drop namespace": lambda calls: calls.drop_namespace(["c", "empty"]),
+    "declare": lambda calls: calls.declare_table(NEW, properties={"k": "v"}),
+    "create": lambda calls: calls.create_table(NEW, ROWS, properties={"k": "v"}),
+    "register": lambda calls: calls.register_table(NEW, "/nowhere/new.lance"),
+    "rename": lambda calls: calls.rename_table(TABLE, "new"),
+    "deregister": lambda calls: calls.deregister_table(TABLE),
+    "drop": lambda calls: calls.drop_table(TABLE),
+}
+
+
+def is_change(request: Request) -> bool:
+    """Return whether a request changes something, or runs a statement that does."""
+    reads = any(part in request.path for part in READS)
+    return request.method != "GET" and not reads and not request.path.endswith("/cancel")
+
+
+class Place:
+    """A server with a table and an empty schema, and a client behind a proxy."""
+
+    def __init__(self, server: UnityServer, proxy: HttpProxy, root: str) -> None:
+        self.server = server
+        self.proxy = proxy
+        more = {"server": "open-source"}
+        if server.dialect.databricks:
+            more = {"token": "dapi-double", "warehouse_id": WAREHOUSE_ID}
+        namespace = UnityNamespace(
+            host=proxy.endpoint, root=root, retry_timeout="2", max_retries="2", **more
+        )
+        self.calls = Calls(namespace)
+        server.add_catalog("c")
+        for schema in ("s", "empty"):
+            server.add_schema("c", schema)
+        self.calls.create_table(TABLE, ROWS)
+
+    def state(self) -> dict[str, Any]:
+        """What a caller can tell."""
+        calls = self.calls
+        tables = calls.all_tables(SCHEMA)
+        namespaces = calls.all_namespaces(["c"])
+        return {
+            "tables": {name: calls.describe_table([*SCHEMA, name]).properties for name in tables},
+            "rows": {
+                name: calls.count([*SCHEMA, name])
+                for name in tables
+                if not calls.describe_table([*SCHEMA, name], check_declared=True).is_only_declared
+            },
+            "namespaces": {
+                name: calls.describe_namespace(["c", name]).properties for name in namespaces
+            },
+        }
+
+
+@pytest.fixture(params=[OPEN_SOURCE_0_3.name, OPEN_SOURCE_0_6.name, DATABRICKS.name])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Place]]:
+    """Makes places of one kind of server, each with a root of its own."""
+    ends: list[Callable[[], object]] = []
+
+    def make(name: str) -> Place:
+        server = UnityServer(DIALECTS[request.param]).start()
+        ends.append(server.stop)
+        proxy = HttpProxy(server.url).start()
+        ends.append(proxy.close)
+        place = Place(server, proxy, f"file://{tmp_path}/{name}")
+        ends.append(place.calls.close)
+        return place
+
+    yield make
+    for end in reversed(ends):
+        end()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_with_a_fault_is_made_once(
+    places: Callable[[str], Place], change: str, fault: str
+) -> None:
+    expected, place = places("expected"), places("place")
+    if change == "rename" and expected.server.dialect is OPEN_SOURCE_0_3:
+        with refused(ErrorCode.UNSUPPORTED, naming="older than"):
+            CHANGES[change](place.calls)
+        return
+    CHANGES[change](expected.calls)
+    place.proxy.fail_next(is_change, FAULTS[fault])
+    CHANGES[change](place.calls)
+    assert len(place.proxy.fired) == 1
+    assert place.state() == expected.state()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_never_gets_through_says_so_and_has_no_effect(
+    places: Callable[[str], Place], change: str
+) -> None:
+    place = places("place")
+    before = place.state()
+    place.proxy.fail_next(is_change, Fault.DROP_REQUEST, times=float("inf"))
+    with refused(ErrorCode.SERVICE_UNAVAILABLE, naming="may have happened or not"):
+        CHANGES[change](place.calls)
+    place.proxy.reset()
+    assert place.state() == before
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_is_refused_is_permission_denied_and_sent_once(
+    places: Callable[[str], Place], change: str
+) -> None:
+    place = places("place")
+    before = place.state()
+    answer = Answer.of_json(403, {"error_code": "PERMISSION_DENIED", "message": "not yours"})
+    place.proxy.fail_next(is_change, answer, times=float("inf"))
+    with refused(ErrorCode.PERMISSION_DENIED, naming="not yours"):
+        CHANGES[change](place.calls)
+    assert len(place.proxy.fired) == 1
+    place.proxy.reset()
+    assert place.state() == before

@@ -1,0 +1,134 @@
+"""The conformance kit on doubles of Unity Catalog: open source, old and new, and Databricks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lance_namespace import ErrorCode
+from servers.objectstore import MotoServer
+from servers.unity import (
+    DATABRICKS,
+    OPEN_SOURCE_0_3,
+    OPEN_SOURCE_0_4,
+    OPEN_SOURCE_0_6,
+    Dialect,
+    UnityServer,
+)
+
+from lance_bridge.testing import ConformanceSuite, Target, without
+from lance_bridge.testing.build import rows
+from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.data import DataCases
+from lance_bridge.testing.drops import DropCases
+from lance_bridge.testing.expect import refused
+from lance_bridge.testing.foreign import ForeignCases
+from lance_bridge.testing.pylance_io import PylanceCases
+from lance_bridge.testing.registration import RegistrationCases
+from lance_bridge.testing.rename import RenameCases
+from lance_bridge.testing.tables import TableCases
+
+from .unity_target import CATALOG, DatabricksTarget, UnityOnS3Target, UnityTarget
+
+
+class TestUnity(ConformanceSuite):
+    """Three levels: catalog, schema, table."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+        with UnityServer(OPEN_SOURCE_0_6) as server:
+            yield UnityTarget(server, str(tmp_path_factory.mktemp("data")))
+
+
+class TestOldUnityWithPinnedCatalog(ConformanceSuite):
+    """Two levels: schema, table; on servers that cannot rename."""
+
+    @pytest.fixture(scope="class", params=[OPEN_SOURCE_0_3, OPEN_SOURCE_0_4], ids=lambda d: d.name)
+    @classmethod
+    def target(
+        cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Target]:
+        dialect: Dialect = request.param
+        with UnityServer(dialect) as server:
+            target = UnityTarget(server, str(tmp_path_factory.mktemp("data")), pinned=True)
+            # What a server can do is known from its answer only: releases before 0.5 have no
+            # call that renames a table.
+            target.features = without(target.features, "rename", "rename_across")
+            yield target
+
+
+def databricks(root: Path, *, reserves_table_type: bool) -> Iterator[Target]:
+    with UnityServer(DATABRICKS) as server:
+        server.databricks.warehouse.reserves_table_type = reserves_table_type
+        yield DatabricksTarget(server, f"file://{root}")
+        marked = [text for text in server.databricks.statements.submitted if "TABLE_TYPE" in text]
+        assert bool(marked) is reserves_table_type
+
+
+class TestDatabricks(ConformanceSuite):
+    """Three levels, tables made and changed through SQL, names folded."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+        yield from databricks(tmp_path_factory.mktemp("data"), reserves_table_type=False)
+
+
+class TestDatabricksThatReservesTableType(
+    TableCases, DataCases, RegistrationCases, RenameCases, ForeignCases
+):
+    """The same where SQL refuses the property that marks a table as Lance's in lower case."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+        yield from databricks(tmp_path_factory.mktemp("data"), reserves_table_type=True)
+
+
+@pytest.mark.server
+class TestUnityOnS3(DataCases, DropCases, PylanceCases):
+    """Tables on S3, reached with credentials that the catalog vends."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls) -> Iterator[Target]:
+        with MotoServer() as moto, UnityServer(OPEN_SOURCE_0_6) as server:
+            yield UnityOnS3Target(server, moto, "unity-kit")
+            assert server.counts["POST /temporary-table-credentials"]
+
+
+BROKEN = {"table_type": "lance"}
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Iterator[Calls]:
+    """A client of a server on which two creators of ``c.s.broken`` have won."""
+    with UnityServer(OPEN_SOURCE_0_6) as server:
+        target = UnityTarget(server, str(tmp_path))
+        server.add_schema(CATALOG, "s")
+        for place in ("one", "two"):
+            where = f"file://{tmp_path}/{place}"
+            server.add_table(CATALOG, "s", "broken", properties=BROKEN, storage_location=where)
+        calls = Calls(target.connect())
+        yield calls
+        calls.close()
+
+
+def test_a_name_that_two_creators_won_does_not_stop_a_listing(broken: Calls) -> None:
+    broken.create_table([CATALOG, "s", "whole"], rows(range(3)))
+    assert "whole" in broken.all_tables([CATALOG, "s"])
+    assert "whole" in broken.all_tables([CATALOG, "s"], limit=1)
+    broken.drop_table([CATALOG, "s", "whole"])
+    assert "whole" not in broken.all_tables([CATALOG, "s"])
+
+
+@pytest.mark.parametrize(
+    "operation", ["describe_table", "table_exists", "deregister_table", "drop_table"]
+)
+def test_a_name_that_two_creators_won_is_never_called_absent(broken: Calls, operation: str) -> None:
+    with refused(ErrorCode.INTERNAL, ErrorCode.SERVICE_UNAVAILABLE, naming="broken"):
+        getattr(broken, operation)([CATALOG, "s", "broken"])
+    with refused(ErrorCode.NAMESPACE_NOT_EMPTY, naming="s"):
+        broken.drop_namespace([CATALOG, "s"])

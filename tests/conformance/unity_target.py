@@ -1,0 +1,147 @@
+"""Unity Catalog as targets of the conformance kit: doubles of each kind of server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lance_namespace import LanceNamespace
+from servers.objectstore import MotoServer
+from servers.unity import DATABRICKS, WAREHOUSE_ID, Bucket, UnityServer
+
+from lance_bridge.testing import Features, Target
+from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge_unity import UnityNamespace
+from lance_bridge_unity.names import capabilities
+
+CATALOG = "lance_kit"
+_BASE = Features(
+    pickles=True,
+    absent=inherited_operations(UnityNamespace),
+    # '@' and '-' are letters of names here.
+    good_names=(*Features().good_names, "a-b", "-a", "a@b"),
+)
+
+
+def _column(name: str, unity: str, spark: str) -> dict[str, Any]:
+    field = {"name": name, "type": spark, "nullable": True, "metadata": {}}
+    return {
+        "name": name,
+        "type_text": spark,
+        "type_name": unity,
+        "type_json": json.dumps(field),
+        "position": 0,
+        "nullable": True,
+    }
+
+
+_PLACEHOLDER = _column("__placeholder_id", "LONG", "long") | {"type_json": '{"type":"long"}'}
+_LANCE = {"table_type": "lance", "managed_by": "storage"}
+
+MARKS: Mapping[str, Mapping[str, Any]] = {
+    "as_lance_namespace_impls_write_it": {
+        "columns": [_PLACEHOLDER],
+        "properties": {"table_type": "lance", "managed_by": "catalog"},
+    },
+    "upper_case_type": {"properties": {**_LANCE, "table_type": "LANCE"}},
+    "mixed_case_type_alone": {"properties": {"table_type": "Lance"}},
+    "version_in_properties": {"properties": {**_LANCE, "version": "1"}},
+    "another_format": {"properties": _LANCE, "data_source_format": "PARQUET"},
+    "no_format": {"properties": _LANCE, "data_source_format": None},
+    "with_columns": {"properties": _LANCE, "columns": [_column("id", "LONG", "long")]},
+}
+"""Kinds of Lance entries that other implementations make, or made with older servers."""
+
+BROKEN_MARKS: Mapping[str, Mapping[str, Any]] = {
+    "without_location": {"properties": _LANCE, "storage_location": None},
+}
+"""Databricks shows entries without a location to who may only browse them; the open-source server
+makes none. A name that answers 500 cannot even be dropped: `test_unity` looks at that apart."""
+
+
+class UnityTarget(Target):
+    """The open-source server; ``pinned`` leaves the catalog out of identifiers."""
+
+    odd_marks = tuple(MARKS)
+    broken_marks = tuple(BROKEN_MARKS)
+
+    def __init__(self, server: UnityServer, data_root: str, *, pinned: bool = False) -> None:
+        self.server = server
+        self.data_root = data_root
+        self.parent = () if pinned else (CATALOG,)
+        self.features = from_capabilities(
+            capabilities(databricks=server.dialect.databricks, pinned=pinned, has_warehouse=True),
+            _BASE,
+        )
+        self._properties = {"catalog": CATALOG} if pinned else {}
+        server.add_catalog(CATALOG)
+
+    def connect(self) -> LanceNamespace:
+        return UnityNamespace(**self.properties())
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties of a client; small limits, so that a dead server shows soon."""
+        return {
+            "endpoint": self.server.url,
+            "root": f"{self.data_root}/warehouse",
+            "retry_timeout": "3",
+            "connect_timeout": "5",
+            "read_timeout": "20",
+            **self._properties,
+        }
+
+    def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
+        self._add(namespace_id, name, storage_location=_uri(location))
+
+    def make_marked_table(
+        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    ) -> None:
+        plain = {"data_source_format": "TEXT", "storage_location": _uri(location)}
+        self._add(namespace_id, name, **{**plain, **{**MARKS, **BROKEN_MARKS}[mark]})
+
+    def _add(self, namespace_id: Sequence[str], name: str, **more: Any) -> None:
+        self.server.add_table(CATALOG, namespace_id[-1], name, **more)
+
+    def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
+        self.server.remove_table(CATALOG, namespace_id[-1], name)
+
+    def stop_server(self) -> None:
+        self.server.stop()
+
+    def start_server(self) -> None:
+        self.server.start()
+
+
+class DatabricksTarget(UnityTarget):
+    """Databricks with a SQL warehouse, logged in by OAuth, machine to machine."""
+
+    def __init__(self, server: UnityServer, data_root: str) -> None:
+        assert server.dialect is DATABRICKS
+        super().__init__(server, data_root)
+        self._properties = {
+            "client_id": "double-client",
+            "client_secret": "double-secret",
+            "warehouse_id": WAREHOUSE_ID,
+            # Or else a pickle has the id of the client without its secret.
+            "pickle.secrets": "true",
+        }
+
+
+class UnityOnS3Target(UnityTarget):
+    """The open-source server with tables on S3, to which only it has the keys."""
+
+    def __init__(self, server: UnityServer, moto: MotoServer, bucket: str) -> None:
+        uri = moto.make_bucket(bucket)
+        super().__init__(server, uri)
+        self.storage_options = moto.storage_options
+        options = moto.storage_options
+        keys = Bucket(options["aws_access_key_id"], options["aws_secret_access_key"])
+        server.add_bucket(uri, keys)
+        for option in ("aws_endpoint", "aws_region", "allow_http"):
+            self._properties[f"storage.{option}"] = options[option]
+
+
+def _uri(location: str) -> str:
+    return Path(location).as_uri() if location.startswith("/") else location

@@ -9,7 +9,7 @@ PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge adapters/lance_bridge_hive tests $(wildcard demo bench)
+TYPED := core/lance_bridge $(wildcard adapters/*) tests demo bench
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
@@ -70,18 +70,20 @@ check-types: $(STAMP)
 check-docs: $(STAMP)
 	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark" tests/docs
 
-demo: $(STAMP) ## run the main job on a real metastore, step by step
-	@$(PY) demo/hive.py
+demo: $(STAMP) ## run the main job on a real metastore, and the same calls on all three catalogs
+	@$(PY) demo/run.py
 
-bench: $(STAMP) ## measure operations against a metastore of 1,000 tables
-	@$(PY) bench/hive.py
+bench: $(STAMP) ## measure operations on all three catalogs against their raw clients
+	@$(PY) bench/hive.py && echo
+	@$(PY) bench/glue.py && echo
+	@$(PY) bench/unity.py
 
 wheel: $(STAMP) ## build the wheel and the source archive into dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
 lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
-	@$(COMPILE) --upgrade pyproject.toml --extra hive --extra spark --extra testing --group dev \
+	@$(COMPILE) --upgrade pyproject.toml --extra hive --extra glue --extra unity --extra spark --extra testing --group dev \
 		--constraint requirements/build.txt --output-file requirements/dev.txt
 	@echo "$(LOCKS) written"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lance_namespace import LanceNamespace
-from servers.proxy import ThriftProxy
 
 Do = Callable[[LanceNamespace, int], Any]
 
@@ -29,6 +28,8 @@ class Operation:
     right: Callable[[Any, int], bool]
     ratio_bar: float | None = None
     calls_bar: float | None = None
+    repeats: int = 1
+    """How often it is done in each round, with a number of its own each time."""
 
 
 @dataclass
@@ -60,20 +61,26 @@ class Figures:
 def take_turns(
     operations: Sequence[Operation], namespace: LanceNamespace, rounds: int
 ) -> dict[str, Figures]:
-    """Time each operation once a round, ours and the raw one, who goes first changing each time."""
+    """Time all operations each round, ours and the raw one, who goes first changing each time."""
     figures = {operation.name: Figures() for operation in operations}
     for number in range(rounds):
         for operation in operations:
-            found = figures[operation.name]
-            if number % 2:
-                found.raw.append(_seconds(lambda: operation.raw(number)))  # noqa: B023 - run at once
-            started = time.perf_counter()
-            answer = operation.ours(namespace, number)
-            found.ours.append(time.perf_counter() - started)
-            found.wrong += not operation.right(answer, number)
-            if not number % 2:
-                found.raw.append(_seconds(lambda: operation.raw(number)))  # noqa: B023 - run at once
+            for each in range(number * operation.repeats, (number + 1) * operation.repeats):
+                _take_turn(operation, namespace, each, figures[operation.name])
     return figures
+
+
+def _take_turn(
+    operation: Operation, namespace: LanceNamespace, number: int, found: Figures
+) -> None:
+    if number % 2:
+        found.raw.append(_seconds(lambda: operation.raw(number)))
+    started = time.perf_counter()
+    answer = operation.ours(namespace, number)
+    found.ours.append(time.perf_counter() - started)
+    found.wrong += not operation.right(answer, number)
+    if not number % 2:
+        found.raw.append(_seconds(lambda: operation.raw(number)))
 
 
 def _seconds(do: Callable[[], Any]) -> float:
@@ -82,17 +89,28 @@ def _seconds(do: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
+@dataclass(frozen=True)
+class Wire:
+    """What counts between a namespace and its server; `address` is where a client connects."""
+
+    address: str
+    reset: Callable[[], None]
+    calls: Callable[[], Mapping[str, int]]
+    connections: Callable[[], int]
+
+
 def count_calls(
-    operation: Operation, namespace: LanceNamespace, proxy: ThriftProxy, rounds: range
+    operation: Operation, namespace: LanceNamespace, wire: Wire, rounds: range
 ) -> tuple[dict[str, float], int]:
     """Return the calls on the wire for one operation, by name, and the connections opened.
 
     ``namespace`` goes through the proxy, and is connected already.
     """
-    proxy.reset()
+    wire.reset()
     for number in rounds:
         operation.ours(namespace, number)
-    return {name: n / len(rounds) for name, n in proxy.calls.items()}, proxy.connections
+    calls = {name: count / len(rounds) for name, count in wire.calls().items()}
+    return calls, wire.connections()
 
 
 @dataclass(frozen=True)

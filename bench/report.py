@@ -13,19 +13,31 @@ _ROW = "{:<22}{:>9}{:>9}{:>8}  {:<14}{:>6}  {:<12}{}"
 
 @dataclass(frozen=True)
 class Threads:
-    """What many threads did on one namespace object, and on a raw connection each."""
+    """What many threads did on one namespace object, and on a raw client each."""
 
     threads: int
     operations: int
     ours_per_second: float
     raw_per_second: float
     wrong: int
-    bar: float
+    bar: float | None
 
     @property
     def ratio(self) -> float:
-        """Our operations for each of the raw connections'."""
+        """Our operations for each of the raw clients'."""
         return self.ours_per_second / self.raw_per_second
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """What many threads saw while the credentials of their namespace object ran out."""
+
+    threads: int
+    operations: int
+    per_second: float
+    wrong: int
+    refreshes: int
+    """How many requests asked for new credentials meanwhile; one is enough."""
 
 
 def collect(
@@ -33,8 +45,10 @@ def collect(
     operations: Sequence[Operation],
     figures: Mapping[str, Figures],
     threads: Threads,
+    refresh: Refresh | None = None,
 ) -> dict[str, Any]:
     """Return everything as one object; times are medians in milliseconds."""
+    wrong = [threads.wrong, refresh.wrong if refresh else 0, *(f.wrong for f in figures.values())]
     return {
         **about,
         "operations": [_operation(each, figures[each.name]) for each in operations],
@@ -45,10 +59,23 @@ def collect(
             "raw_per_second": round(threads.raw_per_second, 1),
             "ratio": round(threads.ratio, 2),
             "ratio_bar": threads.bar,
-            "ratio_passed": threads.ratio >= threads.bar,
+            "ratio_passed": None if threads.bar is None else threads.ratio >= threads.bar,
             "wrong": threads.wrong,
         },
-        "wrong_answers": threads.wrong + sum(f.wrong for f in figures.values()),
+        "refresh": _refresh(refresh) if refresh else None,
+        "wrong_answers": sum(wrong),
+    }
+
+
+def _refresh(found: Refresh) -> dict[str, Any]:
+    return {
+        "threads": found.threads,
+        "operations": found.operations,
+        "per_second": round(found.per_second, 1),
+        "wrong": found.wrong,
+        "refreshes": found.refreshes,
+        "refreshes_bar": 1,
+        "refreshes_passed": found.refreshes == 1,
     }
 
 
@@ -78,8 +105,8 @@ def _within(value: float, bar: float | None) -> bool | None:
 def as_text(found: Mapping[str, Any]) -> str:
     """Return a table of what :func:`collect` returned."""
     lines = [
-        f"Hive Metastore {found['metastore']}: {found['tables']} tables, "
-        f"{found['lance_tables']} of them Lance's, {found['databases']} databases; "
+        f"{found['catalog']}: {found['tables']} tables, "
+        f"{found['lance_tables']} of them Lance's, {found['databases']} namespaces; "
         f"medians of {found['rounds']} rounds",
         f"raw client: {found['raw_client']}; load average: {found['load_average']}",
         "",
@@ -94,12 +121,24 @@ def as_text(found: Mapping[str, Any]) -> str:
         "",
         f"connections opened by these operations: {opened}",
         f"{threads['threads']} threads on one namespace object, describe_table: "
-        f"{threads['ours_per_second']:.0f} a second; raw, a connection each: "
+        f"{threads['ours_per_second']:.0f} a second; raw, a client each: "
         f"{threads['raw_per_second']:.0f} a second; ratio {threads['ratio']:.2f} "
         f"({_verdict('>=', threads['ratio_bar'], threads['ratio_passed'])})",
+        *_refresh_line(found["refresh"]),
         f"wrong answers: {found['wrong_answers']}",
     ]
     return "\n".join(lines)
+
+
+def _refresh_line(refresh: Mapping[str, Any] | None) -> list[str]:
+    if refresh is None:
+        return []
+    return [
+        f"{refresh['threads']} threads while their credentials ran out: "
+        f"{refresh['operations']} operations, {refresh['per_second']:.0f} a second, "
+        f"{refresh['wrong']} wrong; credentials asked for anew: {refresh['refreshes']} "
+        f"({_verdict('=', refresh['refreshes_bar'], refresh['refreshes_passed'])})"
+    ]
 
 
 def _row(each: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ class Story:
 
     def call(self, code: str) -> None:
         """Show the call that is made now."""
-        print(textwrap.indent(textwrap.dedent(code).strip("\n"), "     >>> "), flush=True)
+        print(textwrap.indent(textwrap.dedent(code).strip("\n"), "     >>> ", bool), flush=True)
 
     def result(self, text: object) -> None:
         """Show what came of it."""

@@ -1,4 +1,4 @@
-"""The demo does what it says, and leaves nothing behind, with real Spark and a real metastore."""
+"""The demo does what it says, and leaves nothing behind: no file, and no server of the four."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-DEMO = Path(__file__).parents[2] / "demo" / "hive.py"
+DEMO = Path(__file__).parents[2] / "demo" / "run.py"
 SECONDS = 240
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
 @contextmanager
-def running_demo(directory: Path) -> Iterator[subprocess.Popen[str]]:
+def running_demo(directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run the demo in ``directory`` with its temporary files there too, as its own group."""
     temporary = directory / "tmp"
     temporary.mkdir()
     demo = subprocess.Popen(
-        [sys.executable, str(DEMO)],
+        [sys.executable, str(DEMO), *arguments],
         cwd=directory,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -48,12 +48,33 @@ def leftovers(directory: Path) -> list[str]:
     return sorted(str(path) for path in found if str(path) != "tmp")
 
 
-def metastore_answers(output: str) -> bool:
-    """Whether something still listens where the demo's metastore was."""
-    found = re.search(r"thrift://127\.0\.0\.1:(\d+)", output)
-    assert found is not None, output
+def servers(output: str) -> list[int]:
+    """The ports on which the demo says that its servers answer."""
+    found = re.findall(r"^ +[A-Z].* at (?:thrift|http)://127\.0\.0\.1:(\d+)$", output, re.MULTILINE)
+    return [int(port) for port in found]
+
+
+def still_answering(ports: list[int]) -> list[int]:
+    """Those of the ports on which something listens."""
+    return [port for port in ports if _answers(port)]
+
+
+def _answers(port: int) -> bool:
     with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", int(found[1]))) == 0
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def interrupted(demo: subprocess.Popen[str], at: str, how: signal.Signals) -> tuple[str, str]:
+    """Signal the demo at a line that begins so; return what it said until then, and after."""
+    assert demo.stdout is not None
+    output = ""
+    for line in demo.stdout:
+        output += line
+        if line.startswith(at):
+            # Ctrl-C goes to the demo and to all that it started; other signals to the demo alone.
+            (os.killpg if how is signal.SIGINT else os.kill)(demo.pid, how)
+            break
+    return output, demo.communicate(timeout=SECONDS)[0]
 
 
 def test_demo_ends_well_and_says_what_it_does(tmp_path: Path) -> None:
@@ -69,22 +90,45 @@ def test_demo_ends_well_and_says_what_it_does(tmp_path: Path) -> None:
         assert word in titles
     assert re.search(rf"^Done: {len(steps)} steps, \d+ checks", output.splitlines()[-1])
     assert "Traceback" not in output
+    assert "on all three" in titles
     assert leftovers(tmp_path) == []
-    assert not metastore_answers(output)
+    assert len(servers(output)) == 3
+    assert still_answering(servers(output)) == []
+    assert_all_three_did_the_same(output)
 
 
-def test_interrupted_demo_cleans_up(tmp_path: Path) -> None:
-    with running_demo(tmp_path) as demo:
-        assert demo.stdout is not None
-        output = ""
-        for line in demo.stdout:
-            output += line
-            if line.startswith("6. "):
-                # As a terminal does: to the demo and to all that it started.
-                os.killpg(demo.pid, signal.SIGINT)
-                break
-        rest, _ = demo.communicate(timeout=SECONDS)
-    assert demo.returncode == 128 + signal.SIGINT, output + rest
-    assert rest.splitlines()[-1].startswith("Interrupted.")
+def assert_all_three_did_the_same(output: str) -> None:
+    """What stands in for a service is called that, and what a catalog cannot do is said."""
+    assert output.count("def same_calls(name: str)") == 1
+    assert "moto" in output
+    assert "own double" in output
+    same = re.findall(r"^     ok  (.+), on all three: (.+)$", output, re.MULTILINE)
+    assert ("rows after the append", "6") in same
+    assert ("tables after the rename", "['planets']") in same
+    assert ("tables after the drop", "[]") in same
+    assert len(same) == 11
+    for name, root in (("hive", "/"), ("glue", "s3://"), ("unity", "/")):
+        assert re.search(rf"^ +on-{name} +{root}.*/worlds\.lance$", output, re.MULTILINE)
+    assert "changed property, on-glue: astronomers" in output
+    assert "changed property, on-unity: it cannot" in output
+    assert "no call that changes a table" in " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    ("part", "line", "how", "running"),
+    [
+        ("spark", "6. ", signal.SIGINT, 1),
+        ("catalogs", "5. ", signal.SIGTERM, 3),
+    ],
+)
+def test_interrupted_demo_cleans_up(
+    tmp_path: Path, part: str, line: str, how: signal.Signals, running: int
+) -> None:
+    with running_demo(tmp_path, "--part", part) as demo:
+        output, rest = interrupted(demo, line, how)
+    assert demo.returncode == 128 + how, output + rest
+    if how is signal.SIGINT:
+        assert rest.splitlines()[-1].startswith("Interrupted.")
     assert leftovers(tmp_path) == []
-    assert not metastore_answers(output)
+    assert len(servers(output)) == running
+    assert still_answering(servers(output)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,12 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+
+import lance_bridge
+from lance_bridge import LanceBridgeNamespace
+from lance_bridge.testing import __main__ as kit
+from lance_bridge.testing import without
+from lance_bridge.testing.declared import from_capabilities
 
 REPOSITORY = Path(__file__).parents[2]
 DOCKER = REPOSITORY / "docker"
@@ -37,7 +44,7 @@ def all_services() -> list[Any]:
 
 
 def test_there_are_compose_files() -> None:
-    assert [path.name for path in COMPOSE_FILES] == ["hive.yaml"]
+    assert [path.name for path in COMPOSE_FILES] == ["glue.yaml", "hive.yaml", "unity.yaml"]
 
 
 @pytest.mark.parametrize("compose_file", COMPOSE_FILES, ids=lambda path: path.name)
@@ -56,7 +63,7 @@ def test_an_image_has_a_fixed_tag(service: dict[str, Any]) -> None:
     _, separator, tag = service["image"].rpartition(":")
 
     assert separator
-    assert re.match(r"\d+\.\d+", tag), f"not a version: {tag}"
+    assert re.match(r"v?\d+\.\d+|RELEASE\.\d{4}-", tag), f"not a version: {tag}"
 
 
 @pytest.mark.parametrize("service", all_services())
@@ -117,3 +124,44 @@ def test_the_configuration_is_well_formed_and_agrees_with_the_database() -> None
     assert properties["javax.jdo.option.ConnectionUserName"] == database["POSTGRES_USER"]
     assert database["POSTGRES_HOST_AUTH_METHOD"] == "trust"
     assert "javax.jdo.option.ConnectionPassword" not in properties
+
+
+def addresses(name: str) -> dict[str, tuple[str, str]]:
+    """Image and address of each service of a compose file that is published."""
+    return {
+        service: (found["image"], f"http://{found['ports'][0].rpartition(':')[0]}")
+        for service, found in services(DOCKER / name).items()
+        if "ports" in found
+    }
+
+
+@pytest.mark.parametrize("name", ["unity.yaml", "glue.yaml"])
+def test_the_readme_names_image_and_address_of_every_service(name: str) -> None:
+    found = addresses(name)
+
+    assert found
+    for service, (image, address) in found.items():
+        assert re.search(rf"\| `{service}` +\| `{re.escape(image)}` +\| `{address}` +\|", README)
+
+
+KIT_COMMANDS = re.findall(r"^    python -m lance_bridge\.testing (.+)$", README, re.MULTILINE)
+
+
+def test_there_is_a_command_for_the_kit_on_every_server() -> None:
+    published = [
+        address for name in ("unity.yaml", "glue.yaml") for _, address in addresses(name).values()
+    ]
+
+    assert len(KIT_COMMANDS) == 3
+    for address in published:
+        assert any(address in command for command in KIT_COMMANDS), address
+
+
+@pytest.mark.parametrize("command", KIT_COMMANDS)
+def test_a_command_for_the_kit_has_properties_that_its_catalog_takes(command: str) -> None:
+    given = kit._parser().parse_args(shlex.split(command))
+
+    with lance_bridge.connect(given.catalog, dict(given.property)) as namespace:  # type: ignore[attr-defined]  # ours
+        assert isinstance(namespace, LanceBridgeNamespace)
+        features = from_capabilities(namespace.capabilities)
+    assert without(features, *given.without)

@@ -16,9 +16,13 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[2]
-PACKAGES = [REPOSITORY / "core" / "lance_bridge", REPOSITORY / "adapters" / "lance_bridge_hive"]
+CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
+PACKAGES = [
+    REPOSITORY / "core" / "lance_bridge",
+    *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in CATALOGS),
+]
 LOCKS = sorted((REPOSITORY / "requirements").glob("*.txt"))
-LOCKED_EXTRAS = {"hive", "spark", "testing"}
+LOCKED_EXTRAS = {*CATALOGS, "spark", "testing"}
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 
 LINE_LIMIT = 400
@@ -102,13 +106,28 @@ def test_the_wheel_holds_the_conformance_kit(wheel: ZipFile) -> None:
     assert "lance_bridge/testing/__main__.py" in wheel.namelist()
 
 
-def test_the_wheel_registers_the_hive_adapter(wheel: ZipFile) -> None:
+def test_the_wheel_registers_every_adapter(wheel: ZipFile) -> None:
     [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
 
-    assert wheel.read(name).decode().splitlines()[:2] == [
+    assert wheel.read(name).decode().split() == [
         "[lance_bridge.catalogs]",
-        "hive = lance_bridge_hive:HiveNamespace",
+        *(
+            word
+            for name, kind in CATALOGS.items()
+            for word in (name, "=", f"lance_bridge_{name}:{kind}")
+        ),
     ]
+
+
+def test_every_adapter_has_an_extra_that_all_includes(metadata: Message) -> None:
+    everything = [
+        requirement.name
+        for requirement in map(Requirement, metadata.get_all("Requires-Dist", []))
+        if requirement.marker is not None and requirement.marker.evaluate({"extra": "all"})
+    ]
+
+    assert set(CATALOGS) <= set(metadata.get_all("Provides-Extra", []))
+    assert {"boto3", "databricks-sdk", "hmsclient"} <= set(everything)
 
 
 def test_the_wheel_states_licence_and_python_version(wheel: ZipFile, metadata: Message) -> None:

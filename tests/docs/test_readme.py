@@ -7,11 +7,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from lance_namespace import CreateNamespaceRequest
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DeclareTableRequest,
+    ListNamespacesRequest,
+    ListTablesRequest,
+)
+from servers.glue_server import GlueServer
 from servers.metastores import Metastores
+from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 import lance_bridge
 from lance_bridge_hive import HiveNamespace
@@ -19,9 +27,31 @@ from lance_bridge_hive import HiveNamespace
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 URI = "thrift://metastore:9083"
+UNITY = "http://unity:8080"
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 PROSE = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
 COMMANDS = re.findall(r"^    (\S.*)$", PROSE, re.MULTILINE)
+
+
+@pytest.mark.server
+def test_glue_and_unity_answer_as_the_readme_connects_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with GlueServer() as glue, UnityServer(OPEN_SOURCE_0_6) as unity:
+        unity.add_catalog("lake")
+        for key, value in glue.properties.items():
+            monkeypatch.setenv(f"LANCE_BRIDGE_GLUE_{key.upper()}", value)
+        snippets = {"glue": ("", ""), "unity": (UNITY, unity.url)}
+        for name, (old, new) in snippets.items():
+            (snippet,) = (text for text in SNIPPETS if f'connect("{name}"' in text)
+            found: dict[str, Any] = {}
+            exec(snippet.replace(old, new), found)
+            namespace = found["ns"]
+            namespace.create_namespace(CreateNamespaceRequest(id=["sales"]))
+            assert namespace.list_namespaces(ListNamespacesRequest()).namespaces == ["sales"]
+            place = f"{tmp_path}/{name}"
+            namespace.declare_table(DeclareTableRequest(id=["sales", "t"], location=place))
+            assert namespace.list_tables(ListTablesRequest(id=["sales"])).tables == ["t"]
 
 
 @pytest.mark.server
@@ -32,7 +62,7 @@ def test_every_python_snippet_runs_in_the_order_of_the_readme(
     uri = metastores.get("2.3").uri
     with HiveNamespace(uri=uri) as namespace:
         namespace.create_namespace(CreateNamespaceRequest(id=["sales"], mode="ExistOk"))
-    assert len(SNIPPETS) == 5
+    assert len(SNIPPETS) == 7
     for number, snippet in enumerate(SNIPPETS):
         script = tmp_path / f"snippet_{number}.py"
         script.write_text(snippet.replace(URI, uri), encoding="utf-8")
@@ -91,7 +121,7 @@ def test_the_options_of_the_commands_exist(module: str) -> None:
 def test_every_extra_of_the_readme_is_declared() -> None:
     declared = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     groups = re.findall(r"['`]\.\[([a-z,-]+)\]", README)
-    assert len(groups) == 4
+    assert len(groups) == 7
     for group in groups:
         for extra in group.split(","):
             assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra

@@ -1,31 +1,37 @@
-"""The main job, step by step, on a real Hive Metastore: `make demo`.
+"""The whole demo: `make demo`.
 
-A Parquet table that Spark made becomes a Lance table through ``impl=hive``; it is listed,
-described, searched, changed, read back in Spark, renamed and dropped. Each step says what it does,
-shows the call, and checks what came of it. Everything lives in a temporary directory and is gone
-afterwards, also when the demo is interrupted.
+First the main job on a real Hive Metastore with Spark, then the same calls on Hive, Glue and Unity
+Catalog. Each step says what it does, shows the call, and checks what came of it. Everything lives
+in a temporary directory and is gone afterwards, also when the demo is interrupted.
 """
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from demo import spark_side, steps
+from demo import catalogs, spark_side, steps
 from demo.telling import Story
 from lance_bridge_hive.embedded import Metastore
 
+PARTS = ("spark", "catalogs")
 
-def main() -> None:
-    """Run all steps."""
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run all steps, or those of one part."""
+    parts = _parts(arguments)
     # A terminated demo cleans up as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    spark_side.require_java()
-    print("lance-bridge: a Lance table in a Hive Metastore, beside the tables that are there")
+    if "spark" in parts:
+        spark_side.require_java()
+    print("lance-bridge: Lance tables in the catalogs you have, beside the tables that are there")
     story = Story()
     with tempfile.TemporaryDirectory(prefix="lance-bridge-demo-") as name:
         directory = Path(name)
@@ -37,15 +43,25 @@ def main() -> None:
         story.call('metastore = Metastore("2.3").start()')
         with Metastore("2.3", directory / "hms", warehouse=directory / "warehouse") as metastore:
             story.result(f"Hive Metastore {metastore.release.full_version} at {metastore.uri}")
-            run(story, metastore.uri, directory)
+            if "spark" in parts:
+                with_spark(story, metastore.uri, directory)
+            if "catalogs" in parts:
+                catalogs.on_all_three(story, metastore.uri, directory)
     print(
         f"\nDone: {story.steps} steps, {story.checks} checks, all as expected, in "
-        f"{story.seconds:.0f} s. Metastore and Spark are stopped, and all files are removed."
+        f"{story.seconds:.0f} s. All servers are stopped, and all files are removed."
     )
 
 
-def run(story: Story, uri: str, directory: Path) -> None:
-    """Run the steps that need a metastore."""
+def _parts(arguments: Sequence[str] | None) -> Sequence[str]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 2)[1])
+    parser.add_argument("--part", choices=PARTS, help="only this one")
+    chosen = parser.parse_args(arguments).part
+    return (chosen,) if chosen else PARTS
+
+
+def with_spark(story: Story, uri: str, directory: Path) -> None:
+    """Turn a Parquet table that Spark made into a Lance table, and do all that one does with it."""
     story.step("Start Spark on that metastore", "Two executor threads in one Java process.")
     story.call(f'SparkSession.builder.config("spark.hadoop.hive.metastore.uris", "{uri}") …')
     with spark_side.session(uri, directory / "spark") as spark:
@@ -69,5 +85,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        print("\nInterrupted. Metastore and Spark are stopped, and all files are removed.")
+        print("\nInterrupted. All servers are stopped, and all files are removed.")
         sys.exit(128 + signal.SIGINT)

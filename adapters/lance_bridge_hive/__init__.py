@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-
+from lance_bridge import extras
 from lance_bridge.catalog import Catalog
-from lance_bridge.errors import unsupported
 from lance_bridge.namespace import LanceBridgeNamespace
 
 from .config import HiveConfig
@@ -20,11 +18,7 @@ class HiveNamespace(LanceBridgeNamespace):
     config_type = HiveConfig
 
     def _open(self, config: HiveConfig) -> Catalog:
-        for package in ("hmsclient", "thrift"):
-            if importlib.util.find_spec(package) is None:
-                raise unsupported(
-                    f"impl=hive needs the package '{package}': pip install 'lance-bridge[hive]'"
-                )
+        extras.require(self.impl, "hmsclient", "thrift")
         from .catalog import HiveCatalog  # noqa: PLC0415 - needs the packages checked above
 
         return HiveCatalog(config)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lance_bridge.config import CatalogConfig
+from lance_bridge.config import CatalogConfig, Seconds
 
 from .transport.endpoint import Endpoint, parse_endpoints
-
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 class HiveConfig(CatalogConfig):

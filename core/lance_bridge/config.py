@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -56,6 +56,9 @@ _STORE = re.compile(r"^(aws|azure_storage|azure|google|gcs|oss)_")
 _ENDPOINT = re.compile(
     r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
 )
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+"""A time limit that a property sets: more than nothing, and a day at most."""
 
 ConfigT = TypeVar("ConfigT", bound="CatalogConfig")
 

@@ -84,6 +84,17 @@ def test_overwriting_a_link_with_other_properties_changes_nothing(
     assert count_rows(linked, TABLE) == 3
 
 
+def test_a_link_cannot_be_registered_elsewhere(
+    linked: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    server.capabilities = replace(server.capabilities, no_alter="")
+    before = dict(server.tables)
+    request = api.RegisterTableRequest(id=LINK, location=str(tmp_path / "other"), mode="Overwrite")
+    with pytest.raises(errors.InvalidInputError, match="link to"):
+        linked.register_table(request)
+    assert server.tables == before
+
+
 def test_a_link_can_be_deregistered(linked: MemoryNamespace, server: MemoryServer) -> None:
     linked.deregister_table(api.DeregisterTableRequest(id=LINK))
     assert tuple(LINK) not in server.tables
@@ -103,6 +114,17 @@ def test_of_a_link_to_a_namespace_only_the_link_is_dropped(
 ) -> None:
     linked_namespace.drop_namespace(api.DropNamespaceRequest(id=LINK[:-1]))
     assert tuple(LINK[:-1]) not in server.namespaces
+    assert count_rows(linked_namespace, TABLE) == 3
+
+
+def test_no_data_is_deleted_through_a_link_to_a_namespace(
+    linked_namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    seen_through_it = replace(server.tables[tuple(LINK)], link_to="", link_path=None)
+    server.tables[tuple(LINK)] = seen_through_it
+    with pytest.raises(errors.InvalidTableStateError, match=r"in a link to eu\.shop\.sales"):
+        linked_namespace.drop_table(api.DropTableRequest(id=LINK))
+    assert server.tables[tuple(LINK)] == seen_through_it
     assert count_rows(linked_namespace, TABLE) == 3
 
 

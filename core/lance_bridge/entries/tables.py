@@ -249,17 +249,16 @@ def require_settable(bridge: Bridge, record: TableRecord, properties: Mapping[st
         UnsupportedOperationError: (0) it would have to change what cannot change.
         InvalidInputError: (13) the entry is a link.
     """
-    wanted = entry_properties.replaced(record.properties, properties)
-    if wanted == dict(record.properties):
-        return
+    if entry_properties.replaced(record.properties, properties) != dict(record.properties):
+        _require_change(bridge, record, "Properties of")
+
+
+def _require_change(bridge: Bridge, record: TableRecord, what: str) -> None:
     name = display(record.path)
     if bridge.capabilities.no_alter:
-        raise unsupported(f"Properties of '{name}' cannot change: {bridge.capabilities.no_alter}")
+        raise unsupported(f"{what} '{name}' cannot change: {bridge.capabilities.no_alter}")
     if record.link_to:
-        raise invalid(
-            f"Properties of '{name}' cannot change: it is a link to {record.link_to}. Change them "
-            "there"
-        )
+        raise invalid(f"{what} '{name}' cannot change: it is a link to {record.link_to}")
 
 
 def register(
@@ -292,11 +291,7 @@ def _move_registration(
     bridge: Bridge, record: TableRecord, location: str, properties: Mapping[str, str]
 ) -> TableRecord:
     """Point an entry to another place; the files of the old one stay."""
-    if bridge.capabilities.no_alter:
-        raise unsupported(
-            f"Table '{display(record.path)}' cannot be registered again in place: "
-            f"{bridge.capabilities.no_alter}. Deregister it first"
-        )
+    _require_change(bridge, record, "Deregister it first, for the location of")
     moved = replace(
         record,
         location=locations.for_catalog(location),
@@ -331,10 +326,16 @@ def drop(bridge: Bridge, path: Path) -> TableRecord:
         TableNotFoundError: (4)
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) the entry is not a Lance table.
-        InvalidTableStateError: (19) another entry shares the location, or Lance cannot delete
-            there; nothing is changed.
+        InvalidTableStateError: (19) another entry shares the location, Lance cannot delete there,
+            or the table or its namespace is a link; nothing is changed.
     """
     record = load_lance(bridge, path)
+    link_to = bridge.catalog.load_namespace(path[:-1]).link_to
+    if link_to:
+        raise InvalidTableStateError(
+            f"Table '{display(path)}' is in a link to {link_to}, and its data is not deleted "
+            "through that: drop it there, or deregister it"
+        )
     require_droppable(bridge, record, LocationIndex(bridge, [path[:-1]]))
     drop_with_data(bridge, record)
     return record

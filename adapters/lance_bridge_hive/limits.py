@@ -53,11 +53,8 @@ def checked_parameters(
 
 
 def check_text(what: str, text: str | None, limit: int | None) -> None:
-    """Raises InvalidInputError (13) where a text is not Unicode or longer than its column."""
-    try:
-        length = len((text or "").encode("utf-16-le")) // 2
-    except UnicodeEncodeError:
-        raise invalid(f"{what} is not valid Unicode text") from None
+    """Raises InvalidInputError (13) where a text is longer than its column."""
+    length = len((text or "").encode("utf-16-le", "surrogatepass")) // 2
     if limit is not None and length > limit:
         raise invalid(f"{what} has {length} characters; Hive allows {limit}")
 

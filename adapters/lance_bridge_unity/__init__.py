@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-
+from lance_bridge import extras
 from lance_bridge.catalog import Catalog
-from lance_bridge.errors import unsupported
 from lance_bridge.namespace import LanceBridgeNamespace
 
 from .config import UnityConfig
@@ -20,18 +18,7 @@ class UnityNamespace(LanceBridgeNamespace):
     config_type = UnityConfig
 
     def _open(self, config: UnityConfig) -> Catalog:
-        for package in ("requests", "databricks.sdk"):
-            if not _is_installed(package):
-                raise unsupported(
-                    f"impl=unity needs the package '{package}': pip install 'lance-bridge[unity]'"
-                )
+        extras.require(self.impl, "requests", "databricks.sdk")
         from .catalog import UnityCatalog  # noqa: PLC0415 - needs the packages checked above
 
         return UnityCatalog(config)
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # a package inside one that is not there
-        return False

@@ -6,16 +6,13 @@ import logging
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TypeVar
 
 from lance_namespace.errors import (
     InternalError,
     LanceNamespaceError,
-    NamespaceNotFoundError,
     PermissionDeniedError,
     ServiceUnavailableError,
-    TableNotFoundError,
 )
 
 from lance_bridge.catalog import (
@@ -41,7 +38,7 @@ from lance_bridge.errors import (
 from . import mapping, sql
 from .client import Client, route
 from .config import UnityConfig
-from .errors import Refused, translated
+from .errors import Lost, Refused, translated
 from .names import no_create
 
 logger = logging.getLogger(__name__)
@@ -104,17 +101,14 @@ class UnityCatalog(Catalog):
         return [name for name in names if name != hidden]
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
-        record = self._load_namespace(path)
-        full = self._full(path)
-        if record.location is None and len(full) > 1 and self._config.root is None:
-            return replace(record, location=self._place_of_catalog(full[0]))
-        return record
-
-    def _load_namespace(self, path: Path) -> NamespaceRecord:
-        """Return what the server has of a namespace itself."""
         full = self._full(path)
         with translated(f"read namespace '{display(full)}'", full):
             return mapping.namespace_from(path, full, self._client.get(self._object(full)))
+
+    def place_for_tables(self, namespace: Path) -> str | None:
+        return self.load_namespace(namespace).location or self._place_of_catalog(
+            self._full(namespace)[0]
+        )
 
     def _place_of_catalog(self, catalog: str) -> str | None:
         full = (catalog,)
@@ -133,14 +127,19 @@ class UnityCatalog(Catalog):
         what = f"create namespace '{display(full)}'"
         with _creating(full), translated(what, full[:-1], duplicate=exists):
             self._client.change("POST", self._at("/", _KINDS[len(full) - 1]), body)
-            _read_back(full, lambda: self._load_namespace(record.path), record, exists)
+            _read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         full = self._full(record.path)
         body = mapping.namespace_changes(full, record.properties)
+        if not body["properties"]:
+            raise invalid(
+                f"Namespace '{display(full)}' cannot be left without properties: the server would "
+                "keep those that it has"
+            )
         key = mapping.STORAGE_ROOT[len(full) - 1]
         wanted = record.properties.get(key)
-        if wanted and wanted != self._load_namespace(record.path).properties.get(key):
+        if wanted and wanted != self.load_namespace(record.path).properties.get(key):
             raise invalid(f"Property {key} of '{display(full)}' cannot change once it is made")
         with translated(f"change namespace '{display(full)}'", full):
             self._client.change("PATCH", self._object(full), body)
@@ -219,9 +218,24 @@ class UnityCatalog(Catalog):
         found = self.load_table(record.path)
         if found.identity != record.identity:
             raise concurrent_modification(full)
+        statements = list(_changes(full, found, record))
         with translated(f"change table '{display(full)}'", full):
-            for statement in _changes(full, found, record):
+            try:
+                for statement in statements:
+                    self._run(statement)
+            except Refused:
+                if statement is not statements[0]:
+                    self._restore(found)
+                raise
+
+    def _restore(self, record: TableRecord) -> None:
+        """Undo those of several statements that were done before one was refused."""
+        full = self._full(record.path)
+        try:
+            for statement in _changes(full, self.load_table(record.path), record):
                 self._run(statement)
+        except (Lost, Refused, LanceNamespaceError) as error:
+            logger.warning("table %s is changed in part: %s", display(full), error)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         full, new = self._full(record.path), self._full(new_path)
@@ -303,13 +317,17 @@ def _read_back(
     Raises:
         LanceNamespaceError: ``exists``: it is a rival's.
         InternalError: (18) the name is broken.
-        OutcomeUnknownError: (17) nobody answered, or it is not there.
+        OutcomeUnknownError: (17) it cannot be read, or is not there.
     """
     try:
-        found = load()
-    except (ServiceUnavailableError, TableNotFoundError, NamespaceNotFoundError) as error:
-        cause = error.__cause__
-        if isinstance(cause, Refused) and cause.status == 500:
+        try:
+            found = load()
+        except ServiceUnavailableError as error:
+            if not _is_failure(error):
+                raise
+            found = load()  # a name that is broken fails again
+    except LanceNamespaceError as error:
+        if _is_failure(error):
             raise InternalError(
                 f"'{display(full)}' was created, and the server now fails to read it: somebody "
                 "else created the same name at the same time, which breaks it. Use another name, "
@@ -319,6 +337,11 @@ def _read_back(
     if found.properties.get(ENTRY_ID) != made.properties.get(ENTRY_ID):
         raise exists
     return found
+
+
+def _is_failure(error: LanceNamespaceError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, Refused) and cause.status == 500
 
 
 def _changes(full: Path, found: TableRecord, wanted: TableRecord) -> Iterator[str]:

@@ -8,13 +8,15 @@ which the open-source server confirms a delete, and puts names into URLs as they
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import requests
-from requests.adapters import HTTPAdapter
+from lance_namespace.errors import UnauthenticatedError
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -27,18 +29,32 @@ from urllib3.exceptions import NewConnectionError
 
 from .config import UnityConfig
 from .errors import Lost, Refused
-from .login import Login
+from .login import Access, Login
+from .transport import new_session
 
 Json = dict[str, Any]
 
-_CONNECTIONS = 32
 _SHOWN = 200
+_OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
+"""How urllib3 begins its messages, with objects that mean nothing to a reader."""
 _backoff = wait_random_exponential(multiplier=0.1, max=5)
 
 
 def route(kind: str, *names: str) -> str:
     """Return where an object is, below the API's path; nothing in a name can leave its place."""
     return f"/{kind}/{quote('.'.join(names), safe='')}"
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is sent; the answer to a silent one is not read."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: Json | None = None
+    change: bool = False
+    silent: bool = False
 
 
 class Client:
@@ -57,11 +73,11 @@ class Client:
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         """Read; repeated until there is an answer, within the limits that are configured."""
-        return self._repeated(lambda: self._send("GET", path, query=query), _may_read_again)
+        return self._repeated(_Request("GET", path, query=query), _may_read_again)
 
     def ask(self, path: str, body: Json) -> Json:
         """Read by a POST, which changes nothing."""
-        return self._repeated(lambda: self._send("POST", path, body=body), _may_read_again)
+        return self._repeated(_Request("POST", path, body=body), _may_read_again)
 
     def change(
         self, method: str, path: str, body: Json | None = None, *, silent: bool = False
@@ -71,11 +87,8 @@ class Client:
         Args:
             silent: Whether the answer may be anything, such as plain text; it is not read.
         """
-
-        def send() -> Json:
-            return self._send(method, path, body=body, change=True, silent=silent)
-
-        return self._repeated(send, _did_nothing)
+        request = _Request(method, path, body=body, change=True, silent=silent)
+        return self._repeated(request, _did_nothing)
 
     def pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[Json]:
         """Yield the members of all pages. Databricks may send an empty page before the last."""
@@ -100,7 +113,7 @@ class Client:
         if session is not None and session[0] == os.getpid():
             session[1].close()
 
-    def _repeated(self, send: Callable[[], Json], may: Callable[[BaseException], bool]) -> Json:
+    def _repeated(self, request: _Request, may: Callable[[BaseException], bool]) -> Json:
         retrying = Retrying(
             retry=retry_if_exception(may),
             stop=stop_after_attempt(1 + self._config.max_retries)
@@ -108,35 +121,37 @@ class Client:
             wait=_pause,
             reraise=True,
         )
-        return retrying(send)
+        return retrying(self._admitted, request)
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Json | None = None,
-        change: bool = False,
-        silent: bool = False,
-    ) -> Json:
-        headers = {"Accept": "application/json", **self._login.headers()}
+    def _admitted(self, request: _Request) -> Json:
+        """Send; once more with other credentials, if such can be found, where these have ended."""
+        access = self._login.access()
+        try:
+            return self._send(request, access)
+        except Refused as error:
+            ended = error.error_type is UnauthenticatedError
+            if not (ended and self._login.renew(access)):
+                raise
+        return self._send(request, self._login.access())
+
+    def _send(self, request: _Request, access: Access) -> Json:
+        change = request.change
         try:
             response = self._connections().request(
-                method,
-                self._login.address() + path,
-                params=query,
-                json=body,
-                headers=headers,
+                request.method,
+                access.address + request.path,
+                params=request.query,
+                json=request.body,
+                headers={"Accept": "application/json", **access.headers},
                 timeout=self._timeout,
                 # A redirected POST would become a GET.
                 allow_redirects=False,
             )
         except requests.RequestException as error:
-            raise _lost(error, change=change) from error
+            raise _lost(error, access.address, change=change) from error
         if not 200 <= response.status_code < 300:
             raise _refused(response, change=change)
-        if silent or response.status_code == 204:
+        if request.silent or response.status_code == 204:
             return {}
         return _json(response, change=change)
 
@@ -144,20 +159,8 @@ class Client:
         """Return this process's own: one that is shared after a fork would mix up answers."""
         with self._lock:
             if self._session is None or self._session[0] != os.getpid():
-                self._session = (os.getpid(), _new_session())
+                self._session = (os.getpid(), new_session())
             return self._session[1]
-
-
-def _new_session() -> requests.Session:
-    session = requests.Session()
-    session.auth = _unchanged  # else a .netrc would take the place of the header
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS, max_retries=0))
-    return session
-
-
-def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
 
 
 def _may_read_again(error: BaseException) -> bool:
@@ -175,16 +178,22 @@ def _pause(state: RetryCallState) -> float:
     return max(_backoff(state), error.retry_after if isinstance(error, Refused) else 0.0)
 
 
-def _lost(error: requests.RequestException, *, change: bool) -> Lost:
+def _lost(error: requests.RequestException, address: str, *, change: bool) -> Lost:
     sent = not (_is_unconnected(error) or isinstance(error, ValueError))
-    return Lost(f"{type(error).__name__}: {error}"[:_SHOWN], sent=sent, change=change)
+    text = _OBJECTS.sub("", str(_reason(error) or error))[:_SHOWN]
+    return Lost(f"{address}: {type(error).__name__}: {text}", sent=sent, change=change)
+
+
+def _reason(error: requests.RequestException) -> Exception | None:
+    """Return what urllib3 ran into."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return reason if isinstance(reason, Exception) else None
 
 
 def _is_unconnected(error: requests.RequestException) -> bool:
     """Return True where there was no connection on which the request could have been sent."""
     early = (requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError)
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(error, early) or isinstance(reason, NewConnectionError)
+    return isinstance(error, early) or isinstance(_reason(error), NewConnectionError)
 
 
 def _json(response: requests.Response, *, change: bool) -> Json:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lance_bridge.catalog import Capabilities
-from lance_bridge.config import CatalogConfig
+from lance_bridge.config import CatalogConfig, Seconds
 
 from .names import capabilities
-
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 HOST_VARIABLE = "DATABRICKS_HOST"
 PROFILE_VARIABLE = "DATABRICKS_CONFIG_PROFILE"
@@ -55,9 +53,9 @@ class UnityConfig(CatalogConfig):
     server: Literal["auto", "open-source", "databricks"] = Field(
         default="auto",
         alias="server",
-        description="What kind of server it is. `auto` takes hosts of Databricks' own domains, "
-        "and any with a `warehouse_id` or with a host from Databricks' own configuration, for "
-        "`databricks`, and all others for `open-source`.",
+        description="What kind of server it is. `auto` takes for `databricks` hosts of Databricks' "
+        "own domains, what has a `warehouse_id`, and what has no address but a profile; all "
+        "others are `open-source`.",
     )
     catalog: str | None = Field(
         default=None,
@@ -185,6 +183,8 @@ class UnityConfig(CatalogConfig):
             raise ValueError("has no scheme: begin it with https:// or http://")
         if host is not None and not _ADDRESS.fullmatch(host):
             raise ValueError("must be https://host or http://host, with a port and a path if any")
+        if host is not None and urlsplit(host).port == 0:  # raises ValueError above 65535
+            raise ValueError("must not have the port 0")
         return host
 
     @field_validator("token", "auth_token", "client_secret")

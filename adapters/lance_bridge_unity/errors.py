@@ -48,6 +48,8 @@ _BY_CODE: dict[str, type[LanceNamespaceError]] = {
     "TOO_MANY_REQUESTS": ThrottlingError,
     "TEMPORARILY_UNAVAILABLE": ServiceUnavailableError,
     "ABORTED": ConcurrentModificationError,
+    "INVALID_PARAMETER_VALUE": InvalidInputError,
+    "LOCATION_OVERLAP": InvalidInputError,
     "UNIMPLEMENTED": UnsupportedOperationError,
     "NOT_IMPLEMENTED": UnsupportedOperationError,
 }
@@ -56,6 +58,7 @@ _BY_STATUS: dict[int, type[LanceNamespaceError]] = {
     HTTPStatus.UNAUTHORIZED: UnauthenticatedError,
     HTTPStatus.FORBIDDEN: PermissionDeniedError,
     HTTPStatus.METHOD_NOT_ALLOWED: UnsupportedOperationError,
+    HTTPStatus.REQUEST_TIMEOUT: ServiceUnavailableError,
     HTTPStatus.CONFLICT: ConcurrentModificationError,
     HTTPStatus.UNPROCESSABLE_ENTITY: InvalidInputError,
     HTTPStatus.TOO_MANY_REQUESTS: ThrottlingError,
@@ -107,7 +110,7 @@ class Refused(Exception):
     @property
     def is_passing(self) -> bool:
         """True where the same request may be answered a little later."""
-        return self.is_throttled or self.status in (502, 503, 504)
+        return self.is_throttled or self.status in (408, 502, 503, 504)
 
     @property
     def is_duplicate(self) -> bool:

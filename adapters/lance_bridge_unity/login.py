@@ -2,66 +2,123 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+import time
+from dataclasses import dataclass, field
 
 import requests
-from databricks.sdk.core import Config, DatabricksError
+from databricks.sdk import errors
+from databricks.sdk.core import Config
 from lance_namespace.errors import UnauthenticatedError
 
 from .config import UnityConfig
 from .errors import Lost
 
-T = TypeVar("T")
-
 _SHOWN = 300
 _WORKSPACE_HEADER = "X-Databricks-Workspace-Id"
+_GOOD_FOR = 1.0
+"""For how many seconds an answer of the SDK serves all requests; no token that it gives ends
+within the next forty."""
+
+_SDK_FAILURES = (OSError, ValueError, NotImplementedError, LookupError, TypeError, AttributeError)
+"""What the SDK raises: its errors are OSError, and odd replies make it stumble."""
+_OUTAGES = (
+    requests.RequestException,
+    TimeoutError,
+    NotImplementedError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    errors.InternalError,
+    errors.TooManyRequests,
+    errors.TemporarilyUnavailable,
+    errors.DeadlineExceeded,
+)
+_OUTAGE_TEXT = re.compile(
+    r"b['\"]|unknown: |unable to parse |(?:server_error|temporarily_unavailable)\b"
+)
+"""How the SDK begins to tell of a token server's error that is none of OAuth's refusals."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the server is (without a slash at the end), and the headers that say who asks."""
+
+    address: str
+    headers: dict[str, str] = field(repr=False)
 
 
 class Login:
-    """Gives each request its headers. Safe to share between threads."""
+    """Says how the server is reached. Safe to share between threads."""
 
     def __init__(self, config: UnityConfig) -> None:
         self._config = config
         self._seconds = config.connect_timeout + config.read_timeout
         self._lock = threading.Lock()
         self._sdk: Config | None = None
+        self._access: Access | None = None
+        self._good_until = 0.0
 
-    def address(self) -> str:
-        """Return the server's base URL, without a slash at the end.
-
-        Raises what `headers` raises.
-        """
-        return self._config.address or str(self._found().host).rstrip("/")
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers that say who is asking.
+    def access(self) -> Access:
+        """Return what each request needs; one caller finds out for all.
 
         Raises:
             UnauthenticatedError: (16) there are no credentials, or they are refused.
             Lost: nobody answered who could say.
         """
-        if not self._config.asks_sdk:
-            bearer = self._config.bearer
-            return {"Authorization": f"Bearer {bearer.get_secret_value()}"} if bearer else {}
-        sdk = self._found()
-        if self._config.bearer:  # fixed: nothing to wait for
-            headers = dict(sdk.authenticate())
-        else:
-            headers = dict(self._in_time(sdk.authenticate))
-        workspace = getattr(sdk, "workspace_id", None)  # older releases have no such setting
-        return {**headers, _WORKSPACE_HEADER: workspace} if workspace else headers
-
-    def _found(self) -> Config:
+        config = self._config
+        if not config.asks_sdk:
+            bearer = config.bearer.get_secret_value() if config.bearer else None
+            headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+            return Access(config.address or "", headers)
         if not self._lock.acquire(timeout=self._seconds):
-            raise Lost(self._too_late(), sent=False, change=False)
+            raise self._too_late()
         try:
-            if self._sdk is None:
-                self._sdk = self._in_time(self._look)
-            return self._sdk
+            if self._access is None or time.monotonic() >= self._good_until:
+                self._access = None
+                self._access = self._found()
+                self._good_until = time.monotonic() + _GOOD_FOR
+            return self._access
         finally:
             self._lock.release()
+
+    def renew(self, access: Access) -> bool:
+        """Forget what the server does not accept any more; return whether there may be another."""
+        if self._config.bearer or not self._config.asks_sdk:
+            return False
+        with self._lock:
+            if self._access == access:  # else somebody else has been here
+                self._access = self._sdk = None
+        return True
+
+    def _found(self) -> Access:
+        """Ask the SDK, which sets no limit to how long it waits for tokens."""
+        answers: list[tuple[Config, Access]] = []
+        failures: list[Exception] = []
+        known = self._sdk
+
+        def ask() -> None:
+            try:
+                sdk = known or self._look()
+                # As it was given: the SDK leaves out a path.
+                address = self._config.address or str(sdk.host).rstrip("/")
+                answers.append((sdk, Access(address, _headers(sdk))))
+            except _SDK_FAILURES as error:
+                failures.append(error)
+
+        # A daemon: a token server that never answers must not keep the process from ending.
+        worker = threading.Thread(target=ask, name="unity-login", daemon=True)
+        worker.start()
+        worker.join(self._seconds)
+        # One that failed is not used again: it may have found wrong addresses, or still wait.
+        self._sdk = None
+        if failures:
+            raise self._explained(failures[0]) from failures[0]
+        if not answers:
+            raise self._too_late()
+        self._sdk, access = answers[0]
+        return access
 
     def _look(self) -> Config:
         config = self._config
@@ -75,43 +132,42 @@ class Login:
             # Without this, credentials of another kind in the environment would be an error.
             auth_type="pat" if config.bearer else "oauth-m2m" if config.client_id else None,
             http_timeout_seconds=config.read_timeout,
-            retry_timeout_seconds=max(1, int(config.retry_timeout)),
+            # The client repeats all of this; the SDK takes whole seconds, and no zero.
+            retry_timeout_seconds=1,
             product="lance-bridge",
         )
 
-    def _in_time(self, ask: Callable[[], T]) -> T:
-        """Run what may ask servers without a limit of its own; the SDK sets none for tokens."""
-        answers: list[T] = []
-        failures: list[BaseException] = []
+    def _explained(self, error: Exception) -> Exception:
+        if _is_outage(error):
+            where = f" from {self._config.address}" if self._config.address else ""
+            text = f"credentials could not be had{where}: {_text(error)}"
+            return Lost(text, sent=False, change=False)
+        profile = f" of profile '{self._config.profile}'" if self._config.profile else ""
+        return UnauthenticatedError(
+            f"Unity Catalog's credentials{profile} are missing or not accepted: {_text(error)}. "
+            "Set token, or client_id and client_secret, or profile"
+        )
 
-        def run() -> None:
-            try:
-                answers.append(ask())
-            except (ValueError, NotImplementedError, OSError) as error:
-                failures.append(error)
-
-        # A daemon: a token server that never answers must not keep the process from ending.
-        worker = threading.Thread(target=run, name="unity-login", daemon=True)
-        worker.start()
-        worker.join(self._seconds)
-        if failures:
-            raise _explained(failures[0]) from failures[0]
-        if not answers:
-            raise Lost(self._too_late(), sent=False, change=False)
-        return answers[0]
-
-    def _too_late(self) -> str:
-        return f"credentials were not found out within {self._seconds:g} seconds"
+    def _too_late(self) -> Lost:
+        text = f"credentials could not be had within {self._seconds:g} seconds"
+        return Lost(text, sent=False, change=False)
 
 
-def _explained(error: BaseException) -> Exception:
-    """Tell credentials that were refused from a server that did not answer."""
+def _headers(sdk: Config) -> dict[str, str]:
+    headers = dict(sdk.authenticate())
+    workspace = getattr(sdk, "workspace_id", None)  # older releases have no such setting
+    return {**headers, _WORKSPACE_HEADER: workspace} if workspace else headers
+
+
+def _text(error: BaseException) -> str:
+    if "Invalid URL 'None'" in str(error):
+        return "the server did not say where it issues tokens"
     # What the SDK adds behind this names every setting; secrets are masked, but it is long.
-    text = str(error).split(". Config:")[0].split(". Env:")[0][:_SHOWN]
-    cause: BaseException | None = error
-    while cause is not None:
-        network = isinstance(cause, requests.RequestException | TimeoutError)
-        if network and not isinstance(cause, DatabricksError):
-            return Lost(f"credentials could not be found out: {text}", sent=False, change=False)
-        cause = cause.__cause__
-    return UnauthenticatedError(f"Unity Catalog's credentials were not accepted: {text}")
+    return str(error).split(". Config:")[0].split(". Env:")[0][:_SHOWN]
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Tell a server that did not answer, or only with noise, from credentials it refused."""
+    if isinstance(error, _OUTAGES) or _OUTAGE_TEXT.match(str(error)):
+        return True
+    return error.__cause__ is not None and _is_outage(error.__cause__)

@@ -25,6 +25,9 @@ OTHER_MARK = TABLE_TYPE.upper()
 """Holds Lance's mark where SQL does not take its usual key: Spark 4.3 keeps that for itself, and
 tells keys apart by letter case."""
 
+_SPARKS_OWN = ("transient_lastDdlTime", "option.serialization.format")
+"""Properties that Spark adds to what SQL makes, and no caller meant."""
+
 _TEXT_FORMAT = "TEXT"
 _LONGEST_PROPERTY = 255
 _LONGEST_COMMENT = 65_535
@@ -111,6 +114,8 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
     """
     kind = _text(info, "table_type") or ""
     properties = _properties(info)
+    for key in _SPARKS_OWN:
+        properties.pop(key, None)
     if OTHER_MARK in properties:
         properties.setdefault(TABLE_TYPE, properties.pop(OTHER_MARK))
     if kind != EXTERNAL:

@@ -6,10 +6,12 @@ import re
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.catalog import TABLE_TYPE, Path
+from lance_bridge.errors import invalid
 
 from .client import Client
 from .config import UnityConfig
@@ -18,10 +20,14 @@ from .mapping import OTHER_MARK
 
 _ROUTE = "/api/2.0/sql/statements"
 _PLAIN = re.compile(r"[^A-Za-z0-9 _./:=@,+*()\[\]{}<>|%&!?#~^\u0080-\U0010ffff-]")
-_ERROR_CLASS = re.compile(r"\s*(?:\[([A-Z0-9_.]+)\]|([A-Z][A-Z_]+):)")
+_ERROR_CLASS = re.compile(
+    r"\s*(?:[\w.$]+(?:Exception|Error): )*(?:\[([A-Z0-9_.]+)\]|([A-Z][A-Z_.]+):)"
+)
+_RESERVED = {"external", "location", "owner", "provider"}
+"""The keys that Databricks keeps for itself, told apart by letter case."""
 _WAITING = {"PENDING", "RUNNING"}
 _DONE = {"SUCCEEDED", "CLOSED"}
-_STATUS = {"BAD_REQUEST": 400, "NOT_FOUND": 404, "ALREADY_EXISTS": 409, "ABORTED": 409,
+_STATUS = {"BAD_REQUEST": 400, "NOT_FOUND": 400, "ALREADY_EXISTS": 409, "ABORTED": 409,
            "UNAUTHENTICATED": 401, "RESOURCE_EXHAUSTED": 429}  # fmt: skip
 _LONGEST_WAIT = 30
 _SHORTEST_WAIT = 5
@@ -48,13 +54,17 @@ def literal(text: str) -> str:
 
 
 def create_table(path: Path, location: str, properties: Mapping[str, str]) -> str:
-    """Return the statement that makes an external table."""
+    """Return the statement that makes an external table.
+
+    Raises:
+        InvalidInputError: (13) a property is one of those that Databricks keeps for itself.
+    """
     statement = f"CREATE TABLE {identifier(path)} USING TEXT LOCATION {literal(location)}"
     return f"{statement} TBLPROPERTIES ({_pairs(properties)})" if properties else statement
 
 
 def set_properties(path: Path, properties: Mapping[str, str]) -> str:
-    """Return the statement that adds and replaces properties."""
+    """Return the statement that adds and replaces properties; the same errors."""
     return f"ALTER TABLE {identifier(path)} SET TBLPROPERTIES ({_pairs(properties)})"
 
 
@@ -85,6 +95,9 @@ def is_mark_refused(error: Refused) -> bool:
 
 
 def _pairs(properties: Mapping[str, str]) -> str:
+    reserved = sorted(_RESERVED & set(properties))
+    if reserved:
+        raise invalid(f"Property '{reserved[0]}' is reserved by Databricks: use another key")
     return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
 
 
@@ -104,6 +117,7 @@ class Warehouse:
         Raises:
             Refused: it failed; the code is that of SQL.
             Lost: it may have happened or not.
+            InvalidInputError: (13) the warehouse is not there, or takes no statements.
             ServiceUnavailableError: (17) it took too long and is cancelled.
         """
         deadline = time.monotonic() + self._timeout
@@ -113,8 +127,14 @@ class Warehouse:
             "wait_timeout": self._wait,
             "on_wait_timeout": "CONTINUE",
         }
-        reply = self._client.change("POST", _ROUTE, body)
-        name = str(reply.get("statement_id", ""))
+        try:
+            reply = self._client.change("POST", _ROUTE, body)
+        except Refused as error:
+            if error.status not in (400, 404):
+                raise
+            # Of the warehouse, and not of what the statement is about: that shows in its state.
+            raise invalid(f"SQL warehouse '{self._id}' (warehouse_id) refuses: {error}") from error
+        name = quote(str(reply.get("statement_id", "")), safe="")
         reply = self._awaited(name, reply, deadline)
         if _state(reply) in _WAITING:
             reply = self._cancelled(name)
@@ -166,4 +186,6 @@ def _require_success(reply: Mapping[str, Any]) -> None:
     code = str(error.get("error_code", ""))
     found = _ERROR_CLASS.match(text)
     status = _STATUS.get(code, 500)
+    # Only SQL's own words say what is missing; this one may be about anything.
+    code = "BAD_REQUEST" if code == "NOT_FOUND" else code
     raise Refused(status, (found[1] or found[2]) if found else code, text, change=True)

@@ -81,7 +81,7 @@ class NamespaceRecord:
     """One namespace as the catalog has it.
 
     ``path`` is in the catalog's spelling; ``properties`` are the caller's and those that the
-    adapter documents; ``location`` is where the catalog would put tables, if it has such a place.
+    adapter documents; ``location`` is its own place in storage, if it has one.
     ``link_to`` names the namespace that this one is only a link to, for people: dropping it drops
     nothing else.
     """
@@ -163,6 +163,13 @@ class Catalog(ABC):
     @abstractmethod
     def load_namespace(self, path: Path) -> NamespaceRecord:
         """Raises NamespaceNotFound (1)."""
+
+    def place_for_tables(self, namespace: Path) -> str | None:
+        """Return where the catalog would put a table of ``namespace``; None for no such place.
+
+        Raises NamespaceNotFound (1).
+        """
+        return self.load_namespace(namespace).location
 
     @abstractmethod
     def create_namespace(self, record: NamespaceRecord) -> None:

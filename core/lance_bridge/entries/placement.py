@@ -34,11 +34,12 @@ def default_location(bridge: Bridge, path: Path) -> str:
     """
     *namespace, table = path
     file_name = _file_name(table, ".lance")
-    parent = bridge.catalog.load_namespace(tuple(namespace)).location
     if bridge.config.root is not None:
+        bridge.catalog.load_namespace(tuple(namespace))
         outer = [_file_name(name, "") for name in namespace[:-1]]
         parents = [*outer, _file_name(namespace[-1], ".db")]
         return locations.check(locations.join(bridge.config.root, *parents, file_name))
+    parent = bridge.catalog.place_for_tables(tuple(namespace))
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)

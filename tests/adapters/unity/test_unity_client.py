@@ -141,6 +141,16 @@ def test_a_wait_beyond_the_budget_is_not_begun(proxy: HttpProxy, connect: Connec
     assert time.monotonic() - started < 3.0
 
 
+@pytest.mark.parametrize("status", [408, 502, 503, 504])
+def test_a_failure_that_may_pass_is_asked_about_again(
+    server: UnityServer, proxy: HttpProxy, connect: Connect, status: int
+) -> None:
+    server.add_table("c", "s", "t")
+    proxy.fail_next(READ, Answer.of_json(status, {}))
+    assert connect().load_table(TABLE).path == TABLE
+    assert proxy.counts[READ] == 2
+
+
 def test_a_failure_that_will_not_pass_is_not_repeated(proxy: HttpProxy, connect: Connect) -> None:
     proxy.fail_next(READ, Answer.of_json(500, {"error_code": "INTERNAL"}), times=99)
     with pytest.raises(ServiceUnavailableError):

@@ -36,7 +36,18 @@ def test_a_host_without_a_scheme_is_refused(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["ftp://a", "http://", "http://a b", "http://user:pw@a", "http://a?x=1", "http://a#b"]
+    "host",
+    [
+        "ftp://a",
+        "http://",
+        "http://a b",
+        "http://user:pw@a",
+        "http://a?x=1",
+        "http://a#b",
+        "http://a:65536",
+        "http://a:0",
+        "http://[::1",
+    ],
 )
 def test_a_host_that_is_no_address_is_refused(host: str) -> None:
     assert "host" in refusal(host=host)

@@ -1,0 +1,278 @@
+"""Who one is on Databricks: tokens, profiles and OAuth, and what becomes of those that end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
+from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+from servers.unity import UnityServer
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge_unity import login
+from lance_bridge_unity.catalog import UnityCatalog
+from lance_bridge_unity.login import Access
+
+Databricks = Callable[..., UnityCatalog]
+
+CLIENT = {"token": None, "client_id": "double-client", "client_secret": "double-secret"}
+ISSUE = "POST /oidc/v1/token"
+SDK_MARGIN = 40.0
+"""Seconds before its end at which the SDK takes a token for one that has ended."""
+NOISE: dict[str, Fault | Answer] = {
+    "throttled": Answer.of_json(429, {"error_code": "RESOURCE_EXHAUSTED", "message": "slow down"}),
+    "unavailable": Answer.of_json(503, {"error": "temporarily_unavailable"}),
+    "a proxy's page": Answer(502, b"<html>", {"Content-Type": "text/html"}),
+    "no content": Answer(500),
+    "something else": Answer.of_json(200, ["a"]),
+    "reset": Fault.RESET,
+    "lost": Fault.LOSE_REPLY,
+    "truncated": Fault.TRUNCATE_REPLY,
+    "malformed": Fault.MALFORMED_REPLY,
+}
+
+
+def read_by_eight(catalog: UnityCatalog) -> list[tuple[str, ...]]:
+    """Read a schema in eight threads at once."""
+    gate = threading.Barrier(8)
+
+    def read(_: int) -> tuple[str, ...]:
+        gate.wait(10)
+        return catalog.load_namespace(("c", "s")).path
+
+    with ThreadPoolExecutor(8) as threads:
+        return list(threads.map(read, range(8)))
+
+
+def test_a_service_principal_logs_in_once_for_all_threads(
+    workspace: UnityServer, databricks: Databricks
+) -> None:
+    catalog = databricks(**CLIENT)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: catalog.load_namespace(("c", "s")).path, range(40)))
+    assert found == [("c", "s")] * 40
+    assert workspace.databricks.authority.issued == 1
+
+
+def test_wrong_credentials_are_unauthenticated(databricks: Databricks) -> None:
+    for bad in ({**CLIENT, "client_secret": "wrong-hush"}, {"token": "wrong-hush"}):
+        with pytest.raises(UnauthenticatedError) as caught:
+            databricks(**bad).load_namespace(("c", "s"))
+        assert "hush" not in str(caught.value)
+
+
+def test_a_profile_gives_host_and_token(
+    workspace_proxy: HttpProxy,
+    databricks: Databricks,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    profiles = tmp_path / "databrickscfg"
+    profiles.write_text(f"[work]\nhost = {workspace_proxy.endpoint}\ntoken = dapi-double\n")
+    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", str(profiles))
+    catalog = databricks(host=None, token=None, profile="work")
+    assert catalog.load_namespace(("c", "s")).path == ("c", "s")
+    assert "profile=work" in catalog.describe_connection()
+
+
+def test_a_profile_that_is_not_there_is_named(databricks: Databricks) -> None:
+    catalog = databricks(host=None, token=None, profile="nowhere")
+    with pytest.raises(UnauthenticatedError, match="nowhere"):
+        catalog.load_namespace(("c", "s"))
+
+
+def test_the_environment_gives_a_token(
+    databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-double")
+    assert databricks(token=None).load_namespace(("c", "s")).path == ("c", "s")
+
+
+def test_given_credentials_are_not_mixed_with_those_of_the_environment(
+    databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
+    assert databricks(**CLIENT).load_namespace(("c", "s")).path == ("c", "s")
+    monkeypatch.setenv("DATABRICKS_CLIENT_ID", "other")
+    monkeypatch.setenv("DATABRICKS_CLIENT_SECRET", "other")
+    assert databricks().load_namespace(("c", "s")).path == ("c", "s")
+
+
+def test_a_login_that_nobody_answers_ends_in_time(
+    workspace_proxy: HttpProxy, databricks: Databricks
+) -> None:
+    silence = Delay()
+    workspace_proxy.fail_next("POST /oidc/v1/token", silence, times=99)
+    catalog = databricks(**CLIENT, connect_timeout="0.2", read_timeout="0.5", retry_timeout="0")
+    started = time.monotonic()
+    try:
+        with pytest.raises(ServiceUnavailableError):
+            catalog.load_namespace(("c", "s"))
+    finally:
+        silence.release.set()
+    assert time.monotonic() - started < 5.0
+
+
+def test_a_dead_workspace_is_service_unavailable_in_time(
+    workspace_proxy: HttpProxy, databricks: Databricks
+) -> None:
+    workspace_proxy.stop()
+    for properties in (CLIENT, {}):
+        started = time.monotonic()
+        with pytest.raises(ServiceUnavailableError):
+            databricks(
+                **properties, connect_timeout="0.5", read_timeout="2", retry_timeout="0"
+            ).load_namespace(("c", "s"))
+        assert time.monotonic() - started < 8.0
+
+
+# -- tokens that end -----------------------------------------------------------------------------
+
+
+def test_eight_threads_with_a_token_that_has_ended_fetch_one(
+    workspace: UnityServer, databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "_GOOD_FOR", 0.0)
+    authority = workspace.databricks.authority
+    authority.lifetime = SDK_MARGIN
+    catalog = databricks(**CLIENT)
+    catalog.load_namespace(("c", "s"))
+    authority.lifetime = 3600.0
+    assert read_by_eight(catalog) == [("c", "s")] * 8
+    assert authority.issued == 2
+
+
+def test_eight_threads_with_a_token_that_is_not_accepted_any_more_fetch_one(
+    workspace: UnityServer, databricks: Databricks
+) -> None:
+    authority = workspace.databricks.authority
+    catalog = databricks(**CLIENT)
+    catalog.load_namespace(("c", "s"))
+    authority.revoke()
+    assert read_by_eight(catalog) == [("c", "s")] * 8
+    assert authority.issued == 2
+
+
+def test_a_change_with_a_token_that_has_ended_is_made_once(
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks
+) -> None:
+    catalog = databricks(**CLIENT)
+    made = catalog.create_table(TableRecord(("c", "s", "t"), "s3://bucket/t", {}))
+    workspace.databricks.authority.revoke()
+    catalog.drop_table(made)
+    assert workspace_proxy.counts["DELETE /api/2.1/unity-catalog/tables/c.s.t"] == 2
+    assert not list(catalog.list_tables(("c", "s")))
+
+
+def test_credentials_that_are_taken_away_are_unauthenticated(
+    workspace: UnityServer, databricks: Databricks
+) -> None:
+    authority = workspace.databricks.authority
+    catalog = databricks(**CLIENT)
+    catalog.load_namespace(("c", "s"))
+    authority.revoke()
+    authority.clients.clear()
+    with pytest.raises(UnauthenticatedError, match="invalid_client"):
+        catalog.load_namespace(("c", "s"))
+
+
+def test_a_token_that_was_given_is_asked_about_once(
+    workspace_proxy: HttpProxy, databricks: Databricks
+) -> None:
+    with pytest.raises(UnauthenticatedError):
+        databricks(token="wrong").load_namespace(("c", "s"))
+    assert workspace_proxy.counts["GET /api/2.1/unity-catalog/schemas/c.s"] == 1
+
+
+def test_the_sdk_is_not_asked_for_every_request(
+    databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    catalog = databricks(**CLIENT)
+    begun = time.monotonic()
+    for _ in range(30):
+        catalog.load_namespace(("c", "s"))
+    seconds = time.monotonic() - begun
+    assert 1 <= started.count("unity-login") <= 1 + seconds
+
+
+# -- servers of tokens that fail -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "noise"),
+    [
+        *((ISSUE, noise) for noise in NOISE),
+        ("GET /oidc/*", "a proxy's page"),
+        ("GET /oidc/*", "truncated"),
+        ("GET /.well-known/*", "truncated"),
+    ],
+)
+def test_a_server_of_tokens_that_fails_once_is_asked_again(
+    workspace_proxy: HttpProxy, databricks: Databricks, where: str, noise: str
+) -> None:
+    workspace_proxy.fail_next(where, NOISE[noise])
+    catalog = databricks(**CLIENT, read_timeout="3")
+    assert catalog.load_namespace(("c", "s")).path == ("c", "s")
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_a_server_of_tokens_that_fails_is_not_taken_for_one_that_refuses(
+    workspace_proxy: HttpProxy, databricks: Databricks, noise: str
+) -> None:
+    catalog = databricks(**CLIENT, max_retries="1")
+    workspace_proxy.fail_next(ISSUE, NOISE[noise], times=float("inf"))
+    with pytest.raises(ServiceUnavailableError):
+        catalog.load_namespace(("c", "s"))
+    workspace_proxy.reset()
+    assert catalog.load_namespace(("c", "s")).path == ("c", "s")
+
+
+def test_what_was_found_out_wrong_is_not_kept(
+    workspace_proxy: HttpProxy, databricks: Databricks
+) -> None:
+    catalog = databricks(**CLIENT, max_retries="0")
+    workspace_proxy.fail_next("GET *well-known*", Answer.of_json(200, {}), times=float("inf"))
+    with pytest.raises(ServiceUnavailableError, match="where it issues tokens"):
+        catalog.load_namespace(("c", "s"))
+    workspace_proxy.reset()
+    assert catalog.load_namespace(("c", "s")).path == ("c", "s")
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_login_that_hung_once_does_not_hang_the_next(
+    workspace: UnityServer,
+    workspace_proxy: HttpProxy,
+    databricks: Databricks,
+    monkeypatch: pytest.MonkeyPatch,
+    before: int,
+) -> None:
+    monkeypatch.setattr(login, "_GOOD_FOR", 0.0)
+    workspace.databricks.authority.lifetime = SDK_MARGIN
+    silence = Delay()
+    catalog = databricks(**CLIENT, connect_timeout="0.2", read_timeout="0.5", max_retries="0")
+    for _ in range(before):
+        catalog.load_namespace(("c", "s"))
+    workspace_proxy.fail_next(ISSUE, silence)
+    try:
+        with pytest.raises(ServiceUnavailableError):
+            catalog.load_namespace(("c", "s"))
+        assert catalog.load_namespace(("c", "s")).path == ("c", "s")
+    finally:
+        silence.release.set()
+
+
+def test_what_is_sent_to_say_who_one_is_is_shown_nowhere() -> None:
+    assert "hush" not in repr(Access("http://unity", {"Authorization": "Bearer hush"}))

@@ -1,0 +1,93 @@
+"""Answers that come byte by byte: each ends in time, and is taken for what it is."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from lance_namespace.errors import ServiceUnavailableError
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.config import load
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_unity import UnityConfig
+from lance_bridge_unity.catalog import UnityCatalog
+
+TABLE = ("c", "s", "t")
+LIMIT = 0.5
+OK = b"HTTP/1.1 200 OK\r\n"
+BEGINNINGS = {
+    "a head": (OK + b"X-Slow: ", b"."),
+    "a body": (OK + b"Content-Length: 100000\r\n\r\n", b" "),
+    "a body in pieces": (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "a body until the end": (OK + b"Connection: close\r\n\r\n", b" "),
+    "an error": (b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n", b" "),
+    "many heads": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+@contextmanager
+def trickling(beginning: bytes, more: bytes, times: float = float("inf")) -> Iterator[str]:
+    """Run a server that begins an answer and goes on with it a little at a time; give its URL."""
+    stop = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(1 << 16)
+                connection.sendall(beginning)
+                sent = 0
+                while sent < times and not stop.wait(LIMIT / 10):
+                    connection.sendall(more)
+                    sent += 1
+            except OSError:
+                return
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            stop.set()
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def catalog_at(url: str) -> UnityCatalog:
+    given = {"host": url, "root": "/data", "read_timeout": str(LIMIT), "max_retries": "1"}
+    return UnityCatalog(load(UnityConfig, "unity", given))
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_a_read_whose_answer_trickles_is_given_up_in_time(beginning: str) -> None:
+    with trickling(*BEGINNINGS[beginning]) as url:
+        started = time.monotonic()
+        with pytest.raises(ServiceUnavailableError, match="timed out"):
+            catalog_at(url).load_table(TABLE)
+        assert time.monotonic() - started < 10 * LIMIT
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_a_change_whose_answer_trickles_is_unknown_in_time(beginning: str) -> None:
+    with trickling(*BEGINNINGS[beginning]) as url:
+        started = time.monotonic()
+        with pytest.raises(OutcomeUnknownError):
+            catalog_at(url).create_table(TableRecord(TABLE, "file:///data/t", {}))
+        assert time.monotonic() - started < 10 * LIMIT
+
+
+def test_a_slow_answer_that_comes_in_time_counts() -> None:
+    beginning = OK + b'Connection: close\r\n\r\n{"name": "t"'
+    with trickling(beginning, b" }", times=1) as url:
+        assert catalog_at(url).load_table(TABLE).path == TABLE

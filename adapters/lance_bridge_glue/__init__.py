@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+from lance_bridge import extras
 from lance_bridge.catalog import Catalog
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.namespace import LanceBridgeNamespace
@@ -35,11 +35,7 @@ class GlueNamespace(LanceBridgeNamespace):
         super().__init__(**properties)
 
     def _open(self, config: GlueConfig) -> Catalog:
-        for package in ("boto3", "botocore"):
-            if importlib.util.find_spec(package) is None:
-                raise unsupported(
-                    f"impl=glue needs the package '{package}': pip install 'lance-bridge[glue]'"
-                )
+        extras.require(self.impl, "boto3", "botocore")
         from .catalog import GlueCatalog  # noqa: PLC0415 - needs the packages checked above
 
         return GlueCatalog(config, self._client)

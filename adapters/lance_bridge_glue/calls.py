@@ -17,7 +17,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from .errors import LostReplyError, UnreadableReplyError
+from .errors import LostReplyError, UnreadableReplyError, telling
 
 _PAGE = 100
 """The most that Glue puts on a page."""
@@ -74,10 +74,11 @@ class Calls:
         return self._client().meta.service_model.shape_for(name)
 
     def read(self, operation: str, member: str, **arguments: Any) -> Mapping[str, Any]:
-        """Return the member that every answer of an operation has."""
-        found: Mapping[str, Any] = ask(
-            self._client(), operation, (member,), **{**self._common, **arguments}
-        )[member]
+        """Return the member that every answer of an operation has, and that has a name."""
+        answer = ask(self._client(), operation, (member,), **{**self._common, **arguments})
+        found: Mapping[str, Any] = answer[member]
+        if not found.get("Name"):
+            raise UnreadableReplyError(operation)
         return found
 
     def read_all(self, operation: str, member: str, **arguments: Any) -> Iterator[Any]:
@@ -108,7 +109,7 @@ class Calls:
                 raise LostReplyError(operation) from error
             except (ClientError, BotoCoreError) as error:
                 if _attempts.unsure:
-                    raise LostReplyError(operation) from error
+                    raise LostReplyError(operation) from telling(error)
                 raise
             if _attempts.unsure:
                 raise LostReplyError(operation)
@@ -132,15 +133,18 @@ def _note_attempt(
     http, parsed = response
     code = parsed.get("Error", {}).get("Code")
     if http.status_code < 300:
-        _attempts.unsure = not _is_json(http.content)
+        _attempts.unsure = not _says_done(http.content)
     elif http.status_code >= 500 or code in _UNCERTAIN:
         _attempts.unsure = True
 
 
-def _is_json(content: bytes) -> bool:
-    """Return False for a reply that botocore would take for an empty one."""
+def _says_done(content: bytes) -> bool:
+    """Return False for what Glue does not answer to a change; botocore takes it for success.
+
+    It may come from something on the way, and the change may never have reached Glue.
+    """
     try:
-        return not content or isinstance(json.loads(content), dict)
+        return not content or json.loads(content) == {}
     except ValueError:
         return False
 

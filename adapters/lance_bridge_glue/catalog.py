@@ -25,7 +25,7 @@ from lance_bridge.errors import (
 from . import mapping
 from .calls import Calls, name_of
 from .config import GlueConfig
-from .errors import is_a, translated
+from .errors import is_a, meaning, translated
 from .names import capabilities
 from .session import Session
 from .vending import StorageCredentials
@@ -91,19 +91,17 @@ class GlueCatalog(Catalog):
                 location = self._target_location(path, target)
             return mapping.namespace_from(path, database, location)
 
-    def _database(self, path: Path, **catalog: str) -> Mapping[str, Any]:
-        try:
-            return self._calls.read("get_database", "Database", Name=path[-1], **catalog)
-        except ClientError as error:
-            if is_a(error, _ABSENT):
-                raise namespace_not_found(path) from error
-            raise
+    def _database(self, path: Path) -> Mapping[str, Any]:
+        with meaning({_ABSENT: namespace_not_found(path)}):
+            return self._calls.read("get_database", "Database", Name=path[-1])
 
     def _target_location(self, path: Path, target: Mapping[str, Any]) -> str | None:
         """Return where the database is that a resource link is for; None where it cannot be read.
 
         Glue follows links itself where the caller may read both ends.
         """
+        if not mapping.is_near(target, self._region):
+            return None
         try:
             found = self._calls.read("get_database", "Database", **self._place_of(target))
         except ClientError as error:
@@ -116,15 +114,9 @@ class GlueCatalog(Catalog):
     def create_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
         with translated(f"create namespace '{display(path)}'"):
-            shape = self._calls.shape("DatabaseInput")
-            try:
-                self._calls.change(
-                    "create_database", DatabaseInput=mapping.database_input(shape, record, {})
-                )
-            except ClientError as error:
-                if is_a(error, *_PRESENT):
-                    raise namespace_already_exists(path) from error
-                raise
+            wanted = mapping.database_input(self._calls.shape("DatabaseInput"), record, {})
+            with meaning(dict.fromkeys(_PRESENT, namespace_already_exists(path))):
+                self._calls.change("create_database", DatabaseInput=wanted)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
@@ -133,80 +125,102 @@ class GlueCatalog(Catalog):
             _refuse_namespace_link(path, database)
             shape = self._calls.shape("DatabaseInput")
             changed = mapping.database_input(shape, record, database)
-            try:
+            with meaning({_ABSENT: namespace_not_found(path)}):
                 self._calls.change("update_database", Name=path[-1], DatabaseInput=changed)
-            except ClientError as error:
-                if is_a(error, _ABSENT):
-                    raise namespace_not_found(path) from error
-                raise
 
     def drop_namespace(self, path: Path) -> None:
         self._refuse_functions(path)
-        with translated(f"drop namespace '{display(path)}'"):
-            try:
-                self._calls.change("delete_database", Name=path[-1])
-            except ClientError as error:
-                if is_a(error, _ABSENT):
-                    raise namespace_not_found(path) from error
-                raise
+        with (
+            translated(f"drop namespace '{display(path)}'"),
+            meaning({_ABSENT: namespace_not_found(path)}),
+        ):
+            self._calls.change("delete_database", Name=path[-1])
 
     def require_droppable(self, path: Path) -> None:
-        with translated(f"read namespace '{display(path)}'"):
-            _refuse_namespace_link(path, self._database(path))
         self._refuse_functions(path)
 
     def _refuse_functions(self, path: Path) -> None:
-        """Raise NamespaceNotEmpty (3) where functions would be deleted with the database."""
+        """Raise NamespaceNotEmpty (3) where functions would be deleted with the database.
+
+        Those that are seen through a link are its target's, and stay.
+        """
+        if not self._config.drop_check_functions:
+            return
         with translated(f"list the functions of '{display(path)}'"):
-            functions = self._calls.read_all(
-                "get_user_defined_functions",
-                "UserDefinedFunctions",
-                DatabaseName=path[-1],
-                Pattern="*",
-            )
+            if self._database(path).get("TargetDatabase"):
+                return
+            what = {"DatabaseName": path[-1], "Pattern": "*"}
             try:
-                found = next(functions, None)
+                for function in self._calls.read_all(
+                    "get_user_defined_functions", "UserDefinedFunctions", **what
+                ):
+                    name = function.get("FunctionName")
+                    raise namespace_not_empty(path, f"it holds function {name}")
             except ClientError as error:
-                if is_a(error, _ABSENT):
-                    raise namespace_not_found(path) from error
-                raise
-        if found is not None:
-            raise namespace_not_empty(path, f"it holds function {found.get('FunctionName')}")
+                if not is_a(error, _ABSENT):  # so says a federated database without its source
+                    raise
 
     # -- tables ----------------------------------------------------------------------------------
 
     def scan_tables(self, namespace: Path) -> Iterator[TableRecord]:
+        with translated(f"list the tables of '{display(namespace)}'"):
+            link: Mapping[str, Any] | None = None
+            for number, table in enumerate(self._tables(namespace)):
+                name = name_of(table)
+                if number == 0:  # what holds of one entry holds of all
+                    link = self._link_to(namespace, table)
+                yield mapping.record_from((*namespace, name), table, self._region, link)
+
+    def _tables(self, namespace: Path) -> Iterator[Mapping[str, Any]]:
         # One page after another: `Expression`, by which a listing could be divided, is called a
         # regular expression and works as one only in part, so that entries could be missed.
-        with translated(f"list the tables of '{display(namespace)}'"):
-            try:
-                for table in self._calls.read_all(
-                    "get_tables", "TableList", DatabaseName=namespace[-1]
-                ):
-                    yield mapping.record_from((*namespace, name_of(table)), table)
-            except ClientError as error:
-                if is_a(error, _ABSENT):
-                    raise namespace_not_found(namespace) from error
+        try:
+            yield from self._calls.read_all("get_tables", "TableList", DatabaseName=namespace[-1])
+        except ClientError as error:
+            if not is_a(error, _ABSENT):
                 raise
+            # The database is not there, or what it is a link to or the face of is not.
+            database = self._database(namespace)
+            if not (database.get("TargetDatabase") or database.get("FederatedDatabase")):
+                raise namespace_not_found(namespace) from error
+            logger.info("there is nothing behind '%s': %s", display(namespace), error)
 
     def load_table(self, path: Path) -> TableRecord:
         with translated(f"read table '{display(path)}'"):
             table = self._table(path)
             if table.get("TargetTable") and mapping.location_of(table) is None:
                 table = self._followed(path, table)
-            return mapping.record_from(path, table)
+            link = self._link_to(path[:-1], table)
+            return mapping.record_from(path, table, self._region, link)
+
+    def _link_to(self, namespace: Path, table: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the database where it is a link to the one that has the entry, else None.
+
+        An entry says where it is, so that only those which are elsewhere take a call. One in a
+        database of the same name is known to be elsewhere only with `catalog_id`.
+        """
+        database, catalog = namespace[-1].lower(), self._config.catalog_id
+        is_here = (table.get("DatabaseName") or database).lower() == database
+        if is_here and (catalog is None or (table.get("CatalogId") or catalog) == catalog):
+            return None
+        try:
+            found = self._database(namespace)
+        except ClientError as error:
+            if not is_a(error, *_REFUSED):
+                raise
+            logger.info("what '%s' is a link to cannot be read: %s", display(namespace), error)
+            return {"TargetDatabase": table}
+        return found if found.get("TargetDatabase") else None
 
     def _table(self, path: Path) -> Mapping[str, Any]:
-        try:
+        with meaning({_ABSENT: table_not_found(path)}):
             return self._calls.read("get_table", "Table", DatabaseName=path[-2], Name=path[-1])
-        except ClientError as error:
-            if is_a(error, _ABSENT):
-                raise table_not_found(path) from error
-            raise
 
     def _followed(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a resource link is for, or the link as it is where that does not exist."""
         target = link["TargetTable"]
+        if not mapping.is_near(target, self._region):
+            return link
         try:
             place = self._place_of(target)
             found = self._calls.read(
@@ -217,7 +231,10 @@ class GlueCatalog(Catalog):
                 raise
             logger.info("the target of link '%s' does not exist: %s", display(path), error)
             return link
-        return {**found, "TargetTable": target}
+        own = {
+            k: link[k] for k in ("CatalogId", "DatabaseName", "Name", "TargetTable") if k in link
+        }
+        return {**found, **own}
 
     def _place_of(self, target: Mapping[str, Any]) -> dict[str, str]:
         """Return what to ask for the target of a link by."""
@@ -242,37 +259,27 @@ class GlueCatalog(Catalog):
             )
 
     def _create(self, path: Path, table: dict[str, Any]) -> None:
-        try:
+        taken = dict.fromkeys(_PRESENT, table_already_exists(path))
+        with meaning({**taken, _ABSENT: namespace_not_found(path[:-1])}):
             self._calls.change("create_table", DatabaseName=path[-2], TableInput=table)
-        except ClientError as error:
-            if is_a(error, *_PRESENT):
-                raise table_already_exists(path) from error
-            if is_a(error, _ABSENT):
-                raise namespace_not_found(path[:-1]) from error
-            raise
 
     def alter_table(self, record: TableRecord) -> None:
         path = record.path
         with translated(f"change table '{display(path)}'"):
             table = self._unchanged(record)
-            shape = self._calls.shape("TableInput")
+            changed = mapping.changed_input(self._calls.shape("TableInput"), table, record)
             version = {"VersionId": record.revision} if record.revision is not None else {}
-            try:
+            absent, beaten = table_not_found(path), concurrent_modification(path)
+            with meaning({_ABSENT: absent, _CHANGED: beaten}):
                 # Without SkipArchive each change leaves a version behind, and their number is
                 # limited.
                 self._calls.change(
                     "update_table",
                     DatabaseName=path[-2],
-                    TableInput=mapping.changed_input(shape, table, record),
+                    TableInput=changed,
                     SkipArchive=True,
                     **version,
                 )
-            except ClientError as error:
-                if is_a(error, _ABSENT):
-                    raise table_not_found(path) from error
-                if is_a(error, _CHANGED):
-                    raise concurrent_modification(path) from error
-                raise
 
     def _unchanged(self, record: TableRecord) -> Mapping[str, Any]:
         """Return the entry that a record was loaded from.
@@ -282,10 +289,10 @@ class GlueCatalog(Catalog):
         """
         table = self._table(record.path)
         if table.get("TargetTable"):
-            link = mapping.record_from(record.path, table)
+            target = mapping.name_of_target(table["TargetTable"])
             raise invalid(
-                f"Table '{display(record.path)}' is a link to {link.link_to}: change that table, "
-                "or make another link"
+                f"Table '{display(record.path)}' is a link to {target}: change that table, or make "
+                "another link"
             )
         if record.revision is not None and table.get("VersionId") != record.revision:
             raise concurrent_modification(record.path)
@@ -306,13 +313,11 @@ class GlueCatalog(Catalog):
 
     def drop_table(self, record: TableRecord) -> None:
         path = record.path
-        with translated(f"drop table '{display(path)}'"):
-            try:
-                self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
-            except ClientError as error:
-                if is_a(error, _ABSENT):
-                    raise table_not_found(path) from error
-                raise
+        with (
+            translated(f"drop table '{display(path)}'"),
+            meaning({_ABSENT: table_not_found(path)}),
+        ):
+            self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
 
     # -- storage ---------------------------------------------------------------------------------
 
@@ -327,7 +332,7 @@ def _same(client: Any) -> Any:
 
 def _refuse_unused(config: GlueConfig) -> None:
     """Raise InvalidInput (13) for properties of a client that is not to be made."""
-    used = {*CatalogConfig.model_fields, "catalog_id"}
+    used = {*CatalogConfig.model_fields, "catalog_id", "drop_check_functions"}
     for name in sorted(config.model_fields_set - used):
         key = GlueConfig.model_fields[name].alias
         raise invalid(f"impl=glue: property '{key}' has no effect with a client: leave it out")
@@ -338,6 +343,6 @@ def _refuse_namespace_link(path: Path, database: Mapping[str, Any]) -> None:
     target = database.get("TargetDatabase")
     if target:
         raise invalid(
-            f"Namespace '{display(path)}' is a link to database {target.get('DatabaseName')} of "
-            f"catalog {target.get('CatalogId')}: do that to the target itself"
+            f"Namespace '{display(path)}' is a link to {mapping.name_of_target(target)}: do that "
+            "to the target itself"
         )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lance_bridge.config import CatalogConfig
-
-Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+from lance_bridge.config import CatalogConfig, Seconds
 
 _REGION = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _ACCOUNT = re.compile(r"[0-9]{12}")
@@ -123,6 +121,12 @@ class GlueConfig(CatalogConfig):
         alias="client.pool-size",
         description="How many connections are kept open.",
     )
+    drop_check_functions: bool = Field(
+        default=True,
+        alias="drop.check-functions",
+        description="Whether a namespace with user-defined functions is kept from being dropped, "
+        "which would delete them. `false` is for services without a call that lists them.",
+    )
     lake_formation: bool = Field(
         default=False,
         alias="lakeformation.vend-credentials",
@@ -163,16 +167,16 @@ class GlueConfig(CatalogConfig):
 
     @field_validator("catalog_id", "access_key_id", "assume_role_external_id")
     @classmethod
-    def _is_printable(cls, text: str | None) -> str | None:
-        if text is not None and (not text.isprintable() or " " in text):
-            raise ValueError("must not hold spaces or control characters")
+    def _is_one_word(cls, text: str | None) -> str | None:
+        if text is not None and not _is_visible(text):
+            raise ValueError("must be visible ASCII characters without spaces")
         return text
 
     @field_validator("secret_access_key", "session_token")
     @classmethod
     def _secret_fits_a_header(cls, secret: SecretStr | None) -> SecretStr | None:
         text = secret.get_secret_value() if secret is not None else "-"
-        if not text or any(not "!" <= c <= "~" for c in text):
+        if not _is_visible(text):
             raise ValueError("must be visible ASCII characters without spaces")
         return secret
 
@@ -218,6 +222,11 @@ def is_region(text: str) -> bool:
     return _REGION.fullmatch(text) is not None and len(text) <= 63
 
 
+def _is_visible(text: str) -> bool:
+    """Return True for what can be sent in a header, and is not empty."""
+    return text != "" and all("!" <= each <= "~" for each in text)
+
+
 def _check_endpoint(endpoint: str) -> None:
     try:
         parts = urlsplit(endpoint)
@@ -226,5 +235,5 @@ def _check_endpoint(endpoint: str) -> None:
         wrong = True
     if wrong:
         raise ValueError("must begin with http:// or https:// and a host")
-    if parts.username is not None or parts.query or parts.fragment or not endpoint.isprintable():
-        raise ValueError("must not hold a user, '?', '#' or control characters")
+    if parts.username is not None or parts.query or parts.fragment or not _is_visible(endpoint):
+        raise ValueError("must not hold a user, '?', '#', spaces or what is not ASCII")

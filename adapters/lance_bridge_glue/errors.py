@@ -121,6 +121,26 @@ def code_of(error: boto.ClientError) -> str:
     )
 
 
+def telling(error: Exception) -> Exception | None:
+    """Return an error as the cause of another, or None where it would tell a secret.
+
+    What AWS says of a bad signature repeats the request, with its session token.
+    """
+    return None if is_a(error, *_BAD_SIGNATURE) else error
+
+
+@contextmanager
+def meaning(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
+    """Raise what the codes of Glue mean together with the call; others pass."""
+    try:
+        yield
+    except boto.ClientError as error:
+        meant = errors.get(code_of(error))
+        if meant is None:
+            raise
+        raise meant from error
+
+
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """Turn every error of botocore's that is left into one of the library.
@@ -138,8 +158,7 @@ def translated(what: str) -> Iterator[None]:
     except UnreadableReplyError as error:
         raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error
     except boto.ClientError as error:
-        # What AWS says of a bad signature repeats the request with its session token.
-        raise _of_client(error, what) from (None if is_a(error, *_BAD_SIGNATURE) else error)
+        raise _of_client(error, what) from telling(error)
     except boto.BotoCoreError as error:
         raise _of_botocore(error, what) from error
     except RuntimeError as error:

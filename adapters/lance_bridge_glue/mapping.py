@@ -57,7 +57,9 @@ def namespace_from(
     """Return the record of a database, under the name by which the caller knows it."""
     fields = {DESCRIPTION: database.get("Description"), LOCATION: database.get("LocationUri")}
     own = {key: value for key, value in fields.items() if value}
-    return NamespaceRecord(path, {**(database.get("Parameters") or {}), **own}, location)
+    properties = {**(database.get("Parameters") or {}), **own}
+    target = database.get("TargetDatabase")
+    return NamespaceRecord(path, properties, location, name_of_target(target) if target else "")
 
 
 def is_s3_tables(database: Mapping[str, Any]) -> bool:
@@ -116,26 +118,53 @@ def _checked(shape: Any, record: TableRecord) -> dict[str, str]:
     return dict(record.properties)
 
 
-def record_from(path: Path, table: Mapping[str, Any]) -> TableRecord:
+def record_from(
+    path: Path,
+    table: Mapping[str, Any],
+    region: str,
+    link: Mapping[str, Any] | None = None,
+) -> TableRecord:
     """Return the record of an entry, under the name by which the caller knows it.
 
     A view is never Lance's, whatever its marks say.
+
+    Args:
+        path: That name.
+        table: The entry as GetTable gives it.
+        region: Where the catalog is.
+        link: The database, where it is only a link to the one that has the entry.
     """
     kind = table.get("TableType") or ""
-    target = table.get("TargetTable")
     unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if kind in _VIEWS else set())
     parameters = table.get("Parameters") or {}
     created = table.get("CreateTime")
+    target = table.get("TargetTable")
+    if target is None and link is not None:
+        target = {**link["TargetDatabase"], "Name": path[-1]}
+    home = (link or table).get("CatalogId")
     return TableRecord(
         path=path,
         location=location_of(table),
         properties={k: v for k, v in parameters.items() if k not in unseen and v is not None},
-        kind=kind or (RESOURCE_LINK if target else ""),
+        kind=kind or (RESOURCE_LINK if table.get("TargetTable") else ""),
         revision=table.get("VersionId"),
         # Federated entries have no time of their making, and are there all the same.
         identity=created.isoformat() if created else "unknown",
-        link_to=_target_name(target) if target else "",
+        link_to=name_of_target(target) if target else "",
+        link_path=_path_of(target, home, region) if target else None,
     )
+
+
+def _path_of(target: Mapping[str, Any], home: str | None, region: str) -> Path | None:
+    """Return where the target of a link is, if it is sure to be in the catalog ``home``."""
+    if home is None or target.get("CatalogId") != home or not is_near(target, region):
+        return None
+    return (str(target.get("DatabaseName")).lower(), str(target.get("Name")).lower())
+
+
+def is_near(target: Mapping[str, Any], region: str) -> bool:
+    """Return True where the target of a link is in this region."""
+    return (target.get("Region") or region) == region
 
 
 def location_of(table: Mapping[str, Any]) -> str | None:
@@ -143,6 +172,8 @@ def location_of(table: Mapping[str, Any]) -> str | None:
     return (table.get("StorageDescriptor") or {}).get("Location") or None
 
 
-def _target_name(target: Mapping[str, Any]) -> str:
-    name = f"{target.get('DatabaseName')}.{target.get('Name')}"
-    return f"{name} of catalog {target['CatalogId']}" if target.get("CatalogId") else name
+def name_of_target(target: Mapping[str, Any]) -> str:
+    """Return what a link is for, as a person reads it."""
+    place = {"of catalog": target.get("CatalogId"), "in": target.get("Region")}
+    names = ".".join(target[key] for key in ("DatabaseName", "Name") if target.get(key))
+    return " ".join([names, *(f"{word} {text}" for word, text in place.items() if text)])

@@ -6,10 +6,12 @@ happens when a namespace is connected; what is wrong with the properties is foun
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import boto3
@@ -22,6 +24,7 @@ from botocore.credentials import (
     RefreshableCredentials,
 )
 from botocore.exceptions import ConfigParseError, NoCredentialsError, ProfileNotFound
+from botocore.loaders import Loader, create_loader
 
 from lance_bridge.errors import invalid
 
@@ -32,7 +35,7 @@ _GUARANTEED_SECONDS = 600
 
 
 class Session:
-    """Makes clients of AWS's services. Safe to share between threads.
+    """Makes clients of AWS's services. Safe to share between threads, and with a forked child.
 
     Raises:
         InvalidInputError: (13) there is no region, or no such profile.
@@ -40,16 +43,8 @@ class Session:
 
     def __init__(self, config: GlueConfig) -> None:
         self._config = config
-        self._lock = threading.RLock()
-        self._clients: dict[str, Any] = {}
-        self._role = _Role(config) if config.assume_role_arn else None
         try:
-            core = botocore.session.Session(profile=config.profile_name)
-            if self._role is not None:
-                core.register_component("credential_provider", CredentialResolver([self._role]))
-            elif config.access_key_id is not None:
-                core.set_credentials(*_keys(config))
-            self._boto = boto3.Session(botocore_session=core, region_name=config.region)
+            self._begin()
             region = self._boto.region_name
         except ProfileNotFound as error:
             raise invalid(f"impl=glue: property 'profile_name' (or AWS_PROFILE): {error}") from None
@@ -63,6 +58,16 @@ class Session:
         if not is_region(region):
             raise invalid(f"impl=glue: the environment's region {region[:60]!r} is not a name")
         self.region: str = region
+        _sessions.add(self)
+
+    def _begin(self) -> None:
+        """Start without connections and temporary credentials, as a forked child has to."""
+        config = self._config
+        self._lock = threading.RLock()
+        self._clients: dict[str, Any] = {}
+        self._role = _Role(config) if config.assume_role_arn else None
+        core = _session(config, self._role)
+        self._boto = boto3.Session(botocore_session=core, region_name=config.region)
 
     def client(self, service: str, endpoint: str | None) -> Any:
         """Return the client of a service, the same for all threads.
@@ -123,6 +128,41 @@ def client_config(config: GlueConfig) -> Config:
     )
 
 
+def _session(config: GlueConfig, role: _Role | None = None) -> botocore.session.Session:
+    """Return a session with the credentials of the properties, or with those of the role."""
+    made = botocore.session.Session(profile=config.profile_name)
+    made.register_component("data_loader", _models(made.get_config_variable("data_path")))
+    if role is not None:
+        made.register_component("credential_provider", CredentialResolver([role]))
+    elif config.access_key_id is not None:
+        made.set_credentials(*_keys(config))
+    return made
+
+
+class _Models(Loader):  # type: ignore[misc]  # botocore has no types
+    """What botocore reads of AWS's services: much, and the same for all sessions."""
+
+    def __init__(self, directories: list[str]) -> None:
+        super().__init__(extra_search_paths=directories)
+        self._one_reader = threading.RLock()
+
+    @property
+    def search_paths(self) -> list[str]:
+        """Where files are looked for; a copy, because every session of boto3's adds to it."""
+        return list(super().search_paths)
+
+    def load_service_model(self, *args: Any, **arguments: Any) -> Any:
+        """Do that one after another: a model is completed after it has been kept."""
+        with self._one_reader:
+            return super().load_service_model(*args, **arguments)
+
+
+@cache
+def _models(data_path: str | None) -> _Models:
+    """Return the loader of models for a setting of AWS_DATA_PATH."""
+    return _Models(create_loader(data_path).search_paths if data_path else [])
+
+
 def _keys(config: GlueConfig) -> tuple[str, str, str | None]:
     secret, token = config.secret_access_key, config.session_token
     return (
@@ -164,9 +204,7 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
 
     def _fetcher(self, window: int) -> AssumeRoleCredentialFetcher:
         config = self._config
-        base = botocore.session.Session(profile=config.profile_name)
-        if config.access_key_id is not None:
-            base.set_credentials(*_keys(config))
+        base = _session(config)
         source = base.get_credentials()
         if source is None:
             raise NoCredentialsError()
@@ -192,3 +230,15 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
         newest = list(self._expiries.items())[-1:]  # somebody may hold the ones before
         self._expiries = dict([*newest, (metadata["access_key"], expires.timestamp())])
         return metadata
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    _models.cache_clear()
+    for session in list(_sessions):
+        session._begin()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

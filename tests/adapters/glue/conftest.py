@@ -54,7 +54,7 @@ def connect(server: GlueServer, proxy: HttpProxy) -> Iterator[Connect]:
             **server.properties,
             **BUDGETS,
             "endpoint": proxy.endpoint,
-            "root": f"s3://{BUCKET}/root",
+            "root": f"s3://{BUCKET}/lake",
             **{f"storage.{k}": v for k, v in server.storage_options.items()},
             **properties,
         }

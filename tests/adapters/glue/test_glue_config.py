@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from lance_namespace import ListNamespacesRequest
-from lance_namespace.errors import InvalidInputError, UnauthenticatedError
+from lance_namespace.errors import (
+    InvalidInputError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
 from servers.glue_server import GlueServer
 from servers.http_proxy import Delay, HttpProxy
 
@@ -30,6 +35,11 @@ ROLE = {"assume_role_arn": "arn:aws:iam::123456789012:role/lance"}
         ({**REGION, "endpoint": "http://"}, "'endpoint': must begin with http"),
         ({**REGION, "endpoint": "http://host:99999"}, "'endpoint': must begin with http"),
         ({**REGION, "endpoint": "http://me:secret@host"}, "'endpoint': must not hold a user"),
+        ({**REGION, "endpoint": " http://host"}, "'endpoint': must not hold.* spaces"),
+        ({**REGION, "endpoint": "http://h\u00f6st"}, "'endpoint': must not hold.* ASCII"),
+        ({**REGION, **KEYS, "access_key_id": "\u043a\u043b"}, "'access_key_id': must be visible"),
+        ({**REGION, "catalog_id": "1 2"}, "'catalog_id': must be visible"),
+        ({**REGION, "drop.check-functions": "perhaps"}, "'drop.check-functions'"),
         ({**REGION, "access_key_id": "a"}, "access_key_id and secret_access_key need each other"),
         ({**REGION, "secret_access_key": "a"}, "access_key_id and secret_access_key need each"),
         ({**REGION, "session_token": "a"}, "session_token needs"),
@@ -85,6 +95,15 @@ def test_a_configuration_file_that_cannot_be_read_is_invalid_input(
 
 def test_impl_glue_connects_by_name() -> None:
     assert isinstance(lance_bridge.connect("glue", {**REGION, **KEYS}), GlueNamespace)
+
+
+@pytest.mark.parametrize("package", ["boto3", "botocore"])
+def test_a_missing_package_is_unsupported_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UnsupportedOperationError, match=rf"'{package}': pip install 'lance-bridge"):
+        GlueNamespace(**REGION, **KEYS)
 
 
 def test_secrets_are_declared_as_such_and_never_shown() -> None:

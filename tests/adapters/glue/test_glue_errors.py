@@ -175,12 +175,14 @@ def test_a_reply_that_cannot_be_read_is_an_error_and_not_an_absence(
         assert caught.value.code == ErrorCode.INTERNAL
 
 
-def test_a_listing_of_something_without_a_name_cannot_be_read(
+def test_something_without_a_name_cannot_be_read(
     namespace: GlueNamespace, proxy: HttpProxy
 ) -> None:
     proxy.fail_next("GetTables", Answer(200, b'{"TableList": [{"Owner": "me"}]}'))
     with pytest.raises(InternalError, match="cannot be read"):
         namespace.list_tables(ListTablesRequest(id=["db"]))
+    proxy.fail_next("GetTable", Answer(200, b'{"Table": {}}'))
+    assert "cannot be read" in str(failure(namespace))
 
 
 @pytest.mark.parametrize("fault", [Fault.TRUNCATE_REPLY, Fault.MALFORMED_REPLY, Fault.EMPTY_REPLY])

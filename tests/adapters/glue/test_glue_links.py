@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from lance_namespace import (
     CreateNamespaceRequest,
@@ -12,6 +14,7 @@ from lance_namespace import (
     DropTableRequest,
     ListNamespacesRequest,
     ListTablesRequest,
+    RegisterTableRequest,
     RenameTableRequest,
 )
 from lance_namespace.errors import (
@@ -20,27 +23,50 @@ from lance_namespace.errors import (
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
     PermissionDeniedError,
+    TableNotFoundError,
 )
 from servers.glue_server import GlueServer
-from servers.http_proxy import Answer, HttpProxy
+from servers.http_proxy import Answer, HttpProxy, Request
 
 from lance_bridge_glue import GlueNamespace
 
-from .building import Connect, catalog_at, declare, tables
+from .building import BUCKET, Connect, catalog_at, declare, tables
 
 pytestmark = pytest.mark.server
 
 ACCOUNT = "123456789012"
+OTHER_ACCOUNT = "777788889999"
 
 
-def link_database(server: GlueServer, name: str, target: str) -> None:
+def link_database(server: GlueServer, name: str, target: str, catalog: str = ACCOUNT) -> None:
     to = {"CatalogId": ACCOUNT, "DatabaseName": target}
-    server.glue.create_database(DatabaseInput={"Name": name, "TargetDatabase": to})
+    made = {"Name": name, "TargetDatabase": to}
+    server.glue.create_database(CatalogId=catalog, DatabaseInput=made)
 
 
-def link_table(server: GlueServer, database: str, name: str, target: str) -> None:
+def link_table(
+    server: GlueServer, database: str, name: str, target: str, catalog: str = ACCOUNT
+) -> None:
     to = {"CatalogId": ACCOUNT, "DatabaseName": database, "Name": target}
-    server.glue.create_table(DatabaseName=database, TableInput={"Name": name, "TargetTable": to})
+    made = {"Name": name, "TargetTable": to}
+    server.glue.create_table(CatalogId=catalog, DatabaseName=database, TableInput=made)
+
+
+def shown_as(kind: str, **link: Any) -> Answer:
+    """Return an answer that shows a link ``l`` and nothing of its target."""
+    return Answer.of_json(200, {kind: {"Name": "l", "CatalogId": ACCOUNT, **link}})
+
+
+def named(database: str) -> str:
+    return f"{database} of catalog {ACCOUNT}"
+
+
+@pytest.fixture
+def linked(namespace: GlueNamespace, server: GlueServer, database: str) -> tuple[str, str]:
+    """A database with the table ``t``, and a link to it in the same catalog."""
+    declare(namespace, database)
+    link_database(server, f"{database}_link", database)
+    return database, f"{database}_link"
 
 
 # -- links to databases --------------------------------------------------------------------------
@@ -88,39 +114,151 @@ def test_a_link_whose_target_cannot_be_read_has_no_place(
     assert catalog_at(proxy.endpoint, server).load_namespace(("l",)).location is None
 
 
-def test_a_link_is_not_emptied_in_place_of_its_target(
-    namespace: GlueNamespace, server: GlueServer, database: str
+@pytest.mark.parametrize("link", ["database", "table"])
+def test_a_link_to_another_region_is_not_taken_for_what_has_that_name_here(
+    server: GlueServer, proxy: HttpProxy, database: str, link: str
 ) -> None:
-    target, link = f"{database}_target", f"{database}_link"
-    namespace.create_namespace(CreateNamespaceRequest(id=[target]))
-    link_database(server, link, target)
-    declare(namespace, target)
-    with pytest.raises(InvalidInputError, match="is a link to database"):
-        namespace.drop_namespace(DropNamespaceRequest(id=[link], behavior="Cascade"))
-    namespace.deregister_table(DeregisterTableRequest(id=[target, "t"]))
-    with pytest.raises(InvalidInputError, match="is a link to database"):
-        namespace.create_namespace(CreateNamespaceRequest(id=[link], mode="Overwrite"))
-    namespace.drop_namespace(DropNamespaceRequest(id=[link]))
-    assert tables(namespace, target) == []
+    catalog = catalog_at(proxy.endpoint, server)
+    there = {"CatalogId": ACCOUNT, "DatabaseName": database, "Region": "eu-west-1"}
+    if link == "database":
+        proxy.fail_next("GetDatabase", shown_as("Database", TargetDatabase=there))
+        namespace = catalog.load_namespace(("l",))
+        assert (namespace.location, namespace.link_to) == (None, f"{named(database)} in eu-west-1")
+    else:
+        proxy.fail_next("GetTable", shown_as("Table", TargetTable={**there, "Name": "t"}))
+        table = catalog.load_table((database, "l"))
+        assert (table.location, table.link_path) == (None, None)
+    assert len(proxy.requests) == 1
 
 
-def test_an_orphaned_link_to_a_database_stops_no_listing_of_all_tables(
-    connect: Connect, server: GlueServer
+def test_dropping_a_link_to_a_database_drops_nothing_else(
+    namespace: GlueNamespace, server: GlueServer, linked: tuple[str, str]
 ) -> None:
-    namespace = connect(catalog_id="777788889999")
-    namespace.create_namespace(CreateNamespaceRequest(id=["here"]))
-    to = {"CatalogId": ACCOUNT, "DatabaseName": "gone_for_ever"}
-    server.glue.create_database(
-        CatalogId="777788889999", DatabaseInput={"Name": "aa_orphan", "TargetDatabase": to}
+    target, link = linked
+    function = {"FunctionName": "f", "ClassName": "some.Class", "OwnerName": "me"}
+    server.glue.create_user_defined_function(
+        DatabaseName=target, FunctionInput={**function, "OwnerType": "USER"}
     )
-    declare(namespace, "here")
-    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces == [
-        "aa_orphan",
-        "here",
-    ]
-    assert namespace.list_all_tables(ListTablesRequest()).tables == ["here$t"]
+    with pytest.raises(InvalidInputError, match=f"is a link to {named(target)}"):
+        namespace.drop_namespace(DropNamespaceRequest(id=[link], behavior="Cascade"))
+    namespace.drop_namespace(DropNamespaceRequest(id=[link]))
+    assert link not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+    assert tables(namespace, target) == ["t"]
+    assert server.glue.get_user_defined_functions(DatabaseName=target, Pattern="*")
+
+
+def test_a_link_is_not_overwritten_in_place_of_its_target(
+    namespace: GlueNamespace, server: GlueServer, linked: tuple[str, str]
+) -> None:
+    target, link = linked
+    namespace.deregister_table(DeregisterTableRequest(id=[target, "t"]))
+    with pytest.raises(InvalidInputError, match=f"is a link to {named(target)}"):
+        namespace.create_namespace(CreateNamespaceRequest(id=[link], mode="Overwrite"))
+    assert server.glue.get_database(Name=link)["Database"]["TargetDatabase"]
+
+
+def test_a_link_to_a_database_keeps_no_table_of_it_from_being_dropped(
+    namespace: GlueNamespace, server: GlueServer, linked: tuple[str, str]
+) -> None:
+    target, link = linked
+    server.put(BUCKET, f"{target}/t/_versions/1.manifest")
+    with pytest.raises(InvalidTableStateError, match=rf"link to {target} of catalog"):
+        namespace.drop_table(DropTableRequest(id=[link, "t"]))
+    assert server.keys(BUCKET).count(f"{target}/t/_versions/1.manifest") == 1
+    namespace.drop_table(DropTableRequest(id=[target, "t"]))
+    assert not [key for key in server.keys(BUCKET) if key.startswith(f"{target}/")]
+    assert tables(namespace, link) == []
+
+
+def test_a_database_that_is_linked_to_is_dropped_with_its_tables(
+    namespace: GlueNamespace, linked: tuple[str, str]
+) -> None:
+    target, link = linked
+    namespace.drop_namespace(DropNamespaceRequest(id=[target], behavior="Cascade"))
+    assert target not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+    assert tables(namespace, link) == []
+
+
+def test_a_link_to_another_catalogs_database_keeps_what_lies_there(
+    connect: Connect, namespace: GlueNamespace, server: GlueServer, database: str
+) -> None:
+    declare(namespace, database)
+    theirs = connect(catalog_id=OTHER_ACCOUNT)
+    for number, link in enumerate((database, f"{database}_link")):
+        link_database(server, link, database, catalog=OTHER_ACCOUNT)
+        own = f"{database}_own{number}"
+        theirs.create_namespace(CreateNamespaceRequest(id=[own]))
+        place = f"s3://{BUCKET}/{database}/t"
+        theirs.register_table(RegisterTableRequest(id=[own, "mine"], location=place))
+        with pytest.raises(InvalidTableStateError, match=f"link to {database} of catalog"):
+            theirs.drop_table(DropTableRequest(id=[link, "t"]))
+        with pytest.raises(InvalidTableStateError, match="overlaps"):
+            theirs.drop_table(DropTableRequest(id=[own, "mine"]))
+        theirs.deregister_table(DeregisterTableRequest(id=[own, "mine"]))
+        server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=link)
+        server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=own)
+    assert tables(namespace, database) == ["t"]
+
+
+def test_a_link_takes_one_request_more_than_a_database(
+    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, linked: tuple[str, str]
+) -> None:
+    target, link = linked
+    for name in "abcde":
+        declare(namespace, target, name)
+    proxy.reset()
+    with server.small_pages(2):
+        assert tables(namespace, link) == [*"abcde", "t"]
+    assert proxy.counts == {"GetTables": 3, "GetDatabase": 1}
+    namespace.describe_table(DescribeTableRequest(id=[link, "t"]))
+    assert proxy.counts == {"GetTables": 3, "GetDatabase": 2, "GetTable": 1}
+
+
+def test_who_may_not_read_a_link_itself_sees_its_tables_as_links_to_elsewhere(
+    server: GlueServer, proxy: HttpProxy, linked: tuple[str, str]
+) -> None:
+    target, link = linked
+    proxy.fail_next("GetDatabase", Answer.of_aws("AccessDeniedException"))
+    (record,) = catalog_at(proxy.endpoint, server).scan_tables((link,))
+    assert record.link_to == f"{target}.t of catalog {ACCOUNT}"
+    assert record.link_path is None
+
+
+@pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
+def test_an_orphaned_link_to_a_database_holds_nothing_and_stops_nothing(
+    namespace: GlueNamespace,
+    server: GlueServer,
+    linked: tuple[str, str],
+    behavior: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    target, link = linked
+    orphan = f"{target}_orphan"
+    link_database(server, orphan, "gone_for_ever")
+    with caplog.at_level("INFO"):
+        assert tables(namespace, orphan) == []
+    assert f"there is nothing behind '{orphan}'" in caplog.text
+    listed = namespace.list_all_tables(ListTablesRequest()).tables
+    assert [name for name in listed if name.startswith(target)] == [f"{target}$t", f"{link}$t"]
+    namespace.drop_table(DropTableRequest(id=[target, "t"]))
+    with pytest.raises(TableNotFoundError):
+        namespace.describe_table(DescribeTableRequest(id=[orphan, "t"]))
     with pytest.raises(NamespaceNotFoundError):
-        tables(namespace, "aa_orphan")
+        declare(namespace, orphan)
+    if behavior == "Restrict":
+        namespace.drop_namespace(DropNamespaceRequest(id=[orphan]))
+        assert orphan not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+    else:
+        with pytest.raises(InvalidInputError, match="is a link to gone_for_ever"):
+            namespace.drop_namespace(DropNamespaceRequest(id=[orphan], behavior=behavior))
+
+
+def test_a_database_that_is_gone_is_not_found_in_a_listing(
+    namespace: GlueNamespace, proxy: HttpProxy
+) -> None:
+    with pytest.raises(NamespaceNotFoundError):
+        tables(namespace, "never_was")
+    assert proxy.counts == {"GetTables": 1, "GetDatabase": 1}
 
 
 # -- links to tables -----------------------------------------------------------------------------
@@ -140,6 +278,31 @@ def test_a_link_to_a_table_is_described_as_its_target_and_drops_no_data(
         namespace.rename_table(RenameTableRequest(id=[database, "l"], new_table_name="m"))
     namespace.deregister_table(DeregisterTableRequest(id=[database, "l"]))
     assert tables(namespace, database) == ["t"]
+
+
+def test_a_link_to_a_table_keeps_it_from_nothing(
+    namespace: GlueNamespace, server: GlueServer, database: str
+) -> None:
+    declare(namespace, database)
+    link_table(server, database, "l", "t")
+    namespace.drop_table(DropTableRequest(id=[database, "t"]))
+    assert tables(namespace, database) == []
+    assert server.glue.get_table(DatabaseName=database, Name="l")
+
+
+def test_a_link_to_another_catalogs_table_keeps_what_lies_there(
+    connect: Connect, namespace: GlueNamespace, server: GlueServer, database: str
+) -> None:
+    declare(namespace, database)
+    theirs = connect(catalog_id=OTHER_ACCOUNT)
+    theirs.create_namespace(CreateNamespaceRequest(id=[database]))
+    link_table(server, database, "l", "t", catalog=OTHER_ACCOUNT)
+    place = f"s3://{BUCKET}/{database}/t"
+    theirs.register_table(RegisterTableRequest(id=[database, "t"], location=place))
+    with pytest.raises(InvalidTableStateError, match=rf"overlaps that of '{database}\.l'"):
+        theirs.drop_table(DropTableRequest(id=[database, "t"]))
+    assert tables(theirs, database) == ["l", "t"]
+    server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=database)
 
 
 def test_what_a_link_is_for_is_read_where_glue_does_not_say(
@@ -199,3 +362,33 @@ def test_a_database_of_s3_tables_takes_no_table_of_lances(
         )
     assert tables(namespace, name) == []
     assert tables(namespace, database) == ["t"]
+
+
+def test_a_federated_database_whose_source_is_gone_stops_nothing_and_can_be_dropped(
+    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+) -> None:
+    name = f"{database}_shared"
+    federated = {"Identifier": "arn:x", "ConnectionName": "theirs"}
+    server.glue.create_database(DatabaseInput={"Name": name, "FederatedDatabase": federated})
+    declare(namespace, database)
+    gone = Answer.of_json(
+        400,
+        {
+            "__type": "FederationSourceException",
+            "FederationSourceErrorCode": "EntityNotFoundException",
+            "Message": "the share is gone",
+        },
+    )
+
+    def asks_for_it(request: Request) -> bool:
+        reads = ("GetTables", "GetTable", "GetUserDefinedFunctions")
+        return request.key in reads and request.json["DatabaseName"] == name
+
+    proxy.fail_next(asks_for_it, gone, times=float("inf"))
+    assert f"{database}$t" in namespace.list_all_tables(ListTablesRequest()).tables
+    assert tables(namespace, name) == []
+    with pytest.raises(TableNotFoundError):
+        namespace.describe_table(DescribeTableRequest(id=[name, "t"]))
+    namespace.drop_table(DropTableRequest(id=[database, "t"]))
+    namespace.drop_namespace(DropNamespaceRequest(id=[name]))
+    assert name not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 
 import pytest
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.server
 
 FOREVER = float("inf")
 NOTHING = Answer(200, b"<html>hotel</html>", {"Content-Type": "text/html"})
+NOT_GLUE = Answer.of_json(200, {"message": "hello from the gateway"})
 BROKEN = Answer.of_aws("InternalServiceException", status=500)
 Act = Callable[[GlueCatalog, str], object]
 
@@ -69,7 +71,7 @@ def occupied(server: GlueServer, database: str) -> str:
 
 
 @pytest.mark.parametrize("operation", CHANGES)
-@pytest.mark.parametrize("how", [Fault.LOSE_REPLY, Fault.RESET, BROKEN, NOTHING])
+@pytest.mark.parametrize("how", [Fault.LOSE_REPLY, Fault.RESET, BROKEN, NOTHING, NOT_GLUE])
 def test_a_change_without_a_sure_reply_is_unknown(
     catalog: GlueCatalog,
     proxy: HttpProxy,
@@ -122,6 +124,17 @@ def test_a_refusal_after_a_lost_attempt_is_unknown(
         CHANGES["CreateTable"](catalog, occupied)
 
 
+def test_a_session_token_in_what_aws_says_after_a_lost_attempt_is_not_repeated(
+    catalog: GlueCatalog, proxy: HttpProxy, occupied: str
+) -> None:
+    said = "The signature does not match.\n\nThe Canonical String was\n'x-amz-security-token:hush'"
+    proxy.fail_next("CreateTable", Fault.LOSE_REPLY)
+    proxy.fail_next("CreateTable", Answer.of_aws("InvalidSignatureException", said))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        CHANGES["CreateTable"](catalog, occupied)
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_a_name_that_is_taken_after_throttling_is_taken(
     catalog: GlueCatalog, proxy: HttpProxy, occupied: str
 ) -> None:
@@ -148,6 +161,18 @@ def test_a_first_attempt_that_could_not_connect_leaves_no_doubt(
         catalog.drop_table(record(occupied, "there"))
     assert not isinstance(caught.value, OutcomeUnknownError)
     proxy.start()
+
+
+@pytest.mark.parametrize("operation", ["CreateTable", "DeleteTable"])
+def test_a_rename_that_something_else_than_glue_says_yes_to_loses_nothing(
+    namespace: GlueNamespace, proxy: HttpProxy, server: GlueServer, database: str, operation: str
+) -> None:
+    table = [database, "t"]
+    namespace.declare_table(DeclareTableRequest(id=table, location="s3://glue-tests/yes/t"))
+    proxy.fail_next(operation, NOT_GLUE)
+    namespace.rename_table(RenameTableRequest(id=table, new_table_name="u"))
+    listed = server.glue.get_tables(DatabaseName=database)["TableList"]
+    assert [each["Name"] for each in listed] == ["u"]
 
 
 @pytest.mark.parametrize("times", [1, 2])

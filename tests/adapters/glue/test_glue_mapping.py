@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
-from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
 from lance_bridge_glue import mapping, model
 
 MODEL = botocore.session.get_session().get_service_model("glue")
 TABLE_INPUT = MODEL.shape_for("TableInput")
 DATABASE_INPUT = MODEL.shape_for("DatabaseInput")
+REGION = "us-east-1"
 MADE = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 texts = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20)
@@ -42,6 +43,10 @@ def values_of(shape: Any, depth: int = 0) -> st.SearchStrategy[Any]:
     return simple.get(kind, st.integers(0, 100))
 
 
+def read_as(path: Path, table: dict[str, Any]) -> TableRecord:
+    return mapping.record_from(path, table, REGION)
+
+
 def without(value: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: each for key, each in value.items() if key not in names}
 
@@ -57,7 +62,7 @@ def test_changing_an_entry_keeps_every_field_that_glue_takes(
     assert without(changed, *own) == without(fields, *own)
     descriptor = fields.get("StorageDescriptor", {})
     assert changed["StorageDescriptor"] == {**descriptor, "Location": "s3://b/t"}
-    assert mapping.record_from(("db", "t"), changed).properties == wanted
+    assert read_as(("db", "t"), changed).properties == wanted
 
 
 @given(properties, texts)
@@ -66,7 +71,7 @@ def test_a_new_entry_reads_as_the_record_that_it_was_made_from(
 ) -> None:
     record = TableRecord(("db", "t"), f"s3://b/{place}", wanted)
     made = mapping.table_input(TABLE_INPUT, record)
-    read = mapping.record_from(("db", "t"), {**made, "VersionId": "0", "CreateTime": MADE})
+    read = read_as(("db", "t"), {**made, "VersionId": "0", "CreateTime": MADE})
     assert (read.location, read.properties, read.kind) == (
         record.location,
         wanted,
@@ -112,13 +117,13 @@ def test_what_an_answer_has_beyond_a_request_is_left_out_at_every_depth() -> Non
 @pytest.mark.parametrize("mark", ["lance", "LANCE", "Lance"])
 def test_the_mark_of_lance_is_known_in_any_letter_case(mark: str) -> None:
     table = {"Name": "t", "Parameters": {"table_type": mark}}
-    assert mapping.record_from(("db", "t"), table).is_lance
+    assert read_as(("db", "t"), table).is_lance
 
 
 @pytest.mark.parametrize("kind", ["VIRTUAL_VIEW", "MATERIALIZED_VIEW"])
 def test_a_view_is_never_lances(kind: str) -> None:
     table = {"Name": "v", "TableType": kind, "Parameters": {"table_type": "lance"}}
-    assert not mapping.record_from(("db", "v"), table).is_lance
+    assert not read_as(("db", "v"), table).is_lance
 
 
 @pytest.mark.parametrize(
@@ -131,17 +136,47 @@ def test_a_view_is_never_lances(kind: str) -> None:
     ],
 )
 def test_an_entry_without_most_fields_is_a_record_all_the_same(table: dict[str, Any]) -> None:
-    record = mapping.record_from(("db", "t"), {"Name": "t", **table})
+    record = read_as(("db", "t"), {"Name": "t", **table})
     assert (record.location, dict(record.properties), record.is_lance) == (None, {}, False)
     assert record.identity
 
 
-def test_a_link_says_what_it_is_a_link_to() -> None:
-    target = {"CatalogId": "111122223333", "DatabaseName": "there", "Name": "t"}
-    record = mapping.record_from(("here", "l"), {"Name": "t", "TargetTable": target})
-    assert record.path == ("here", "l")
-    assert record.link_to == "there.t of catalog 111122223333"
-    assert record.kind == "resource link"
+HERE, ELSEWHERE = "123456789012", "111122223333"
+TARGET = {"CatalogId": HERE, "DatabaseName": "There", "Name": "T"}
+
+
+@pytest.mark.parametrize(
+    ("target", "entry", "link_to", "link_path"),
+    [
+        ({}, {}, f"There.T of catalog {HERE}", ("there", "t")),
+        ({"Region": REGION}, {}, f"There.T of catalog {HERE} in {REGION}", ("there", "t")),
+        ({"Region": "eu-west-1"}, {}, f"There.T of catalog {HERE} in eu-west-1", None),
+        ({"CatalogId": ELSEWHERE}, {}, f"There.T of catalog {ELSEWHERE}", None),
+        ({"CatalogId": None}, {}, "There.T", None),
+        ({"CatalogId": None}, {"CatalogId": None}, "There.T", None),
+    ],
+)
+def test_a_link_says_what_it_is_a_link_to_and_where_if_it_is_in_the_same_catalog(
+    target: dict[str, Any], entry: dict[str, Any], link_to: str, link_path: Path | None
+) -> None:
+    table = {"Name": "l", "CatalogId": HERE, "TargetTable": {**TARGET, **target}, **entry}
+    record = read_as(("here", "l"), table)
+    assert (record.path, record.kind) == (("here", "l"), "resource link")
+    assert (record.link_to, record.link_path) == (link_to, link_path)
+
+
+@pytest.mark.parametrize(
+    ("link_catalog", "link_path"), [(HERE, ("there", "t")), (ELSEWHERE, None), (None, None)]
+)
+def test_an_entry_of_a_database_linked_to_is_a_link_too(
+    link_catalog: str | None, link_path: Path | None
+) -> None:
+    target = {"CatalogId": HERE, "DatabaseName": "there"}
+    link = {"Name": "here", "CatalogId": link_catalog, "TargetDatabase": target}
+    table = {"Name": "t", "CatalogId": HERE, "DatabaseName": "there"}
+    record = mapping.record_from(("here", "t"), table, REGION, link)
+    assert (record.path, record.kind) == (("here", "t"), "")
+    assert (record.link_to, record.link_path) == (f"there.t of catalog {HERE}", link_path)
 
 
 @pytest.mark.parametrize(

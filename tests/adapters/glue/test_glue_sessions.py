@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,12 +14,13 @@ from urllib.parse import parse_qs
 import pytest
 from lance_namespace import DeclareTableRequest, DescribeTableRequest, ListNamespacesRequest
 from lance_namespace.errors import (
+    LanceNamespaceError,
     PermissionDeniedError,
     ServiceUnavailableError,
     UnauthenticatedError,
 )
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
-from servers.http_proxy import Answer, Delay, HttpProxy
+from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
 from lance_bridge_glue import GlueNamespace
 
@@ -203,6 +206,55 @@ def test_a_slow_sts_holds_nobody_up_while_the_old_credentials_are_good(
             assert not refreshing.done()
             slow.release.set()
             assert refreshing.result(20) is not None
+
+
+def test_a_child_process_uses_neither_connection_nor_credentials_of_its_parent(
+    assume: Callable[..., GlueNamespace], sts: HttpProxy, proxy: HttpProxy
+) -> None:
+    namespace = assume()
+    names(namespace)
+    proxy.reset()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        try:
+            names(namespace)
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    names(namespace)
+    assert proxy.counts["GetDatabases"] == 2
+    assert proxy.connections == 1
+    assert sts.counts["AssumeRole"] == 2
+    assert len(signed_by(proxy)) == 2
+
+
+def test_no_log_and_no_error_holds_a_secret(
+    assume: Callable[..., GlueNamespace],
+    proxy: HttpProxy,
+    database: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither those of the properties nor those of the role; botocore's own log is its affair."""
+    for logger in ("lance_bridge", "lance_bridge_glue"):
+        caplog.set_level("DEBUG", logger)
+    no_keys = {"storage.aws_access_key_id": "", "storage.aws_secret_access_key": ""}
+    namespace = assume(**no_keys)
+    table = [database, "t"]
+    proxy.fail_next("CreateTable", Fault.LOSE_REPLY)
+    made = namespace.declare_table(DeclareTableRequest(id=table, location="s3://glue-tests/t"))
+    assert made.storage_options is not None
+    proxy.fail_next("GetTable", Answer.of_aws("AccessDeniedException"))
+    errors: list[BaseException] = []
+    for unreadable in (table, [database, "u"], ["gone", "t"]):
+        with pytest.raises(LanceNamespaceError) as caught:
+            namespace.describe_table(DescribeTableRequest(id=unreadable))
+        errors.append(caught.value)
+    text = "".join(["".join(traceback.format_exception(each)) for each in errors])
+    text += caplog.text + repr(namespace) + namespace.namespace_id()
+    secrets = {request.headers["x-amz-security-token"] for request in proxy.requests}
+    secrets.add(made.storage_options["aws_secret_access_key"])
+    assert len(secrets) >= 2
+    assert not [each for each in (SECRET_KEY, *secrets) if each in text]
 
 
 # -- what may go wrong ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from lance_namespace import (
 )
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidInputError,
     NamespaceNotEmptyError,
     PermissionDeniedError,
@@ -26,6 +27,7 @@ from lance_namespace.errors import (
 )
 from servers.glue_server import ACCESS_KEY, REGION, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, HttpProxy
+from servers.objectstore import MotoServer
 
 from lance_bridge_glue import GlueNamespace
 
@@ -259,6 +261,22 @@ def test_who_may_not_look_for_functions_may_not_drop(
     assert server.glue.get_database(Name=database)
 
 
+def test_on_plain_moto_a_namespace_is_dropped_without_looking_for_functions() -> None:
+    """moto as it comes answers GetUserDefinedFunctions with an internal error."""
+    with MotoServer() as moto:
+        place = {"region": REGION, "endpoint": moto.endpoint, "max_retries": "0"}
+        keys = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+        strict = GlueNamespace(**place, **keys)
+        strict.create_namespace(CreateNamespaceRequest(id=["d"]))
+        with pytest.raises(InternalError, match="list the functions of 'd'"):
+            strict.drop_namespace(DropNamespaceRequest(id=["d"]))
+        lenient = GlueNamespace(**place, **keys, **{"drop.check-functions": "false"})
+        for behavior in ("Restrict", "Cascade"):
+            lenient.create_namespace(CreateNamespaceRequest(id=["d"], mode="ExistOk"))
+            lenient.drop_namespace(DropNamespaceRequest(id=["d"], behavior=behavior))
+            assert lenient.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
+
+
 # -- a client of the caller's --------------------------------------------------------------------
 
 
@@ -270,7 +288,7 @@ def test_a_client_of_the_callers_is_used_and_left_open(proxy: HttpProxy, databas
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=SECRET_KEY,
     )
-    namespace = GlueNamespace(client=client)
+    namespace = GlueNamespace(client=client, **{"drop.check-functions": "true"})
     declare(namespace, database)
     namespace.close()
     assert tables(namespace, database) == ["t"]

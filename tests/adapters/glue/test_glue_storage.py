@@ -143,7 +143,7 @@ def test_pylance_writes_and_reads_with_the_credentials_of_the_role(
         assert int(described.storage_options["expires_at_millis"]) / 1000 > time.time()
         read = lance.dataset(namespace_client=namespace, table_id=[database, "t"])
         assert read.to_table()["x"].to_pylist() == [1, 2, 3]
-        assert described.location == f"s3://{BUCKET}/root/{database}.db/t.lance"
+        assert described.location == f"s3://{BUCKET}/lake/{database}.db/t.lance"
 
 
 # -- Lake Formation's ----------------------------------------------------------------------------

@@ -1,0 +1,239 @@
+"""Every operation, broken at each of its requests: the right code, soon, and nothing lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+import lance_namespace as api
+import pytest
+from lance_namespace.errors import ErrorCode, LanceNamespaceError
+from servers.glue_server import GlueServer
+from servers.http_proxy import Answer, Delay, Fault, HttpProxy
+
+from lance_bridge_glue import GlueNamespace
+
+from .building import BUCKET, Connect, raw_table
+
+pytestmark = pytest.mark.server
+
+FOREVER = float("inf")
+SECONDS = 5.0
+Act = Callable[[GlueNamespace, str], object]
+State = Mapping[str, Mapping[str, str]]
+"""Of each database, its tables and where they are; an ``{}`` stands for the test's database."""
+
+READS: dict[str, Act] = {
+    "DescribeNamespace": lambda n, d: n.describe_namespace(api.DescribeNamespaceRequest(id=[d])),
+    "NamespaceExists": lambda n, d: n.namespace_exists(api.NamespaceExistsRequest(id=[d])),
+    "ListNamespaces": lambda n, _: n.list_namespaces(api.ListNamespacesRequest(id=[])),
+    "ListTables": lambda n, d: n.list_tables(api.ListTablesRequest(id=[d])),
+    "DescribeTable": lambda n, d: n.describe_table(api.DescribeTableRequest(id=[d, "t"])),
+    "TableExists": lambda n, d: n.table_exists(api.TableExistsRequest(id=[d, "t"])),
+}
+
+
+def place(database: str, name: str = "t") -> str:
+    return f"s3://{BUCKET}/{database}/{name}"
+
+
+def drop_namespace(namespace: GlueNamespace, name: str) -> None:
+    namespace.drop_namespace(api.DropNamespaceRequest(id=[name]))
+
+
+def register(namespace: GlueNamespace, database: str, name: str, mode: str = "Create") -> None:
+    to = place(database, "new")
+    namespace.register_table(api.RegisterTableRequest(id=[database, name], location=to, mode=mode))
+
+
+def rename(namespace: GlueNamespace, database: str, *new_namespace: str) -> None:
+    to = list(new_namespace) or None
+    namespace.rename_table(
+        api.RenameTableRequest(id=[database, "t"], new_namespace_id=to, new_table_name="u")
+    )
+
+
+@dataclass
+class Change:
+    """An operation that changes something, and what is there once it is done."""
+
+    act: Act
+    after: State
+
+
+BEFORE: State = {"{}": {"t": "t"}, "{}_empty": {}}
+CHANGES = {
+    "CreateNamespace": Change(
+        lambda n, d: n.create_namespace(api.CreateNamespaceRequest(id=[f"{d}_new"])),
+        {**BEFORE, "{}_new": {}},
+    ),
+    "DropNamespace": Change(lambda n, d: drop_namespace(n, f"{d}_empty"), {"{}": {"t": "t"}}),
+    "DeclareTable": Change(
+        lambda n, d: n.declare_table(api.DeclareTableRequest(id=[d, "n"], location=place(d, "n"))),
+        {**BEFORE, "{}": {"t": "t", "n": "n"}},
+    ),
+    "RegisterTable": Change(
+        lambda n, d: register(n, d, "n"), {**BEFORE, "{}": {"t": "t", "n": "new"}}
+    ),
+    "RegisterTable with Overwrite": Change(
+        lambda n, d: register(n, d, "t", mode="Overwrite"), {**BEFORE, "{}": {"t": "new"}}
+    ),
+    "DeregisterTable": Change(
+        lambda n, d: n.deregister_table(api.DeregisterTableRequest(id=[d, "t"])),
+        {**BEFORE, "{}": {}},
+    ),
+    "DropTable": Change(
+        lambda n, d: n.drop_table(api.DropTableRequest(id=[d, "t"])), {**BEFORE, "{}": {}}
+    ),
+}
+RENAMES: dict[str, Act] = {
+    "in a namespace": rename,
+    "across namespaces": lambda n, d: rename(n, d, f"{d}_empty"),
+}
+
+UNREADABLE = {ErrorCode.INTERNAL, ErrorCode.SERVICE_UNAVAILABLE}
+UNAVAILABLE = {ErrorCode.SERVICE_UNAVAILABLE}
+FAULTS: dict[str, tuple[Fault | Answer | Delay, set[ErrorCode]]] = {
+    "throttling": (Answer.of_aws("ThrottlingException"), {ErrorCode.THROTTLING}),
+    "500": (Answer.of_aws("InternalServiceException", status=500), UNREADABLE),
+    "silence": (Delay(), UNAVAILABLE),
+    "reset": (Fault.RESET, UNAVAILABLE),
+    "lost reply": (Fault.LOSE_REPLY, UNAVAILABLE),
+    "truncated reply": (Fault.TRUNCATE_REPLY, UNREADABLE),
+    "malformed reply": (Fault.MALFORMED_REPLY, UNREADABLE),
+    "another server's reply": (Answer.of_json(200, {"message": "hello"}), UNREADABLE),
+    "expired credentials": (Answer.of_aws("ExpiredTokenException"), {ErrorCode.UNAUTHENTICATED}),
+    "refusal": (Answer.of_aws("AccessDeniedException"), {ErrorCode.PERMISSION_DENIED}),
+}
+
+
+@dataclass
+class Lake:
+    """What a test works on: a database of its own behind a proxy, with the table ``t`` in it."""
+
+    server: GlueServer
+    proxy: HttpProxy
+    namespaces: dict[bool, GlueNamespace]
+    """One that waits for long, and one that does not (True); neither repeats anything."""
+    database: str
+
+    def begin_anew(self) -> None:
+        """Make what `BEFORE` says, with data, in place of what there is."""
+        glue = self.server.glue
+        for name in self.state():
+            glue.delete_database(Name=name.format(self.database))
+        for name in BEFORE:
+            glue.create_database(DatabaseInput={"Name": name.format(self.database)})
+        descriptor = {"Location": place(self.database)}
+        marks = {"table_type": "lance"}
+        raw_table(self.server, self.database, "t", Parameters=marks, StorageDescriptor=descriptor)
+        self.server.put(BUCKET, f"{self.database}/t/_versions/1.manifest")
+
+    def state(self) -> State:
+        """Return what there is, in the form of `BEFORE`."""
+        listed = self.server.glue.get_paginator("get_databases").paginate()
+        names = [each["Name"] for page in listed for each in page["DatabaseList"]]
+        own = [name for name in names if name.startswith(self.database)]
+        return {name.replace(self.database, "{}"): self._tables(name) for name in own}
+
+    def _tables(self, database: str) -> dict[str, str]:
+        entries = self.server.glue.get_tables(DatabaseName=database)["TableList"]
+        places = {each["Name"]: each["StorageDescriptor"]["Location"] for each in entries}
+        return {name: location.rpartition("/")[2] for name, location in places.items()}
+
+    def has_data(self) -> bool:
+        return f"{self.database}/t/_versions/1.manifest" in self.server.keys(BUCKET)
+
+    def failure(self, act: Act, step: int, fault: str) -> LanceNamespaceError | None:
+        """Break all requests from one on, and return what becomes of that.
+
+        Returns None where the operation is done before that request.
+        """
+        namespace = self.namespaces[fault == "silence"]
+        numbers = count()
+        self.proxy.reset()
+        self.proxy.fail_next(lambda _: next(numbers) >= step, FAULTS[fault][0], times=FOREVER)
+        begun = time.monotonic()
+        error = _error_of(act, namespace, self.database)
+        assert time.monotonic() - begun < SECONDS
+        if error is None:
+            assert not self.proxy.fired, f"{self.proxy.fired} was taken for success"
+        else:
+            assert self.proxy.fired
+            assert error.code in FAULTS[fault][1]
+        return error
+
+
+def _error_of(act: Act, namespace: GlueNamespace, database: str) -> LanceNamespaceError | None:
+    try:
+        act(namespace, database)
+    except LanceNamespaceError as error:
+        return error
+    return None
+
+
+@pytest.fixture
+def lake(server: GlueServer, proxy: HttpProxy, connect: Connect, database: str) -> Lake:
+    waits = {False: "10", True: "0.5"}
+    namespaces = {
+        short: connect(max_retries="0", **{"client.read-timeout": wait})
+        for short, wait in waits.items()
+    }
+    made = Lake(server, proxy, namespaces, database)
+    made.begin_anew()
+    return made
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_read_that_is_broken_fails_soon_with_its_own_code(lake: Lake, fault: str) -> None:
+    for operation, act in READS.items():
+        assert lake.failure(act, 0, fault) is not None, operation
+        assert lake.failure(act, 1, fault) is None, operation
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("operation", CHANGES)
+def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
+    lake: Lake, namespace: GlueNamespace, operation: str, fault: str
+) -> None:
+    change = CHANGES[operation]
+    for step in count():
+        error = lake.failure(change.act, step, fault)
+        state = lake.state()
+        if error is None:
+            assert state == change.after
+            break
+        if state == BEFORE:
+            assert lake.has_data()
+            continue
+        assert state == change.after
+        lake.proxy.reset()
+        again = _error_of(change.act, namespace, lake.database)
+        assert again is None or "exist" in str(again)  # it does already, or not any more
+        assert lake.state() == change.after
+        lake.begin_anew()
+    assert step >= 1
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("where", RENAMES)
+def test_a_rename_that_is_broken_anywhere_loses_nothing_and_tells_of_what_it_leaves(
+    lake: Lake, where: str, fault: str
+) -> None:
+    for step in count():
+        error = lake.failure(RENAMES[where], step, fault)
+        state = lake.state()
+        entries = {**state["{}"], **state["{}_empty"]}
+        assert set(entries.values()) == {"t"}
+        assert lake.has_data()
+        if error is None:
+            assert set(entries) == {"u"}
+            break
+        # Whether there is a copy is not known where its reply is lost, and all that follows.
+        if len(entries) == 2 and lake.proxy.fired[0][0] != "CreateTable":
+            assert "both names" in str(error)
+        if state != BEFORE:
+            lake.begin_anew()
+    assert step >= 4

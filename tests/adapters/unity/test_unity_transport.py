@@ -75,7 +75,7 @@ def test_a_read_whose_answer_trickles_is_given_up_in_time(beginning: str) -> Non
         started = time.monotonic()
         with pytest.raises(ServiceUnavailableError, match="timed out"):
             catalog_at(url).load_table(TABLE)
-        assert time.monotonic() - started < 10 * LIMIT
+        assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize("beginning", BEGINNINGS)
@@ -84,7 +84,7 @@ def test_a_change_whose_answer_trickles_is_unknown_in_time(beginning: str) -> No
         started = time.monotonic()
         with pytest.raises(OutcomeUnknownError):
             catalog_at(url).create_table(TableRecord(TABLE, "file:///data/t", {}))
-        assert time.monotonic() - started < 10 * LIMIT
+        assert time.monotonic() - started < 30
 
 
 def test_a_slow_answer_that_comes_in_time_counts() -> None:

@@ -57,24 +57,14 @@ def test_many_callers_at_once_are_served_by_one_request() -> None:
     assert catalog.asked == [False]
 
 
-@pytest.mark.parametrize(("passed", "asked"), [(2900.0, 1), (3301.0, 2)])
-def test_they_are_renewed_five_minutes_before_they_expire(
-    monkeypatch: pytest.MonkeyPatch, passed: float, asked: int
+@pytest.mark.parametrize(
+    ("lifetime", "passed", "asked"),
+    [(3600.0, 2900.0, 1), (3600.0, 3301.0, 2), (100.0, 70.0, 1), (100.0, 81.0, 2)],
+)
+def test_they_are_renewed_five_minutes_before_they_expire_or_with_a_fifth_of_their_life_left(
+    monkeypatch: pytest.MonkeyPatch, lifetime: float, passed: float, asked: int
 ) -> None:
-    catalog = Vending(3600.0)
-    credentials = VendedCredentials(catalog)
-    credentials.of(RECORD, write=False)
-    now = time.time() + passed
-    monkeypatch.setattr(time, "time", lambda: now)
-    credentials.of(RECORD, write=False)
-    assert len(catalog.asked) == asked
-
-
-@pytest.mark.parametrize(("passed", "asked"), [(70.0, 1), (81.0, 2)])
-def test_short_lived_ones_are_used_for_most_of_their_life(
-    monkeypatch: pytest.MonkeyPatch, passed: float, asked: int
-) -> None:
-    catalog = Vending(100.0)
+    catalog = Vending(lifetime)
     credentials = VendedCredentials(catalog)
     credentials.of(RECORD, write=False)
     now = time.time() + passed

@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 import boto3
 from botocore.config import Config
 
+from .processes import end
+
 _HOST = "127.0.0.1"
 _START_SECONDS = 60.0
-_STOP_SECONDS = 10.0
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key"
@@ -158,12 +159,7 @@ class MotoServer:
     def stop(self) -> None:
         """End the process; safe to repeat."""
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            end(self._process)
             self._process = None
         if self._directory is not None:
             self._directory.cleanup()

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from ..processes import end
 from .dialects import OPEN_SOURCE_0_6, Dialect
 
 _TESTS = Path(__file__).parents[2]
 _START_SECONDS = 30.0
-_STOP_SECONDS = 10.0
 
 
 class UnityProcess:
@@ -59,12 +59,7 @@ class UnityProcess:
         """End the process and return its exit code; safe to repeat."""
         if self._process is None:
             return 0
-        self._process.terminate()
-        try:
-            code = self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
+        code = end(self._process)
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process = None

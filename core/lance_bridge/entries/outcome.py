@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
+from lance_namespace.errors import (
+    NamespaceNotFoundError,
+    ServiceUnavailableError,
+    TableNotFoundError,
+)
 
 from ..errors import LanceNamespaceError, OutcomeUnknownError
 
@@ -52,6 +56,6 @@ def _found_out(happened: Callable[[], bool], unknown: OutcomeUnknownError) -> bo
     except (TableNotFoundError, NamespaceNotFoundError):
         raise  # somebody removed it meanwhile
     except LanceNamespaceError as error:
-        raise OutcomeUnknownError(
-            f"{unknown}. What became of it could not be found out: {error}"
-        ) from error
+        down = isinstance(error, ServiceUnavailableError)
+        kind = OutcomeUnknownError if down else type(error)
+        raise kind(f"{unknown}. What became of it could not be found out: {error}") from error

@@ -59,14 +59,12 @@ def test_an_operation_that_is_there_is_not_the_interface_s_own(name: str) -> Non
     assert getattr(MemoryNamespace, name) is not getattr(api.LanceNamespace, name)
 
 
-@pytest.mark.parametrize("name", ["tag", "branch"])
-def test_a_tag_or_branch_of_a_table_is_unsupported_by_name(
-    namespace: MemoryNamespace, name: str
-) -> None:
+def test_a_tag_or_branch_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
-    request = api.DescribeTableRequest.model_validate({"id": TABLE, name: "x"})
-    with pytest.raises(errors.UnsupportedOperationError, match=name):
-        namespace.describe_table(request)
+    with pytest.raises(errors.TableTagNotFoundError, match="no tag 'x'"):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, tag="x"))
+    with pytest.raises(errors.TableBranchNotFoundError, match="no branch 'x'"):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, branch="x"))
 
 
 @pytest.mark.parametrize("version", [2, 2**63, 2**64, 2**70])

@@ -15,7 +15,7 @@ from ..entries.properties import visible
 from ..entries.tables import is_only_declared
 from ..errors import display, invalid
 from . import schema as schemas
-from .dataset import LANCE_FAILURES, brief, open_dataset, translated
+from .dataset import LANCE_FAILURES, LATEST, Ref, brief, open_dataset, translated
 
 _EVALUATION = "Error applying filter expression"
 """What Lance says where a predicate fails on a row, such as a division by zero."""
@@ -26,12 +26,16 @@ def describe(
 ) -> DescribeTableResponse:
     """Answer DescribeTable for an entry that is loaded already.
 
-    The storage is read only where the request needs it: for ``version``,
+    The storage is read only where the request needs it: for ``version``, ``tag``, ``branch``,
     ``load_detailed_metadata`` and ``check_declared``. A table without data has no details.
 
     Raises:
+        InvalidInputError: (13) a tag together with a version or a branch.
         TableVersionNotFoundError: (11) ``version`` does not exist.
+        TableTagNotFoundError: (8)
+        TableBranchNotFoundError: (22)
     """
+    ref = Ref.of(request.version, request.tag, request.branch)
     location = record.location or ""
     answer = DescribeTableResponse(
         location=locations.for_lance(location),
@@ -46,8 +50,8 @@ def describe(
         answer.table, answer.namespace = record.path[-1], list(record.path[:-1])
     if detailed or request.check_declared:
         answer.is_only_declared = is_only_declared(bridge, record)
-    if request.version is not None or (detailed and not answer.is_only_declared):
-        _add_details(bridge, record, request, answer, detailed=detailed)
+    if ref != LATEST or (detailed and not answer.is_only_declared):
+        _add_details(bridge, record, request, answer, ref)
     return answer
 
 
@@ -56,11 +60,10 @@ def _add_details(
     record: TableRecord,
     request: DescribeTableRequest,
     answer: DescribeTableResponse,
-    *,
-    detailed: bool,
+    ref: Ref,
 ) -> None:
-    dataset = open_dataset(bridge, record, request.version, vend=request.vend_credentials)
-    if not detailed:
+    dataset = open_dataset(bridge, record, ref, vend=request.vend_credentials)
+    if not request.load_detailed_metadata:
         return
     with translated(f"Table '{display(record.path)}' could not be read"):
         counts = dataset.stats.dataset_stats()
@@ -73,9 +76,7 @@ def _add_details(
     )
 
 
-def count_rows(
-    bridge: Bridge, record: TableRecord, version: int | None, predicate: str | None
-) -> int:
+def count_rows(bridge: Bridge, record: TableRecord, ref: Ref, predicate: str | None) -> int:
     """Return the number of rows, or of those for which ``predicate`` (SQL) holds.
 
     Source: CountTableRows.
@@ -85,8 +86,9 @@ def count_rows(
             not there, or fails on a row.
         InvalidTableStateError: (19) the table holds no data yet.
         TableVersionNotFoundError: (11)
+        TableBranchNotFoundError: (22)
     """
-    dataset = open_dataset(bridge, record, version)
+    dataset = open_dataset(bridge, record, ref)
     name = display(record.path)
     if predicate is None:
         with translated(f"Rows of table '{name}' could not be counted"):

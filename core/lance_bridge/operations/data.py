@@ -11,7 +11,8 @@ from lance_namespace import (
 
 from ..entries import modes
 from ..entries.properties import visible
-from ..tables import create, ipc, read
+from ..tables import create, read
+from ..tables.data import Data, Rows
 from ..tables.dataset import Ref
 from .base import Operations, location_of
 
@@ -21,13 +22,16 @@ class DataOperations(Operations):
 
     # -- tables as data --------------------------------------------------------------------------
 
-    def create_table(self, request: CreateTableRequest, request_data: bytes) -> CreateTableResponse:
-        """Create a table from an Arrow IPC stream. Errors: 1, 5, 13, 14, 15, 16, 17."""
+    def create_table(self, request: CreateTableRequest, request_data: Data) -> CreateTableResponse:
+        """Create a table from rows; ``Data`` says what may be handed in.
+
+        Errors: 1, 5, 13, 14, 15, 16, 17.
+        """
         path = self._table(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         table = create.NewTable(
             path,
-            ipc.read_stream(request_data),
+            Rows.of(request_data),
             mode,
             request.properties,
             request.storage_options,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from botocore.exceptions import ClientError
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display
 
 from .calls import ask
@@ -93,5 +94,5 @@ class StorageCredentials:
         if not self._names_region:
             options["aws_region"] = self._session.region
         if expires is not None:
-            options["expires_at_millis"] = str(expires)
+            options[EXPIRES_AT] = str(expires)
         return options

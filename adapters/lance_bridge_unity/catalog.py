@@ -39,7 +39,7 @@ from . import mapping, sql
 from .client import Client, route
 from .config import UnityConfig
 from .errors import Lost, Refused, translated
-from .names import no_create
+from .names import NO_WAREHOUSE
 
 logger = logging.getLogger(__name__)
 
@@ -268,7 +268,7 @@ class UnityCatalog(Catalog):
 
     def _run(self, statement: str) -> None:
         if self._warehouse is None:
-            raise unsupported(no_create(databricks=True, has_warehouse=False))
+            raise unsupported(NO_WAREHOUSE)
         self._warehouse.run(statement)
 
     # -- credentials -----------------------------------------------------------------------------

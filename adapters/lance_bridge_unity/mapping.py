@@ -11,7 +11,8 @@ from typing import Any
 from lance_namespace.errors import InternalError
 
 from lance_bridge.catalog import TABLE_TYPE, Column, NamespaceRecord, Path, TableRecord
-from lance_bridge.errors import display, invalid
+from lance_bridge.credentials import EXPIRES_AT
+from lance_bridge.errors import display, invalid, require_text
 
 Json = dict[str, Any]
 
@@ -142,10 +143,8 @@ def checked(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _require_length(what: str, text: str, limit: int) -> None:
-    try:
-        length = len(text.encode("utf-16-le")) // 2
-    except UnicodeEncodeError:
-        raise invalid(f"{what} is not valid Unicode text") from None
+    require_text(what, text)
+    length = len(text.encode("utf-16-le")) // 2
     if length > limit:
         raise invalid(f"{what} has {length} characters; Unity Catalog allows {limit}")
 
@@ -246,7 +245,7 @@ def storage_options(reply: Json) -> dict[str, str] | None:
     if not options:
         return None
     expires = reply.get("expiration_time") or int(time.time() * 1000) + _UNSTATED_LIFE_MILLIS
-    return {**options, "expires_at_millis": str(int(expires))}
+    return {**options, EXPIRES_AT: str(int(expires))}
 
 
 _CREDENTIALS = {

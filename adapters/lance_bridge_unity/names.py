@@ -11,7 +11,7 @@ _DATABRICKS = re.compile(r"[\w@-]+")
 _MAX_LENGTH = 255
 
 _NO_UPDATE = "the open-source Unity Catalog server has no call that changes a table"
-_NO_WAREHOUSE = (
+NO_WAREHOUSE = (
     "Databricks makes and changes tables that are not its own by SQL only: set the property "
     "'warehouse_id' to a SQL warehouse"
 )
@@ -27,7 +27,7 @@ def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capa
         has_warehouse: Whether SQL can be run.
     """
     catalog, schema, table = (_rule(noun, databricks) for noun in ("catalog", "schema", "table"))
-    no_sql = _NO_WAREHOUSE if databricks and not has_warehouse else ""
+    no_sql = NO_WAREHOUSE if databricks and not has_warehouse else ""
     return Capabilities(
         namespace_levels=(schema,) if pinned else (catalog, schema),
         table_rule=table,
@@ -37,11 +37,6 @@ def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capa
         no_rename_across=_WITHIN_SCHEMA,
         no_alter=no_sql if databricks else _NO_UPDATE,
     )
-
-
-def no_create(*, databricks: bool, has_warehouse: bool) -> str:
-    """Return why tables cannot be created, or an empty string where they can."""
-    return _NO_WAREHOUSE if databricks and not has_warehouse else ""
 
 
 def _rule(noun: str, databricks: bool) -> NameRule:

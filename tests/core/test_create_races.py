@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import lance
@@ -43,6 +43,24 @@ def test_overwrite_replaces_the_other_writers_data(
     answer = create(namespace, TABLE, rows=3, mode="Overwrite")
     assert answer.version == 2
     assert count_rows(namespace, TABLE) == 3
+
+
+def test_overwrite_with_rows_that_are_read_once_is_to_be_repeated(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    """The first write has read them before it found out that another writer was first."""
+    server.capabilities = replace(CAPABILITIES, no_alter="")
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    place = (server.tables[tuple(TABLE)].location or "").removeprefix("file://")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"a": [1]})
+        lance.write_dataset(pa.table({"a": [7, 7]}), place)
+
+    request = api.CreateTableRequest(id=TABLE, mode="Overwrite")
+    with pytest.raises(errors.ConcurrentModificationError, match="Orders"):
+        namespace.create_table(request, rows())
+    assert count_rows(namespace, TABLE) == 2
 
 
 def test_create_is_told_that_the_other_writer_was_first(

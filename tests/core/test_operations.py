@@ -12,23 +12,59 @@ from .building import TABLE, create
 from .memory_catalog import MemoryNamespace, MemoryServer
 
 IMPLEMENTED = {
+    "alter_table_add_columns",
+    "alter_table_alter_columns",
+    "alter_table_backfill_columns",
+    "alter_table_drop_columns",
+    "alter_transaction",
+    "analyze_table_query_plan",
+    "batch_commit_tables",
+    "batch_create_table_versions",
+    "batch_delete_table_versions",
     "count_table_rows",
     "create_namespace",
     "create_table",
+    "create_table_branch",
+    "create_table_index",
+    "create_table_scalar_index",
+    "create_table_tag",
+    "create_table_version",
     "declare_table",
+    "delete_from_table",
+    "delete_table_branch",
+    "delete_table_tag",
     "deregister_table",
     "describe_namespace",
     "describe_table",
+    "describe_table_index_stats",
+    "describe_table_version",
+    "describe_transaction",
     "drop_namespace",
     "drop_table",
+    "drop_table_index",
+    "explain_table_query_plan",
+    "get_table_stats",
+    "get_table_tag_version",
+    "insert_into_table",
     "list_all_tables",
     "list_namespaces",
+    "list_table_branches",
+    "list_table_indices",
+    "list_table_tags",
+    "list_table_versions",
     "list_tables",
+    "merge_insert_into_table",
     "namespace_exists",
     "namespace_id",
+    "query_table",
     "register_table",
     "rename_table",
+    "restore_table",
     "table_exists",
+    "update_field_metadata",
+    "update_table",
+    "update_table_schema_metadata",
+    "update_table_tag",
 }
 OPERATIONS = sorted(
     name
@@ -59,14 +95,12 @@ def test_an_operation_that_is_there_is_not_the_interface_s_own(name: str) -> Non
     assert getattr(MemoryNamespace, name) is not getattr(api.LanceNamespace, name)
 
 
-@pytest.mark.parametrize("name", ["tag", "branch"])
-def test_a_tag_or_branch_of_a_table_is_unsupported_by_name(
-    namespace: MemoryNamespace, name: str
-) -> None:
+def test_a_tag_or_branch_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
-    request = api.DescribeTableRequest.model_validate({"id": TABLE, name: "x"})
-    with pytest.raises(errors.UnsupportedOperationError, match=name):
-        namespace.describe_table(request)
+    with pytest.raises(errors.TableTagNotFoundError, match="no tag 'x'"):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, tag="x"))
+    with pytest.raises(errors.TableBranchNotFoundError, match="no branch 'x'"):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, branch="x"))
 
 
 @pytest.mark.parametrize("version", [2, 2**63, 2**64, 2**70])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import lance
-import pyarrow as pa
 from lance.fragment import write_fragments
 from lance_namespace.errors import ServiceUnavailableError, TableAlreadyExistsError
 
@@ -20,6 +18,7 @@ from ..entries import tables as entries
 from ..entries.modes import CreateMode
 from ..errors import concurrent_modification, display, table_already_exists
 from .columns import columns_of
+from .data import Rows
 from .dataset import LANCE_FAILURES, brief, open_dataset, translated
 
 FIRST_VERSION = 1
@@ -27,10 +26,10 @@ FIRST_VERSION = 1
 
 @dataclass(frozen=True)
 class NewTable:
-    """What a caller wants to create: data with a schema, and how."""
+    """What a caller wants to create: rows with a schema, and how."""
 
     path: Path
-    data: pa.Table
+    rows: Rows
     mode: CreateMode = CreateMode.CREATE
     properties: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = None
@@ -40,16 +39,20 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
     """Create a table with data and return its entry and version. Source: CreateTable.
 
     The entry comes first, without data: the catalog decides between two creators. A write that
-    fails leaves a declared table, which the next create completes.
+    fails leaves a declared table, which the next create completes; so do rows that turn out bad
+    after that, which only those can that are read once.
 
     Raises:
         TableAlreadyExistsError: (5) a table with data has the name and the mode is Create, or an
             entry that is not Lance's has it in any mode.
         NamespaceNotFoundError: (1)
-        InvalidInputError: (13) bad properties, or no location can be found.
+        InvalidInputError: (13) bad rows or properties, or no location can be found.
+        ConcurrentModificationError: (14)
         ServiceUnavailableError: (17) the storage did not take the data.
     """
     table = replace(table, properties=_checked(table.properties))
+    table.rows.require_storable()
+    table.rows.check_ahead()
     place = placement.free_location(bridge, table.path, must_look=True)
     record, is_new = entries.add_or_find(
         bridge,
@@ -57,11 +60,11 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
         place,
         table.properties or {},
         declared=True,
-        columns=columns_of(table.data.schema),
+        columns=columns_of(table.rows.schema),
     )
     try:
         if is_new:
-            return record, _write_first(bridge, table, record)
+            return record, write_first(bridge, record, table.rows, table.storage_options)
         if entries.is_only_declared(bridge, record):
             return _complete(bridge, table, record)
     except TableAlreadyExistsError:
@@ -79,7 +82,7 @@ def _complete(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[Tab
     """Write the data of a table that somebody declared."""
     if table.properties is not None:
         entries.require_settable(bridge, record, table.properties)
-    version = _write_first(bridge, table, record)
+    version = write_first(bridge, record, table.rows, table.storage_options)
     if table.properties is None:
         return record, version
     return entries.set_properties(bridge, record, table.properties), version
@@ -102,18 +105,30 @@ def _overwrite(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
     Raises:
         ConcurrentModificationError: (14) another writer committed meanwhile.
     """
-    place, options = _target(bridge, table, record)
+    if not table.rows.can_be_read:  # the first write took them, and lost the race
+        raise concurrent_modification(record.path)
+    place, options = _target(bridge, record, table.storage_options)
     before = open_dataset(bridge, record).version
     try:
-        written = lance.write_dataset(table.data, place, mode="overwrite", storage_options=options)
+        with table.rows.blamed():
+            written = lance.write_dataset(
+                table.rows.reader(), place, mode="overwrite", storage_options=options
+            )
     except LANCE_FAILURES as error:
+        if table.rows.failure is error:
+            raise
         if open_dataset(bridge, record).version > before:
             raise concurrent_modification(record.path) from error
-        raise _not_written(record, error, "It is as it was") from error
+        raise not_written(record, error, "It is as it was") from error
     return int(written.version)
 
 
-def _write_first(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
+def write_first(
+    bridge: Bridge,
+    record: TableRecord,
+    rows: Rows,
+    storage_options: Mapping[str, str] | None = None,
+) -> int:
     """Commit version 1 and no other.
 
     ``write_dataset(mode="create")`` only looks for a dataset when it begins: of writers that race,
@@ -121,19 +136,26 @@ def _write_first(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
 
     Raises:
         TableAlreadyExistsError: (5) another writer was first.
+        InvalidInputError: (13) bad rows; nothing is committed.
+        ServiceUnavailableError: (17) the storage did not take the data.
     """
-    place, options = _target(bridge, table, record)
-    transaction_id = str(uuid.uuid4())
+    place, options = _target(bridge, record, storage_options)
+    transaction = None
     try:
-        fragments = write_fragments(table.data, place, mode="create", storage_options=options)
-        first = lance.LanceOperation.Overwrite(table.data.schema, fragments)
-        transaction = lance.Transaction(read_version=0, operation=first, uuid=transaction_id)
+        with rows.blamed():
+            fragments = write_fragments(
+                rows.reader(), place, mode="create", storage_options=options
+            )
+        first = lance.LanceOperation.Overwrite(rows.schema, fragments)
+        transaction = lance.Transaction(read_version=0, operation=first)
         lance.LanceDataset.commit(place, transaction, max_retries=0, storage_options=options)
     except LANCE_FAILURES as error:
+        if rows.failure is error:
+            raise
         if entries.is_only_declared(bridge, record):
             hint = "The entry is there; create the table again to complete it"
-            raise _not_written(record, error, hint) from error
-        if not _is_own(bridge, record, transaction_id):
+            raise not_written(record, error, hint) from error
+        if transaction is None or not _is_own(bridge, record, transaction.uuid):
             raise table_already_exists(record.path, "another writer created its data") from error
     return FIRST_VERSION
 
@@ -146,14 +168,15 @@ def _is_own(bridge: Bridge, record: TableRecord, transaction_id: str) -> bool:
 
 
 def _target(
-    bridge: Bridge, table: NewTable, record: TableRecord
+    bridge: Bridge, record: TableRecord, storage_options: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str] | None]:
     common = bridge.storage_options(record, vend=None, write=True)
-    options = {**(common or {}), **(table.storage_options or {})}
+    options = {**(common or {}), **(storage_options or {})}
     return locations.for_lance(record.location or ""), options or None
 
 
-def _not_written(record: TableRecord, error: Exception, hint: str) -> ServiceUnavailableError:
+def not_written(record: TableRecord, error: Exception, hint: str) -> ServiceUnavailableError:
+    """Return the error for storage that did not take what was written."""
     return ServiceUnavailableError(
         f"The data of table '{display(record.path)}' could not be written to {record.location}: "
         f"{brief(error)}. {hint}"

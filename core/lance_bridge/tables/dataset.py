@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import lance
 from lance_namespace.errors import (
     InvalidTableStateError,
+    LanceNamespaceError,
     ServiceUnavailableError,
+    TableBranchNotFoundError,
+    TableTagNotFoundError,
     TableVersionNotFoundError,
 )
 
@@ -16,53 +20,119 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..entries.tables import is_only_declared
-from ..errors import display
+from ..errors import display, invalid
 from ..storage import TableStorage
+
+MAIN = "main"
+"""How a request names the branch that every table has."""
 
 LANCE_FAILURES = (OSError, ValueError, RuntimeError, NotImplementedError, OverflowError)
 """What pylance raises for anything that goes wrong in its Rust half."""
 
 
+@dataclass(frozen=True)
+class Ref:
+    """Which state of a table is meant: a version, a tag, or the latest; of main, or of a branch."""
+
+    version: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+
+    @classmethod
+    def of(
+        cls, version: int | None = None, tag: str | None = None, branch: str | None = None
+    ) -> Ref:
+        """Return what a request names.
+
+        Raises:
+            InvalidInputError: (13) a tag together with a version or branch, or a bad version.
+        """
+        if tag is not None and (branch is not None or version is not None):
+            raise invalid("`tag` cannot be used together with `version` or `branch`")
+        if version is not None and version < 1:
+            raise invalid(f"version must be 1 or more, not {version}")
+        return cls(version, tag, None if branch in (None, MAIN) else branch)
+
+    def __str__(self) -> str:
+        """Return what a message calls it."""
+        if self.tag is not None:
+            return f"tag '{self.tag}'"
+        of_branch = f" of branch '{self.branch}'" if self.branch else ""
+        return f"version {self.version or 'latest'}{of_branch}"
+
+
+LATEST = Ref()
+
+
 def open_dataset(
-    bridge: Bridge, record: TableRecord, version: int | None = None, *, vend: bool | None = None
+    bridge: Bridge,
+    record: TableRecord,
+    ref: Ref = LATEST,
+    *,
+    vend: bool | None = None,
+    write: bool = False,
 ) -> lance.LanceDataset:
-    """Open a table at a version, or at its latest.
+    """Open a table at a version, a tag or a branch, or at its latest version.
+
+    Args:
+        vend: False keeps the catalog from being asked for temporary credentials.
+        write: Whether the dataset is to be written to; its credentials then allow that.
 
     Raises:
         InvalidTableStateError: (19) the table is declared and holds no data yet.
         TableVersionNotFoundError: (11) there is no such version.
+        TableTagNotFoundError: (8)
+        TableBranchNotFoundError: (22)
         ServiceUnavailableError: (17) the storage does not answer.
     """
     place = locations.for_lance(record.location or "")
-    options = bridge.storage_options(record, vend=vend)
+    options = bridge.storage_options(record, vend=vend, write=write)
     if not locations.is_local(place):
         # Lance waits for minutes for a store that never answers. This look ends in time.
         TableStorage(options or {}).is_occupied(place)
+    on_main = ref.version if ref.branch is None else None
     try:
-        return lance.dataset(place, version=version, storage_options=options)
+        dataset = lance.dataset(place, version=ref.tag or on_main, storage_options=options)
+        if ref.branch is not None:
+            dataset = dataset.checkout_version((ref.branch, ref.version))
     except LANCE_FAILURES as error:
-        name = display(record.path)
-        if is_only_declared(bridge, record):
-            if version is not None:
-                raise _no_version(name, version) from error
-            raise InvalidTableStateError(
-                f"Table '{name}' is declared and holds no data yet: write to it first"
-            ) from error
-        if version is not None and not _has_version(place, options, version):
-            raise _no_version(name, version) from error
-        raise ServiceUnavailableError(
-            f"Table '{name}' at {place} could not be opened: {brief(error)}"
-        ) from error
+        raise _why_not(bridge, record, ref, options, error) from error
+    return dataset
 
 
-def _no_version(name: str, version: int) -> TableVersionNotFoundError:
-    return TableVersionNotFoundError(f"Table '{name}' has no version {version}")
+def _why_not(
+    bridge: Bridge,
+    record: TableRecord,
+    ref: Ref,
+    options: dict[str, str] | None,
+    error: Exception,
+) -> LanceNamespaceError:
+    """Find out by looking why a dataset could not be opened."""
+    name = display(record.path)
+    place = locations.for_lance(record.location or "")
+    if is_only_declared(bridge, record):
+        if ref.version is not None:
+            return _no_version(name, ref)
+        return InvalidTableStateError(
+            f"Table '{name}' is declared and holds no data yet: write to it first"
+        )
+    if ref != LATEST:
+        with translated(f"Table '{name}' at {place}"):
+            latest = lance.dataset(place, storage_options=options)
+            if ref.tag is not None and ref.tag not in latest.tags.list():
+                return TableTagNotFoundError(f"Table '{name}' has no tag '{ref.tag}'")
+            if ref.branch is not None and ref.branch not in latest.branches.list():
+                return TableBranchNotFoundError(f"Table '{name}' has no branch '{ref.branch}'")
+            if ref.branch is not None:
+                latest = latest.checkout_version((ref.branch, None))
+            known = {each["version"] for each in latest.versions()}
+        if ref.version is not None and ref.version not in known:
+            return _no_version(name, ref)
+    return ServiceUnavailableError(f"Table '{name}' at {place} could not be opened: {brief(error)}")
 
 
-def _has_version(place: str, options: dict[str, str] | None, version: int) -> bool:
-    with translated(place):
-        versions = lance.dataset(place, storage_options=options).versions()
-    return any(each["version"] == version for each in versions)
+def _no_version(name: str, ref: Ref) -> TableVersionNotFoundError:
+    return TableVersionNotFoundError(f"Table '{name}' has no {ref}")
 
 
 @contextmanager

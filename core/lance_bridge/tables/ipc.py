@@ -1,102 +1,132 @@
-"""Arrow IPC streams that come with a request: read whole and checked before anything is changed."""
+"""Arrow IPC streams that come with a request: read batch by batch, and held to their end.
+
+Arrow allows to leave the mark at the end out. Then a stream that was cut between two batches looks
+whole, so here the mark is required, and nothing may follow it.
+"""
 
 from __future__ import annotations
 
-import lance
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
 import pyarrow as pa
 
 from ..errors import invalid
 from .dataset import brief
 
+_PIECE = 16 * 2**20
+"""Bytes asked of a file at once: some allocate all that is asked for, and a length may be wrong."""
 
-def read_stream(data: bytes) -> pa.Table:
-    """Return the table in an Arrow IPC stream; its buffers are views of ``data``.
+
+class BinaryFile(Protocol):
+    """What is read from: a file opened as binary, a response, a pipe."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """Return at most ``size`` bytes; none at the end."""
+
+
+def open_stream(source: BinaryFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema of an Arrow IPC stream, and its batches, which are not validated.
+
+    The stream must be all that is left in ``source``. It is read as far as the batches are asked
+    for; buffers of a ``pa.BufferReader`` are not copied. What ``source.read`` raises is raised.
 
     Raises:
-        InvalidInputError: (13) not an Arrow IPC stream, cut short, followed by
-            something else, or of a schema that Lance cannot store.
+        InvalidInputError: (13) here or between batches: not an Arrow IPC stream, cut short, or
+            followed by something else.
     """
-    if not data:
-        raise invalid("The request has no data: send an Arrow IPC stream; a schema alone is enough")
-    try:
-        source = pa.BufferReader(data)
-        with pa.ipc.open_stream(source) as stream:
-            table = stream.read_all()
-        # Rust trusts what Arrow hands over: wrong offsets or text must not get there.
-        table.validate(full=True)
-        _check_nulls(table)
-    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        raise invalid(f"The data is not a whole Arrow IPC stream: {brief(error)}") from error
-    _check_end(data, source.tell())
-    _check_schema(table.schema)
-    return table
+    watched = _Watched(source)
+    with _malformed(watched):
+        reader = pa.ipc.open_stream(pa.PythonFile(watched, mode="r"))
+    return reader.schema, _batches(reader, watched)
 
 
-def _check_end(data: bytes, end: int) -> None:
-    """Require the mark at the end, and nothing after it.
-
-    Arrow allows to leave it out. Then a stream that was cut between two batches looks whole.
-    """
-    source = pa.BufferReader(data)
-    messages = pa.ipc.MessageReader.open_stream(source)
-    last = 0
-    for _ in messages:
-        last = source.tell()
-    if end == last:
+def _batches(reader: Any, watched: _Watched) -> Iterator[pa.RecordBatch]:
+    while True:
+        with _malformed(watched):
+            batch = next(reader, None)
+        if batch is None:
+            break
+        yield batch
+    if watched.ran_dry:
         raise invalid("The Arrow IPC stream is cut short: it has no end-of-stream mark")
-    if end < len(data):
+    rest = len(watched.read(_PIECE))
+    if rest:
+        more = " or more" if rest == _PIECE else ""
         raise invalid(
-            f"The data goes on after the end of the Arrow IPC stream, by {len(data) - end} bytes"
+            f"The data goes on after the end of the Arrow IPC stream, by {rest} bytes{more}"
         )
 
 
-def _check_nulls(table: pa.Table) -> None:
-    for name, column in zip(table.schema, table.columns, strict=True):
-        for chunk in column.chunks:
-            if _has_forbidden_null(chunk, name):
-                raise invalid(f"Column {name.name!r} must not be null, and is in some rows")
+@contextmanager
+def _malformed(watched: _Watched) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        if watched.failure is not None:
+            raise watched.failure from None
+        if not watched.size:
+            raise invalid(
+                "The request has no data: send an Arrow IPC stream; a schema alone is enough"
+            ) from error
+        raise invalid(f"The data is not a whole Arrow IPC stream: {brief(error)}") from error
 
 
-def _has_forbidden_null(array: pa.Array, field: pa.Field) -> bool:
-    """Return whether a value is null, here or nested, that the schema does not allow to be."""
-    if array.null_count:
-        if not field.nullable:
-            return True
-        array = array.drop_null()
-    kind = field.type
-    if pa.types.is_struct(kind):
-        inside = array.flatten()
-    elif (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    ):
-        inside = [array.flatten()]
-    else:
+class _Watched:
+    """A file for Arrow that notices its end. Closing it leaves the caller's own file open."""
+
+    closed = False
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.size = 0
+        self.ran_dry = False
+        """Whether more was asked for than there was."""
+        self.failure: BaseException | None = None
+        if hasattr(source, "read_buffer"):
+            self.read_buffer = self._read_buffer
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
         return False
-    return any(_has_forbidden_null(part, kind.field(i)) for i, part in enumerate(inside))
 
+    def close(self) -> None:
+        """The caller opened the file, and closes it."""
 
-def _check_schema(schema: pa.Schema) -> None:
-    try:
-        for i in range(len(schema)):
-            _check_text(schema.field(i))
-    except UnicodeDecodeError as error:
-        raise invalid(f"The Arrow IPC stream has a name that is not UTF-8: {error}") from error
-    if not schema.names:
-        raise invalid("The Arrow IPC stream has no columns")
-    try:
-        lance.write_dataset(schema.empty_table(), "memory://")
-    except (OSError, ValueError, pa.ArrowException, NotImplementedError) as error:
-        raise invalid(f"Lance cannot store this schema: {brief(error)}") from error
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, however few the source gives at once, or what is left."""
+        pieces = []
+        missing = size
+        while missing > 0:
+            piece = self._piece(min(missing, _PIECE))
+            if not piece:
+                break
+            pieces.append(piece)
+            missing -= len(piece)
+        data = b"".join(pieces) if len(pieces) != 1 else pieces[0]
+        self._note(len(data), size)
+        return data
 
+    def _read_buffer(self, size: int) -> pa.Buffer:
+        data = self._source.read_buffer(size)
+        self._note(len(data), size)
+        return data
 
-def _check_text(field: pa.Field) -> None:
-    """Raise UnicodeDecodeError where a name is no UTF-8: Rust would panic, past all handlers."""
-    kind = field.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    texts = [field.name, getattr(kind, "tz", None) or ""]  # Arrow decodes them when asked
-    texts += [b" ".join(pair).decode() for pair in (field.metadata or {}).items()]
-    if any("\0" in text for text in texts):
-        raise invalid(f"The Arrow IPC stream has a NUL in the name or metadata of {field.name!r}")
-    for i in range(kind.num_fields):
-        _check_text(kind.field(i))
+    def _piece(self, size: int) -> bytes:
+        try:
+            piece = self._source.read(size)
+        except BaseException as error:
+            self.failure = error
+            raise
+        if not isinstance(piece, bytes | bytearray | memoryview):
+            kind = type(piece).__name__
+            self.failure = invalid(f"The file gave {kind} and not bytes: open it as binary")
+            raise self.failure
+        return bytes(piece)
+
+    def _note(self, given: int, wanted: int) -> None:
+        self.size += given
+        self.ran_dry = given < wanted

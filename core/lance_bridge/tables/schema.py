@@ -2,10 +2,14 @@
 
 The names are those that pylance's directory namespace answers with, so that a client reads every
 namespace alike. Like there, units, zones and dictionaries are not told; a decimal's ``length`` is
-``precision * 1000 + scale``.
+``precision * 1000 + scale``. Read from a request, a type may have a unit and a zone.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 from lance_namespace_urllib3_client.models import (
@@ -13,6 +17,9 @@ from lance_namespace_urllib3_client.models import (
     JsonArrowField,
     JsonArrowSchema,
 )
+from pydantic import ValidationError
+
+from ..errors import invalid
 
 _NAMES = {
     "halffloat": "float16",
@@ -79,3 +86,119 @@ def _texts(metadata: dict[bytes, bytes] | None) -> dict[str, str] | None:
     if not metadata:
         return None
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in metadata.items()}
+
+
+# -- from JSON -----------------------------------------------------------------------------------
+
+_PLAIN: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    "boolean": pa.bool_(),
+    **{
+        f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")()
+        for sign in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "utf8": pa.string(),
+    "large_utf8": pa.large_string(),
+    "utf8_view": pa.string_view(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "binary_view": pa.binary_view(),
+    "date32": pa.date32(),
+    "date64": pa.date64(),
+    # Like Lance where no unit is told.
+    "timestamp": pa.timestamp("us"),
+    "duration": pa.duration("us"),
+}
+_WITH_UNIT = re.compile(r"(timestamp|duration|time32|time64)\[(s|ms|us|ns)(?:, *tz=(.+))?\]")
+_DECIMALS = {"decimal128": pa.decimal128, "decimal256": pa.decimal256}
+_MIN_SCALE = -128
+
+
+def type_from_json(json: Mapping[str, Any]) -> pa.DataType:
+    """Return the Arrow type that a JsonArrowDataType describes.
+
+    A unit and a zone may be told as Arrow prints them: ``timestamp[ns, tz=UTC]``. Without them a
+    timestamp and a duration are in microseconds.
+
+    Raises:
+        InvalidInputError: (13) it is not one, or has a key that means nothing to its type.
+    """
+    unknown = set(json) - set(JsonArrowDataType.model_fields)
+    if unknown:
+        raise invalid(f"data_type has no {sorted(unknown)[0]!r}: it has type, fields and length")
+    try:
+        told = JsonArrowDataType.from_dict(dict(json))
+    except ValidationError as error:
+        raise invalid(f"data_type is not a JsonArrowDataType: {error.errors()[0]['msg']}") from None
+    if told is None:
+        raise invalid("data_type is empty")
+    try:
+        return _arrow_type(told)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise invalid(f"data_type {told.type!r} cannot be: {error}") from error
+
+
+def _arrow_type(told: JsonArrowDataType) -> pa.DataType:
+    name = told.type.lower()
+    if name in _PLAIN:
+        _refuse(told, "length", "fields")
+        return _PLAIN[name]
+    if match := _WITH_UNIT.fullmatch(told.type):
+        _refuse(told, "length", "fields")
+        return _with_unit(*match.groups())
+    if name in _DECIMALS:
+        _refuse(told, "fields")
+        precision = (_length(told) - _MIN_SCALE) // 1000
+        return _DECIMALS[name](precision, _length(told) - precision * 1000)
+    if name == "fixed_size_binary":
+        _refuse(told, "fields")
+        return pa.binary(_length(told))
+    return _nested_type(told, name)
+
+
+def _nested_type(told: JsonArrowDataType, name: str) -> pa.DataType:
+    if name != "fixed_size_list":
+        _refuse(told, "length")
+    if name == "struct":
+        return pa.struct([_arrow_field(field) for field in told.fields or []])
+    if name not in {"list", "large_list", "fixed_size_list", "map"}:
+        raise invalid(f"data_type {told.type!r} is not known: see JsonArrowDataType")
+    if told.fields is None or len(told.fields) != 1:
+        raise invalid(f"data_type {told.type!r} needs one field in fields")
+    inner = _arrow_field(told.fields[0])
+    if name == "map":
+        if not pa.types.is_struct(inner.type) or inner.type.num_fields != 2:
+            raise invalid("data_type 'map' needs a field of a struct of a key and a value")
+        return pa.map_(inner.type.field(0), inner.type.field(1))
+    if name == "fixed_size_list":
+        return pa.list_(inner, _length(told))
+    return pa.large_list(inner) if name == "large_list" else pa.list_(inner)
+
+
+def _with_unit(name: str, unit: str, zone: str | None) -> pa.DataType:
+    if zone is not None and name != "timestamp":
+        raise invalid(f"data_type {name!r} has no time zone")
+    if name == "timestamp":
+        return pa.timestamp(unit, zone)
+    return {"duration": pa.duration, "time32": pa.time32, "time64": pa.time64}[name](unit)
+
+
+def _arrow_field(told: JsonArrowField) -> pa.Field:
+    return pa.field(told.name, _arrow_type(told.type), told.nullable, told.metadata)
+
+
+def _length(told: JsonArrowDataType) -> int:
+    if told.length is None:
+        raise invalid(f"data_type {told.type!r} needs a length")
+    return int(told.length)
+
+
+def _refuse(told: JsonArrowDataType, *keys: str) -> None:
+    for key in keys:
+        if getattr(told, key) is not None:
+            raise invalid(f"data_type {told.type!r} has no {key}")

@@ -1,0 +1,170 @@
+"""Operations on namespaces, and on tables as entries of the catalog."""
+
+from __future__ import annotations
+
+from lance_namespace import (
+    CreateNamespaceRequest,
+    CreateNamespaceResponse,
+    DeclareTableRequest,
+    DeclareTableResponse,
+    DeregisterTableRequest,
+    DeregisterTableResponse,
+    DescribeNamespaceRequest,
+    DescribeNamespaceResponse,
+    DescribeTableRequest,
+    DescribeTableResponse,
+    DropNamespaceRequest,
+    DropNamespaceResponse,
+    DropTableRequest,
+    DropTableResponse,
+    ListNamespacesRequest,
+    ListNamespacesResponse,
+    ListTablesRequest,
+    ListTablesResponse,
+    NamespaceExistsRequest,
+    NamespaceExistsResponse,
+    RegisterTableRequest,
+    RegisterTableResponse,
+    RenameTableRequest,
+    RenameTableResponse,
+    TableExistsRequest,
+    TableExistsResponse,
+)
+
+from .. import identifier
+from ..entries import listing, modes, namespaces, rename
+from ..entries import tables as entries
+from ..entries.properties import visible
+from ..errors import invalid
+from ..paging import PageRequest
+from ..tables import read
+from .base import Operations, location_of
+
+DELIMITER = "$"
+"""Joins the names of an identifier where the API has one string, as in ListAllTables."""
+
+
+class EntryOperations(Operations):
+    """Create, list, describe, register, rename and drop."""
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
+        """Create a namespace. Errors: 1 (of the parent), 2, 3 (Overwrite), 13."""
+        path = self._namespace(request.id)
+        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
+        properties = namespaces.create(self._bridge, path, mode, request.properties)
+        return CreateNamespaceResponse(properties=properties)
+
+    def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
+        """List the names of child namespaces, sorted. Errors: 1, 13."""
+        path = self._namespace(request.id)
+        page = PageRequest.parse(f"namespaces {path}", request.limit, request.page_token)
+        names, token = page.cut_names(namespaces.list_children(self._bridge, path))
+        return ListNamespacesResponse(namespaces=names, page_token=token)
+
+    def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
+        """Return a namespace's properties. Errors: 1, 13."""
+        properties = namespaces.describe(self._bridge, self._namespace(request.id))
+        return DescribeNamespaceResponse(properties=properties)
+
+    def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
+        """Return normally where the namespace exists. Errors: 1, 13."""
+        namespaces.describe(self._bridge, self._namespace(request.id))
+        return NamespaceExistsResponse()
+
+    def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
+        """Drop a namespace. Errors: 1 (Fail), 3, 13, 19 (Cascade)."""
+        path = self._namespace(request.id)
+        mode = modes.parse(modes.DropMode, request.mode, modes.DropMode.FAIL)
+        behavior = modes.parse(modes.DropBehavior, request.behavior, modes.DropBehavior.RESTRICT)
+        properties = namespaces.drop(self._bridge, path, mode, behavior)
+        return DropNamespaceResponse(properties=properties)
+
+    # -- tables as entries -----------------------------------------------------------------------
+
+    def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
+        """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13, 14."""
+        path = self._table(request.id)
+        record, options = entries.declare(
+            self._bridge,
+            path,
+            request.location,
+            request.properties,
+            vend=request.vend_credentials,
+        )
+        return DeclareTableResponse(
+            location=location_of(record),
+            storage_options=options,
+            properties=visible(record.properties),
+        )
+
+    def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+        """List the names of a namespace's Lance tables, sorted. Errors: 1, 13."""
+        path = identifier.parse_table_namespace(request.id, self._bridge.capabilities)
+        page = PageRequest.parse(f"tables {path}", request.limit, request.page_token)
+        names, token = listing.list_tables(
+            self._bridge, path, page, include_declared=request.include_declared is not False
+        )
+        return ListTablesResponse(tables=names, page_token=token)
+
+    def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+        """List all Lance tables as identifiers joined with ``$``, by namespace. Errors: 13."""
+        if request.id:
+            raise invalid("ListAllTables takes no identifier: use ListTables for one namespace")
+        page = PageRequest.parse("all tables", request.limit, request.page_token)
+        paths, token = listing.list_all_tables(
+            self._bridge, page, include_declared=request.include_declared is not False
+        )
+        return ListTablesResponse(tables=[DELIMITER.join(p) for p in paths], page_token=token)
+
+    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
+        """Describe a Lance table. Errors: 1, 4, 8, 11, 13 (also: not Lance's), 19, 22."""
+        return read.describe(self._bridge, self._lance_table(request.id), request)
+
+    def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
+        """Return normally where the Lance table exists. Errors: 1, 4, 11, 13, 19."""
+        record = self._lance_table(request.id)
+        read.describe(self._bridge, record, DescribeTableRequest(version=request.version))
+        return TableExistsResponse()
+
+    def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
+        """Add an entry for data that exists. Errors: 0, 1, 5, 13, 14."""
+        mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
+        record = entries.register(
+            self._bridge,
+            self._table(request.id),
+            request.location,
+            request.properties,
+            overwrite=mode is modes.RegisterMode.OVERWRITE,
+        )
+        return RegisterTableResponse(
+            location=location_of(record), properties=visible(record.properties)
+        )
+
+    def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
+        """Remove an entry and no file. Errors: 1, 4, 13."""
+        record = entries.deregister(self._bridge, self._table(request.id))
+        return DeregisterTableResponse(
+            id=list(record.path),
+            location=location_of(record),
+            properties=visible(record.properties),
+        )
+
+    def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
+        """Move an entry to another name; its files stay. Errors: 0, 1, 4, 5, 13, 14, 19."""
+        path = self._table(request.id)
+        namespace = request.new_namespace_id
+        target = list(path[:-1]) if namespace is None else namespace
+        new_path = self._table([*target, request.new_table_name])
+        rename.rename(self._bridge, path, new_path)
+        return RenameTableResponse()
+
+    def drop_table(self, request: DropTableRequest) -> DropTableResponse:
+        """Remove an entry, then its files. Errors: 1, 4, 13, 15, 16, 17, 19."""
+        record = entries.drop(self._bridge, self._table(request.id))
+        return DropTableResponse(
+            id=list(record.path),
+            location=location_of(record),
+            properties=visible(record.properties),
+        )

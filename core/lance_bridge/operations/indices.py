@@ -1,0 +1,71 @@
+"""Operations on indices, and statistics of a table."""
+
+from __future__ import annotations
+
+from lance_namespace import (
+    CreateTableIndexRequest,
+    CreateTableIndexResponse,
+    CreateTableScalarIndexResponse,
+    DescribeTableIndexStatsRequest,
+    DescribeTableIndexStatsResponse,
+    DropTableIndexRequest,
+    DropTableIndexResponse,
+    GetTableStatsRequest,
+    GetTableStatsResponse,
+    ListTableIndicesRequest,
+    ListTableIndicesResponse,
+)
+
+from ..paging import PageRequest
+from ..tables import indices, stats
+from ..tables.dataset import Ref
+from .base import Operations
+
+
+class IndexOperations(Operations):
+    """Operations on indices, and statistics of a table."""
+
+    def create_table_index(self, request: CreateTableIndexRequest) -> CreateTableIndexResponse:
+        """Build an index; it is ready on return. Errors: 1, 4, 7, 12, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        transaction = indices.create(self._bridge, record, ref, request)
+        return CreateTableIndexResponse(transaction_id=transaction)
+
+    def create_table_scalar_index(
+        self, request: CreateTableIndexRequest
+    ) -> CreateTableScalarIndexResponse:
+        """Build an index that is not on vectors. Errors: 1, 4, 7, 12, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        transaction = indices.create(self._bridge, record, ref, request, only_scalar=True)
+        return CreateTableScalarIndexResponse(transaction_id=transaction)
+
+    def list_table_indices(self, request: ListTableIndicesRequest) -> ListTableIndicesResponse:
+        """List indices by name, of a version or branch. Errors: 1, 4, 11, 13, 19, 22."""
+        ref = Ref.of(request.version, branch=request.branch)
+        path = self._table(request.id)
+        page = PageRequest.parse(f"indices {path} {ref}", request.limit, request.page_token)
+        record = self._lance_table(request.id)
+        found, token = indices.list_indices(self._bridge, record, ref, page)
+        return ListTableIndicesResponse(indexes=found, page_token=token)
+
+    def describe_table_index_stats(
+        self, request: DescribeTableIndexStatsRequest
+    ) -> DescribeTableIndexStatsResponse:
+        """Return what an index covers. Errors: 1, 4, 6, 11, 13, 19, 22."""
+        ref = Ref.of(request.version, branch=request.branch)
+        record = self._lance_table(request.id)
+        return indices.describe_stats(self._bridge, record, ref, request.index_name)
+
+    def drop_table_index(self, request: DropTableIndexRequest) -> DropTableIndexResponse:
+        """Drop an index. Errors: 1, 4, 6, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        transaction = indices.drop(self._bridge, record, ref, request.index_name)
+        return DropTableIndexResponse(transaction_id=transaction)
+
+    def get_table_stats(self, request: GetTableStatsRequest) -> GetTableStatsResponse:
+        """Return bytes, rows and the spread of rows over fragments. Errors: 1, 4, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        return stats.table_stats(self._bridge, self._lance_table(request.id), ref)

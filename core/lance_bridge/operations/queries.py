@@ -1,0 +1,63 @@
+"""Operations that read rows: query, explain and analyze a plan."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pyarrow as pa
+from lance_namespace import (
+    AnalyzeTableQueryPlanRequest,
+    ExplainTableQueryPlanRequest,
+    QueryTableRequest,
+    QueryTableResponse,
+)
+
+from ..errors import invalid
+from ..tables import query
+from ..tables.nearest import Request
+from .base import Operations
+
+T = TypeVar("T")
+
+
+class QueryOperations(Operations):
+    """Operations that read rows: query, explain and analyze a plan.
+
+    A request names any of: a filter, a vector or several, a full-text query. Without a vector
+    (none, or an empty one) and without a full-text query, ``k`` is how many rows are read. Both
+    together are a hybrid search: the ranks of the two are fused.
+    """
+
+    def query_table(self, request: QueryTableRequest) -> QueryTableResponse:
+        """Answer with an Arrow IPC file. Errors: 0, 1, 4, 11, 12, 13, 17, 19, 22."""
+        return QueryTableResponse(data=query.to_file(self.query_table_reader(request)))
+
+    def query_table_reader(self, request: QueryTableRequest) -> pa.RecordBatchReader:
+        """Answer with a reader, for answers larger than memory. Not in the specification.
+
+        Lance reads ahead, as far as its I/O buffer goes. A hybrid search is in memory as a whole.
+
+        Errors: those of `query_table`; reading on may raise 13 and 17 too.
+        """
+        return query.read(self._query(request))
+
+    def explain_table_query_plan(self, request: ExplainTableQueryPlanRequest) -> str:
+        """Return how a query would be run. Errors: those of `query_table`."""
+        inner = request.query.model_copy()
+        inner.id = _same("id", request.id, inner.id)
+        inner.branch = _same("branch", request.branch, inner.branch)
+        return query.explain(self._query(inner), verbose=bool(request.verbose))
+
+    def analyze_table_query_plan(self, request: AnalyzeTableQueryPlanRequest) -> str:
+        """Run a query; return its plan with what each step took. Errors: those of `query_table`."""
+        return query.analyze(self._query(request))
+
+    def _query(self, request: Request) -> query.Query:
+        return query.parse(self._bridge, self._lance_table(request.id), request)
+
+
+def _same(name: str, outer: T | None, inner: T | None) -> T | None:
+    """Return what a request and the query in it both say, or either."""
+    if outer is not None and inner is not None and outer != inner:
+        raise invalid(f"The request has another `{name}` than the query in it")
+    return inner if outer is None else outer

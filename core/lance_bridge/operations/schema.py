@@ -1,0 +1,82 @@
+"""Operations on columns and metadata."""
+
+from __future__ import annotations
+
+from lance_namespace import (
+    AlterTableAddColumnsRequest,
+    AlterTableAddColumnsResponse,
+    AlterTableAlterColumnsRequest,
+    AlterTableAlterColumnsResponse,
+    AlterTableBackfillColumnsRequest,
+    AlterTableBackfillColumnsResponse,
+    AlterTableDropColumnsRequest,
+    AlterTableDropColumnsResponse,
+    UpdateFieldMetadataRequest,
+    UpdateFieldMetadataResponse,
+    UpdateTableSchemaMetadataRequest,
+    UpdateTableSchemaMetadataResponse,
+)
+
+from ..tables import computed, evolve, metadata
+from ..tables.dataset import Ref
+from .base import Operations
+
+
+class SchemaOperations(Operations):
+    """Operations on columns and metadata."""
+
+    def alter_table_add_columns(
+        self, request: AlterTableAddColumnsRequest
+    ) -> AlterTableAddColumnsResponse:
+        """Add columns by SQL expression. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        version = evolve.add_columns(self._bridge, record, ref, request.new_columns)
+        return AlterTableAddColumnsResponse(version=version)
+
+    def alter_table_alter_columns(
+        self, request: AlterTableAlterColumnsRequest
+    ) -> AlterTableAlterColumnsResponse:
+        """Rename, retype, allow nulls or not. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        version = evolve.alter_columns(self._bridge, record, ref, request.alterations)
+        return AlterTableAlterColumnsResponse(version=version)
+
+    def alter_table_drop_columns(
+        self, request: AlterTableDropColumnsRequest
+    ) -> AlterTableDropColumnsResponse:
+        """Drop columns and the indices on them. Errors: 1, 4, 12, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        version, transaction = evolve.drop_columns(self._bridge, record, ref, request.columns)
+        return AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
+
+    def alter_table_backfill_columns(
+        self, request: AlterTableBackfillColumnsRequest
+    ) -> AlterTableBackfillColumnsResponse:
+        """Fill a computed column; it is done on return. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        job = computed.backfill(self._bridge, record, ref, request)
+        return AlterTableBackfillColumnsResponse(job_id=job)
+
+    def update_table_schema_metadata(
+        self, request: UpdateTableSchemaMetadataRequest
+    ) -> UpdateTableSchemaMetadataResponse:
+        """Replace the schema's metadata. Errors: 1, 4, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        now, transaction = metadata.replace_schema_metadata(
+            self._bridge, record, ref, request.metadata
+        )
+        return UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
+
+    def update_field_metadata(
+        self, request: UpdateFieldMetadataRequest
+    ) -> UpdateFieldMetadataResponse:
+        """Merge into or replace the metadata of fields. Errors: 1, 4, 12, 13, 14, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        record = self._lance_table(request.id)
+        version, fields = metadata.update_field_metadata(self._bridge, record, ref, request.updates)
+        return UpdateFieldMetadataResponse(version=version, fields=fields)

@@ -1,0 +1,116 @@
+"""Operations on transactions, and commits to several tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lance_namespace import (
+    AlterTransactionRequest,
+    AlterTransactionResponse,
+    BatchCommitTablesRequest,
+    BatchCommitTablesResponse,
+    BatchDeleteTableVersionsResponse,
+    CreateTableVersionResponse,
+    DeclareTableResponse,
+    DeregisterTableResponse,
+    DescribeTransactionRequest,
+    DescribeTransactionResponse,
+)
+from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTableResult
+
+from ..catalog import TableRecord
+from ..entries.properties import visible
+from ..errors import invalid
+from ..tables import batches, transactions
+from .base import Operations, location_of
+from .versions import as_model, ranges_of, staged_version
+
+
+class TransactionOperations(Operations):
+    """Operations on transactions, and commits to several tables."""
+
+    def describe_transaction(
+        self, request: DescribeTransactionRequest
+    ) -> DescribeTransactionResponse:
+        """Describe a transaction of a table, by its id or version. Errors: 1, 4, 10, 13, 19.
+
+        The identifier is that of the table, and after it that of the transaction.
+        """
+        record, name = self._transaction(request.id)
+        found = transactions.describe(self._bridge, record, name)
+        return DescribeTransactionResponse(
+            status=found.status.value, properties=dict(found.properties)
+        )
+
+    def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
+        """Accept what holds already; nothing else can change. Errors: 0, 1, 4, 10, 13, 19."""
+        record, name = self._transaction(request.id)
+        found = transactions.alter(self._bridge, record, name, request.actions)
+        return AlterTransactionResponse(
+            status=found.status.value, properties=dict(found.properties)
+        )
+
+    def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
+        """Do operations on several tables, all or none. Errors: 0, 1, 4, 5, 13, 14, 18, 19, 22."""
+        request = as_model(BatchCommitTablesRequest, request)
+        kinds = [_kind_of(operation) for operation in request.operations]
+        steps = [
+            self._step(kind, operation)
+            for kind, operation in zip(kinds, request.operations, strict=True)
+        ]
+        results = batches.run(steps)
+        return BatchCommitTablesResponse(
+            results=[_result(kind, done) for kind, done in zip(kinds, results, strict=True)]
+        )
+
+    def _transaction(self, names: Sequence[str] | None) -> tuple[TableRecord, str]:
+        if not names:
+            raise invalid("A transaction is named by its table's identifier and its own id")
+        return self._lance_table(names[:-1]), names[-1]
+
+    def _step(self, kind: str, operation: CommitTableOperation) -> batches.Step:
+        bridge, request = self._bridge, getattr(operation, kind)
+        if kind == "declare_table":
+            return batches.declare(
+                bridge,
+                self._table(request.id),
+                request.location,
+                request.properties,
+                vend=request.vend_credentials,
+            )
+        if kind == "deregister_table":
+            return batches.deregister(bridge, self._table(request.id))
+        record = self._lance_table(request.id)
+        if kind == "create_table_version":
+            return batches.create_version(bridge, record, staged_version(request))
+        return batches.delete_versions(bridge, record, request.branch, ranges_of(request))
+
+
+def _kind_of(operation: CommitTableOperation) -> str:
+    """Return the one field of an operation that is set. Raises InvalidInput (13)."""
+    kinds = [name for name in CommitTableOperation.model_fields if getattr(operation, name)]
+    if len(kinds) != 1:
+        raise invalid(f"Each operation must be of exactly one kind, not {kinds or 'none'}")
+    return kinds[0]
+
+
+def _result(kind: str, done: Any) -> CommitTableResult:
+    return CommitTableResult(**{kind: _response(kind, done)})
+
+
+def _response(kind: str, done: Any) -> Any:
+    if kind == "create_table_version":
+        return CreateTableVersionResponse(version=done.described())
+    if kind == "delete_table_versions":
+        return BatchDeleteTableVersionsResponse(deleted_count=done)
+    if kind == "declare_table":
+        record, options = done
+        return DeclareTableResponse(
+            location=location_of(record),
+            storage_options=options,
+            properties=visible(record.properties),
+        )
+    return DeregisterTableResponse(
+        id=list(done.path), location=location_of(done), properties=visible(done.properties)
+    )

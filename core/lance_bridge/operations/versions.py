@@ -1,0 +1,201 @@
+"""Operations on versions, tags and branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from lance_namespace import (
+    BatchCreateTableVersionsRequest,
+    BatchCreateTableVersionsResponse,
+    BatchDeleteTableVersionsRequest,
+    BatchDeleteTableVersionsResponse,
+    CreateTableBranchRequest,
+    CreateTableBranchResponse,
+    CreateTableTagRequest,
+    CreateTableTagResponse,
+    CreateTableVersionRequest,
+    CreateTableVersionResponse,
+    DeleteTableBranchRequest,
+    DeleteTableBranchResponse,
+    DeleteTableTagRequest,
+    DeleteTableTagResponse,
+    DescribeTableVersionRequest,
+    DescribeTableVersionResponse,
+    GetTableTagVersionRequest,
+    GetTableTagVersionResponse,
+    ListTableBranchesRequest,
+    ListTableBranchesResponse,
+    ListTableTagsRequest,
+    ListTableTagsResponse,
+    ListTableVersionsRequest,
+    ListTableVersionsResponse,
+    RestoreTableRequest,
+    RestoreTableResponse,
+    UpdateTableTagRequest,
+    UpdateTableTagResponse,
+)
+from lance_namespace_urllib3_client.models import CreateTableVersionEntry
+from pydantic import BaseModel, ValidationError
+
+from ..errors import invalid
+from ..paging import PageRequest
+from ..tables import batches, branches, pruning, tags, versions
+from ..tables.dataset import Ref
+from .base import Operations
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def as_model(kind: type[ModelT], request: ModelT | Mapping[str, Any]) -> ModelT:
+    """Return a request as a model: pylance sends those of managed tables as mappings.
+
+    Raises:
+        InvalidInputError: (13) it is not such a request.
+    """
+    if isinstance(request, kind):
+        return request
+    try:
+        return kind.model_validate(dict(request))
+    except (ValidationError, TypeError, ValueError) as error:
+        raise invalid(f"Not a {kind.__name__}: {str(error)[:300]}") from error
+
+
+def staged_version(request: CreateTableVersionRequest | CreateTableVersionEntry) -> versions.Staged:
+    """Return the version that a request wants to create."""
+    return versions.Staged(
+        request.version,
+        request.manifest_path,
+        request.branch,
+        request.manifest_size,
+        request.e_tag,
+        request.naming_scheme,
+        request.metadata,
+    )
+
+
+def ranges_of(request: BatchDeleteTableVersionsRequest) -> list[range]:
+    """Return the ranges that a request wants to delete. Raises InvalidInput (13)."""
+    return pruning.check_ranges((r.start_version, r.end_version) for r in request.ranges)
+
+
+class VersionOperations(Operations):
+    """Operations on versions, tags and branches."""
+
+    # -- versions --------------------------------------------------------------------------------
+
+    def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
+        """List versions, oldest first unless `descending`. Errors: 1, 4, 13, 19, 22."""
+        request = as_model(ListTableVersionsRequest, request)
+        descending = bool(request.descending)
+        path = self._table(request.id)
+        scope = f"versions {path} {request.branch or ''} {descending}"
+        page = PageRequest.parse(scope, request.limit, request.page_token)
+        record = self._lance_table(request.id)
+        directory = versions.directory_of(self._bridge, record, request.branch)
+        found, token = versions.list_page(directory, page, descending=descending)
+        return ListTableVersionsResponse(
+            versions=[each.described() for each in found], page_token=token
+        )
+
+    def describe_table_version(
+        self, request: DescribeTableVersionRequest
+    ) -> DescribeTableVersionResponse:
+        """Describe a version, or the latest. Errors: 1, 4, 11, 13, 19, 22."""
+        request = as_model(DescribeTableVersionRequest, request)
+        record = self._lance_table(request.id)
+        directory = versions.directory_of(self._bridge, record, request.branch)
+        found = versions.describe(record, directory, request.version)
+        return DescribeTableVersionResponse(version=found.described())
+
+    def create_table_version(
+        self, request: CreateTableVersionRequest
+    ) -> CreateTableVersionResponse:
+        """Make a staged manifest the next version. Errors: 0, 1, 4, 13, 14, 19, 22."""
+        request = as_model(CreateTableVersionRequest, request)
+        record = self._lance_table(request.id)
+        made = versions.create(self._bridge, record, staged_version(request))
+        return CreateTableVersionResponse(version=made.described())
+
+    def batch_create_table_versions(
+        self, request: BatchCreateTableVersionsRequest
+    ) -> BatchCreateTableVersionsResponse:
+        """Create versions of several tables, all or none. Errors: 0, 1, 4, 13, 14, 18, 19, 22."""
+        request = as_model(BatchCreateTableVersionsRequest, request)
+        steps = [
+            batches.create_version(self._bridge, self._lance_table(entry.id), staged_version(entry))
+            for entry in request.entries
+        ]
+        made = batches.run(steps)
+        return BatchCreateTableVersionsResponse(versions=[each.described() for each in made])
+
+    def batch_delete_table_versions(
+        self, request: BatchDeleteTableVersionsRequest
+    ) -> BatchDeleteTableVersionsResponse:
+        """Delete versions that nothing needs. Errors: 1, 4, 13, 14, 19, 22."""
+        request = as_model(BatchDeleteTableVersionsRequest, request)
+        ranges = ranges_of(request)
+        record = self._lance_table(request.id)
+        planned = pruning.prepare(self._bridge, record, request.branch, ranges)
+        return BatchDeleteTableVersionsResponse(deleted_count=pruning.execute(planned))
+
+    def restore_table(self, request: RestoreTableRequest) -> RestoreTableResponse:
+        """Make an old version's state the latest. Errors: 1, 4, 11, 13, 14, 19, 22."""
+        ref = Ref.of(request.version, branch=request.branch)
+        record = self._lance_table(request.id)
+        return RestoreTableResponse(transaction_id=versions.restore(self._bridge, record, ref))
+
+    # -- tags ------------------------------------------------------------------------------------
+
+    def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
+        """List tags, sorted by name. Errors: 1, 4, 13."""
+        path = self._table(request.id)
+        page = PageRequest.parse(f"tags {path}", request.limit, request.page_token)
+        found = tags.list_all(self._bridge, self._lance_table(request.id))
+        names, token = page.cut_names(list(found))
+        return ListTableTagsResponse(tags={n: found[n] for n in names}, page_token=token)
+
+    def get_table_tag_version(
+        self, request: GetTableTagVersionRequest
+    ) -> GetTableTagVersionResponse:
+        """Return what a tag points to. Errors: 1, 4, 8, 13."""
+        found = tags.get(self._bridge, self._lance_table(request.id), request.tag)
+        return GetTableTagVersionResponse(version=found.version, branch=found.branch)
+
+    def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
+        """Tag a version. Errors: 1, 4, 9, 11, 13, 19, 22."""
+        ref = Ref.of(request.version, branch=request.branch)
+        tags.create(self._bridge, self._lance_table(request.id), request.tag, ref)
+        return CreateTableTagResponse()
+
+    def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
+        """Let a tag point to another version. Errors: 1, 4, 8, 11, 13, 22."""
+        ref = Ref.of(request.version, branch=request.branch)
+        tags.update(self._bridge, self._lance_table(request.id), request.tag, ref)
+        return UpdateTableTagResponse()
+
+    def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
+        """Delete a tag; its version stays. Errors: 1, 4, 8, 13."""
+        tags.delete(self._bridge, self._lance_table(request.id), request.tag)
+        return DeleteTableTagResponse()
+
+    # -- branches --------------------------------------------------------------------------------
+
+    def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
+        """Make a branch of a version. Errors: 1, 4, 11, 13, 14, 19, 22 (of the source), 23."""
+        source = Ref.of(request.from_version, branch=request.from_branch)
+        branches.create(self._bridge, self._lance_table(request.id), request.name, source)
+        return CreateTableBranchResponse()
+
+    def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
+        """List branches but main, sorted by name. Errors: 1, 4, 13."""
+        path = self._table(request.id)
+        page = PageRequest.parse(f"branches {path}", request.limit, request.page_token)
+        found = branches.list_all(self._bridge, self._lance_table(request.id))
+        names, token = page.cut_names(list(found))
+        return ListTableBranchesResponse(branches={n: found[n] for n in names}, page_token=token)
+
+    def delete_table_branch(self, request: DeleteTableBranchRequest) -> DeleteTableBranchResponse:
+        """Delete a branch that nothing refers to. Errors: 1, 4, 13, 19, 22."""
+        branches.delete(self._bridge, self._lance_table(request.id), request.name)
+        return DeleteTableBranchResponse()

@@ -1,0 +1,214 @@
+"""Changing rows in place: update and delete; and what all changes of rows have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..entries import properties as entry_properties
+from ..entries import tables as entries
+from ..entries.properties import visible
+from ..errors import concurrent_modification, display, invalid, unsupported
+from . import commits, expressions, paths, sql_check
+from .data import Rows
+from .dataset import LANCE_FAILURES, Ref, brief, open_dataset
+
+_STORAGE_FAILURE = "LanceError(IO)"
+"""What Lance says, at any depth of a message, where the storage failed."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """What to set, and in which rows. Source: UpdateTable."""
+
+    updates: Sequence[Sequence[str]]
+    """Pairs of a field path and an expression (SQL) over the old values."""
+    predicate: str | None = None
+    properties: Mapping[str, str] | None = None
+    """Added to those of the entry, after the rows."""
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What an update did. Properties are None where none were asked for."""
+
+    rows: int
+    version: int
+    transaction_id: str | None
+    properties: Mapping[str, str] | None
+
+
+def delete(bridge: Bridge, record: TableRecord, predicate: str, ref: Ref) -> tuple[int, str | None]:
+    """Delete the rows for which ``predicate`` (SQL) holds; return version and transaction.
+
+    Source: DeleteFromTable. A version is made even where no row matches.
+
+    Raises:
+        TableColumnNotFoundError: (12) the predicate names a column that is not there.
+        InvalidInputError: (13) the predicate is not one expression of SQL, or fails on a row;
+            nothing is changed.
+        ConcurrentModificationError: (14) other writers kept changing the same rows.
+        InvalidTableStateError: (19) the table holds no data yet.
+        TableBranchNotFoundError: (22)
+    """
+    dataset = open_dataset(bridge, record, ref, write=True)
+    expressions.check_predicate(dataset, display(record.path), predicate)
+    with changing(record, dataset):
+        dataset.delete(predicate)
+    return int(dataset.version), commits.transaction_id(dataset, record)
+
+
+def update(bridge: Bridge, record: TableRecord, wanted: Update, ref: Ref) -> Updated:
+    """Set columns to expressions in the rows that match, or in all.
+
+    As everywhere in Lance, integers overflow without a word, and a value is cast to the type of its
+    column where that can be done. Source: UpdateTable.
+
+    Raises:
+        UnsupportedOperationError: (0) a nested field, which Lance cannot update by itself, an
+            expression that reads another column that is updated, or properties that cannot change.
+        TableColumnNotFoundError: (12) a column to update, or one that is read, is not there.
+        InvalidInputError: (13) no updates, a column twice, or a predicate or expression that is
+            malformed or fails on a row; nothing is changed.
+        ConcurrentModificationError: (14) other writers kept changing the same rows.
+        InvalidTableStateError: (19) the table holds no data yet.
+        TableBranchNotFoundError: (22)
+    """
+    properties = _with_added(bridge, record, wanted.properties)
+    dataset = open_dataset(bridge, record, ref, write=True)
+    values = _expressions(dataset, record, wanted.updates)
+    if wanted.predicate is not None:
+        expressions.check_predicate(dataset, display(record.path), wanted.predicate)
+    with changing(record, dataset):
+        counts = dataset.update(values, where=wanted.predicate)
+    version = int(dataset.version)
+    if properties is not None:
+        properties = _stored(bridge, record, properties, version)
+    transaction_id = commits.transaction_id(dataset, record)
+    return Updated(int(counts["num_rows_updated"]), version, transaction_id, properties)
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+def _with_added(
+    bridge: Bridge, record: TableRecord, properties: Mapping[str, str] | None
+) -> dict[str, str] | None:
+    """Return all properties as they are to be, once it is sure that they can be stored."""
+    if properties is None:
+        return None
+    wanted = {**visible(record.properties), **entry_properties.checked(properties)}
+    entries.require_settable(bridge, record, wanted)
+    return wanted
+
+
+def _stored(
+    bridge: Bridge, record: TableRecord, wanted: Mapping[str, str], version: int
+) -> dict[str, str]:
+    try:
+        return visible(entries.set_properties(bridge, record, wanted).properties)
+    except LanceNamespaceError as error:
+        raise type(error)(
+            f"The rows of '{display(record.path)}' are updated, as version {version}, but its "
+            f"properties are not stored: {error}"
+        ) from error
+
+
+# -- columns and expressions -----------------------------------------------------------------------
+
+
+def _expressions(
+    dataset: lance.LanceDataset, record: TableRecord, updates: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    """Return the expression of each column, checked by planning it."""
+    columns = paths.find_each(dataset, record, [path for path, _ in updates])
+    for column in columns:
+        if column.parent:
+            raise unsupported(
+                f"Lance cannot update '{column.path}' alone: it is inside '{column.segments[0]}'. "
+                "Update that, with named_struct(…)"
+            )
+    found = {each.name: sql for each, (_, sql) in zip(columns, updates, strict=True)}
+    for name, expression in found.items():
+        sql_check.check(dataset, f"The expression for column '{name}',", expression)
+    if len(found) > 1:
+        _require_independent(dataset, found)
+    return found
+
+
+def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) -> None:
+    """Check that no expression reads a column that another one sets.
+
+    Lance sets one after the other, in no order, so that it would read old values or new ones.
+    """
+    for name, expression in found.items():
+        others = found.keys() - {name}
+        left = pa.schema([field for field in dataset.schema if field.name not in others])
+        without_others = lance.write_dataset(left.empty_table(), "memory://")
+        try:
+            sql_check.check(without_others, "The expression", expression)
+        except LanceNamespaceError as error:
+            raise unsupported(
+                f"Lance cannot update '{name}' to {expressions.shown(expression)} while it updates "
+                f"what that reads: {', '.join(sorted(others))}. Update one column after the other"
+            ) from error
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def changing(
+    record: TableRecord,
+    dataset: lance.LanceDataset,
+    rows: Rows | None = None,
+    look: Callable[[], None] | None = None,
+) -> Iterator[None]:
+    """Translate what pylance raises while it changes rows; nothing is committed then.
+
+    Args:
+        rows: Those that are read meanwhile: what was wrong with them is raised as it is.
+        look: Called after a failure, to find out whether the input cannot fit the table.
+
+    Raises:
+        InvalidInputError: (13) rows or expressions are at fault.
+        ConcurrentModificationError: (14) other writers committed meanwhile.
+        ServiceUnavailableError: (17)
+    """
+    before = int(dataset.version)
+    name = display(record.path)
+    try:
+        yield
+    except LANCE_FAILURES as error:
+        if rows is not None and rows.failure is not None:
+            raise rows.failure from None
+        if look is not None:
+            look()
+        if is_of_the_input(error):
+            raise invalid(f"Table '{name}' is not changed: {brief(error)}") from error
+        if _latest(dataset) > before:
+            raise concurrent_modification(record.path) from error
+        raise ServiceUnavailableError(
+            f"Table '{name}' could not be changed: {brief(error)}"
+        ) from error
+
+
+def is_of_the_input(error: Exception) -> bool:
+    """Return whether Lance blames what it was given, and not the storage or other writers."""
+    if _STORAGE_FAILURE in str(error):
+        return False
+    return isinstance(error, ValueError) or commits.is_refusal(error)
+
+
+def _latest(dataset: lance.LanceDataset) -> int:
+    try:
+        return int(dataset.latest_version)
+    except LANCE_FAILURES:
+        return 0

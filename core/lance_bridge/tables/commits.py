@@ -1,0 +1,66 @@
+"""Committing a change of a table: what Lance raises when it fails, as the spec's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import lance
+from lance.commit import CommitConflictError
+from lance_namespace.errors import ServiceUnavailableError
+
+from ..catalog import TableRecord
+from ..errors import concurrent_modification, display, invalid
+from .dataset import LANCE_FAILURES, brief, translated
+
+REFUSALS = (
+    "Invalid user input",
+    "LanceError(Arrow)",
+    "LanceError(Index)",
+    "LanceError(Schema)",
+    "Not supported",
+    "Query Execution error",
+    "Unprocessable",
+    "External error: General error",  # a geometry that is no WKB
+    "WKT error",
+    "can't set tokenizer",
+)
+"""How Lance names the kinds of its errors that are about a request or the rows, not storage."""
+
+
+_OF_STORAGE = "LanceError(IO)"
+"""What Lance says, at any depth, where the storage failed."""
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether Lance refused what it was asked, rather than failed at it."""
+    text = str(error)
+    return text.startswith(REFUSALS) and _OF_STORAGE not in text
+
+
+@contextmanager
+def committing(record: TableRecord, what: str) -> Iterator[None]:
+    """Translate what goes wrong while Lance changes a table; nothing was written then.
+
+    Args:
+        what: What did not happen, to go in the middle of a sentence.
+
+    Raises:
+        InvalidInputError: (13) Lance refuses it.
+        ConcurrentModificationError: (14) another writer's commit came first and does not fit.
+        ServiceUnavailableError: (17) the storage failed.
+    """
+    try:
+        yield
+    except CommitConflictError as error:
+        raise concurrent_modification(record.path) from error
+    except LANCE_FAILURES as error:
+        told = f"Table '{display(record.path)}': {what}: {brief(error)}"
+        raise invalid(told) if is_refusal(error) else ServiceUnavailableError(told) from error
+
+
+def transaction_id(dataset: lance.LanceDataset, record: TableRecord) -> str | None:
+    """Return the identifier of the transaction that made the version at hand."""
+    with translated(f"The last transaction of table '{display(record.path)}' could not be read"):
+        transaction = dataset.read_transaction(dataset.version)
+    return None if transaction is None else str(transaction.uuid)

@@ -1,0 +1,166 @@
+"""Computed columns: a SQL expression kept in a column's metadata, and the backfill that fills it.
+
+The keys are those that LanceDB writes, so that either finds the other's columns.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+
+import lance
+import pyarrow as pa
+from lance_namespace import AlterTableBackfillColumnsRequest
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..errors import display, invalid, unsupported
+from . import expressions, paths, sql_check
+from .commits import committing
+from .dataset import Ref, open_dataset
+from .paths import Column
+
+FLAG = "computed_column"
+KIND, EXPRESSION, INPUTS = f"{FLAG}.kind", f"{FLAG}.expression", f"{FLAG}.inputs"
+SQL = "sql"
+
+_ENGINE_OPTIONS = (
+    "concurrency",
+    "intra_applier_concurrency",
+    "min_checkpoint_size",
+    "max_checkpoint_size",
+    "batch_checkpoint_flush_interval_seconds",
+    "read_version",
+    "task_size",
+    "num_frags",
+    "checkpoint_size",
+    "commit_granularity",
+    "cluster",
+    "manifest",
+)
+
+
+def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> pa.Field:
+    """Return the field of a computed column.
+
+    Args:
+        names: The table's columns, of which the expression reads some.
+    """
+    inputs = json.dumps(sql_check.columns_in(expression, names))
+    metadata = {FLAG: "true", KIND: SQL, EXPRESSION: expression, INPUTS: inputs}
+    return pa.field(name, kind, nullable=True, metadata=metadata)
+
+
+def is_declaration(key: str) -> bool:
+    """Return whether a key of a field's metadata says how the column is computed."""
+    return key == FLAG or key.startswith(f"{FLAG}.")
+
+
+def require_plain(column: Column) -> None:
+    """Refuse to change a computed column in a way that its expression would not survive.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    if paths.metadata_of(column).get(FLAG) == "true":
+        raise invalid(
+            f"Column '{column.path}' is computed: to change its type or how it is computed, drop "
+            "it and add it again"
+        )
+
+
+def require_unread(dataset: lance.LanceDataset, changed: Sequence[Column]) -> None:
+    """Refuse to drop, rename or retype what a computed column that stays is computed from.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    whole = {column.name for column in changed if not column.parent}
+    roots = {column.segments[0]: column for column in changed}
+    for column in paths.walk(dataset):
+        if column.parent or column.name in whole:
+            continue
+        metadata = paths.metadata_of(column)
+        if metadata.get(FLAG) != "true":
+            continue
+        names = paths.siblings(dataset, ())
+        for name in sql_check.columns_in(metadata.get(EXPRESSION, ""), names):
+            if name in roots:
+                raise invalid(
+                    f"Column '{roots[name].path}' is what column '{column.path}' is computed "
+                    "from: drop that column first"
+                )
+
+
+def backfill(
+    bridge: Bridge, record: TableRecord, ref: Ref, request: AlterTableBackfillColumnsRequest
+) -> str:
+    """Compute a computed column for all rows, or for those where ``where`` holds, in one commit.
+
+    It is done when this returns. The job's identifier is that of its transaction. Other columns
+    and the indices on them stay as they are. Source: AlterTableBackfillColumns.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) the column is not computed, or the expression does not fit the
+            table any more or fails on a row.
+        UnsupportedOperationError: (0) an option that steers a compute engine, or a column that
+            something else than SQL computes.
+        ConcurrentModificationError: (14)
+    """
+    _refuse_engine_options(request)
+    dataset = open_dataset(bridge, record, ref, write=True)
+    column = paths.find(dataset, record, request.column)
+    expression = _expression(column)
+    found = sql_check.check(dataset, f"Column '{column.path}' is computed as", expression)
+    if found != column.field.to_arrow().type:
+        raise invalid(f"Column '{column.path}' is computed as {found}, another type than it is")
+    if request.where is not None:
+        expressions.check_predicate(dataset, display(record.path), request.where, "where")
+    with committing(record, f"column '{column.path}' was not filled"):
+        return _commit(dataset, column, expression, request.where)
+
+
+def _refuse_engine_options(request: AlterTableBackfillColumnsRequest) -> None:
+    for name in _ENGINE_OPTIONS:
+        if getattr(request, name) is not None:
+            raise unsupported(
+                f"{name} is not supported: it steers a compute engine, and columns are computed "
+                "here without one, from the latest version in one commit"
+            )
+
+
+def _expression(column: Column) -> str:
+    metadata = paths.metadata_of(column)
+    if metadata.get(FLAG) != "true":
+        raise invalid(
+            f"Column '{column.path}' is not computed: only a column that AlterTableAddColumns "
+            "added with computed has an expression to fill it with"
+        )
+    if metadata.get(KIND, SQL) != SQL or EXPRESSION not in metadata:
+        raise unsupported(
+            f"Column '{column.path}' is computed by {metadata.get(KIND)!r}, not by a SQL "
+            "expression: that needs a compute engine"
+        )
+    return metadata[EXPRESSION]
+
+
+def _commit(dataset: lance.LanceDataset, column: Column, expression: str, where: str | None) -> str:
+    """Write the column's new values next to each fragment, and commit them together."""
+    updated = []
+    for fragment in dataset.get_fragments():
+        if where is not None and not fragment.count_rows(filter=where):
+            continue
+        rows = fragment.scanner(
+            columns={column.name: expression, "_rowid": "_rowid"}, filter=where
+        ).to_reader()
+        updated.append(fragment.update_columns(rows, left_on="_rowid", right_on="_rowid")[0])
+    operation = lance.LanceOperation.Update(
+        updated_fragments=updated, fields_modified=[column.field.id()] if updated else []
+    )
+    transaction = lance.Transaction(
+        read_version=dataset.version, operation=operation, uuid=str(uuid.uuid4())
+    )
+    lance.LanceDataset.commit(dataset, transaction)
+    return str(transaction.uuid)

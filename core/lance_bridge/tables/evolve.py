@@ -1,0 +1,267 @@
+"""Adding, altering and dropping columns. Every check comes before the first write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..errors import display, invalid, require_text, unsupported
+from . import computed, paths, sql_check
+from . import schema as schemas
+from .commits import committing, transaction_id
+from .dataset import Ref, open_dataset
+from .paths import Column
+
+RESERVED = frozenset(
+    {
+        "_rowid",
+        "_rowaddr",
+        "_rowoffset",
+        "_row_created_at_version",
+        "_row_last_updated_at_version",
+        "_distance",
+        "_score",
+    }
+)
+"""Columns that Lance adds to answers: one of the table's own could not be read."""
+
+
+def add_columns(
+    bridge: Bridge, record: TableRecord, ref: Ref, entries: Sequence[AddColumnsEntry]
+) -> int:
+    """Add columns in one commit and return its version. Source: AlterTableAddColumns.
+
+    An ``expression`` is evaluated once, for the rows that are there; ``CAST(NULL AS …)`` adds a
+    column of nulls. ``computed`` adds a column of nulls that keeps its expression, for a backfill.
+
+    Raises:
+        InvalidInputError: (13) a name cannot be one or is taken, an expression is malformed or
+            fails on a row, or an entry has not exactly one way to get its values.
+        TableColumnNotFoundError: (12) an expression names a column that is not there.
+        UnsupportedOperationError: (0) ``virtual_column``; ``expression`` and ``computed`` columns
+            in one request, which Lance cannot commit at once.
+        ConcurrentModificationError: (14)
+    """
+    _check_ways(entries)
+    dataset = open_dataset(bridge, record, ref, write=True)
+    _check_new_names(dataset, [entry.name for entry in entries])
+    sql = {entry.name: _sql(entry) for entry in entries}
+    types = {
+        name: sql_check.check(dataset, f"The expression of column '{name}'", each)
+        for name, each in sql.items()
+    }
+    new: dict[str, str] | pa.Schema = sql
+    if entries[0].computed is not None:
+        old = paths.siblings(dataset, ())
+        new = pa.schema([computed.declare(name, types[name], sql[name], old) for name in sql])
+    with committing(record, "no column was added"):
+        dataset.add_columns(new)
+    return int(dataset.version)
+
+
+def _sql(entry: AddColumnsEntry) -> str:
+    return entry.expression if entry.expression is not None else entry.computed or ""
+
+
+def _check_ways(entries: Sequence[AddColumnsEntry]) -> None:
+    if not entries:
+        raise invalid("The request adds no column: new_columns is empty")
+    for entry in entries:
+        if entry.virtual_column is not None:
+            raise unsupported(
+                f"Column '{entry.name}': virtual_column is not supported: a function in a Docker "
+                "image needs a compute engine. Use expression or computed"
+            )
+        if (entry.expression is None) == (entry.computed is None):
+            raise invalid(
+                f"Column '{entry.name}' needs either expression or computed; for a column of nulls "
+                "write CAST(NULL AS type)"
+            )
+    if len({entry.computed is None for entry in entries}) > 1:
+        raise unsupported(
+            "Columns with expression and columns with computed in one request are not supported: "
+            "Lance cannot add both in one commit. Send two requests"
+        )
+
+
+def _check_new_names(dataset: lance.LanceDataset, names: Sequence[str]) -> None:
+    taken = set(paths.siblings(dataset, ()))
+    for name in names:
+        _check_name(name, is_nested=False)
+        if name in taken:
+            raise invalid(f"Column '{name}' exists already, or is named twice")
+        taken.add(name)
+
+
+def _check_name(name: str, *, is_nested: bool) -> None:
+    require_text("The column name", name)
+    if not name or "\0" in name:
+        raise invalid(f"{name!r} cannot be a column's name: it is empty or has a NUL")
+    if is_nested:
+        return
+    if "." in name:
+        raise invalid(f"{name!r} cannot be a column's name: dots are for the fields of structs")
+    if name in RESERVED:
+        raise invalid(f"{name!r} cannot be a column's name: Lance has a column of that name itself")
+
+
+# -- alter ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """One checked entry of AlterTableAlterColumns."""
+
+    column: Column
+    rename: str | None
+    nullable: bool | None
+    data_type: pa.DataType | None
+
+    def as_lance(self) -> Any:
+        """Return it as pylance takes it, without what stays as it is."""
+        told = {"name": self.rename, "nullable": self.nullable, "data_type": self.data_type}
+        given = {key: value for key, value in told.items() if value is not None}
+        return {"path": self.column.path, **given}
+
+
+def alter_columns(
+    bridge: Bridge, record: TableRecord, ref: Ref, entries: Sequence[AlterColumnsEntry]
+) -> int:
+    """Rename and retype columns, and change whether they may be null; return the new version.
+
+    All entries are one commit, and name the columns as they were before it. Lance forgets the
+    metadata of a column whose type changes; it is put back in a second commit.
+    Source: AlterTableAlterColumns.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) an entry changes nothing, a name cannot be one or is taken, values
+            do not fit the type, are null, or an index is on a column that gets another type.
+        UnsupportedOperationError: (0) ``virtual_column``; a type together with nullable=false,
+            of any columns, which Lance cannot commit at once.
+        ConcurrentModificationError: (14)
+    """
+    types = [_check_entry(entry) for entry in entries]
+    if any(types) and any(entry.nullable is False for entry in entries):
+        raise unsupported(
+            "data_type and nullable=false in one request are not supported: Lance cannot do both "
+            "in one commit. Send the types first, then nullable=false"
+        )
+    dataset = open_dataset(bridge, record, ref, write=True)
+    columns = paths.find_each(dataset, record, [entry.path for entry in entries])
+    alterations = [
+        Alteration(column, entry.rename, entry.nullable, kind)
+        for column, entry, kind in zip(columns, entries, types, strict=True)
+    ]
+    _check_renames(dataset, alterations)
+    _check_retypes(dataset, [each.column for each in alterations if each.data_type is not None])
+    changed = [a.column for a in alterations if a.rename is not None or a.data_type is not None]
+    computed.require_unread(dataset, changed)
+    before = {column.segments: paths.metadata_of(column) for column in paths.walk(dataset)}
+    with committing(record, "no column was altered"):
+        dataset.alter_columns(*(each.as_lance() for each in alterations))
+    if any(each.data_type is not None for each in alterations):
+        _put_back_metadata(dataset, record, before, alterations)
+    return int(dataset.version)
+
+
+def _check_entry(entry: AlterColumnsEntry) -> pa.DataType | None:
+    if entry.virtual_column is not None:
+        raise unsupported(
+            f"Column '{entry.path}': virtual_column is not supported: a function in a Docker image "
+            "needs a compute engine"
+        )
+    if entry.rename is None and entry.nullable is None and entry.data_type is None:
+        raise invalid(f"Nothing to alter in '{entry.path}': give rename, nullable or data_type")
+    return None if entry.data_type is None else schemas.type_from_json(entry.data_type)
+
+
+def _check_renames(dataset: lance.LanceDataset, alterations: Sequence[Alteration]) -> None:
+    """Lance commits two fields of one name in a struct, and then cannot read the table."""
+    for parent in {each.column.parent for each in alterations if each.rename is not None}:
+        renames = {
+            each.column.name: each.rename
+            for each in alterations
+            if each.column.parent == parent and each.rename is not None
+        }
+        for name in renames.values():
+            _check_name(name, is_nested=bool(parent))
+        after = Counter(renames.get(name, name) for name in paths.siblings(dataset, parent))
+        twice = [name for name, count in after.items() if count > 1]
+        if twice:
+            raise invalid(f"Column '{paths.canonical([*parent, twice[0]])}' exists already")
+
+
+def _check_retypes(dataset: lance.LanceDataset, columns: Sequence[Column]) -> None:
+    for column in columns:
+        computed.require_plain(column)
+        on_it = [index.name for index in dataset.describe_indices() if _is_on(index, column)]
+        if on_it:
+            raise invalid(
+                f"Column '{column.path}' cannot get another type while index '{on_it[0]}' is on "
+                "it: drop the index first"
+            )
+
+
+def _is_on(index: Any, column: Column) -> bool:
+    """Return whether an index is on a column, or on a field in it."""
+    indexed = [paths.parse(path) for path in index.field_names]
+    return any(each[: len(column.segments)] == column.segments for each in indexed)
+
+
+def _put_back_metadata(
+    dataset: lance.LanceDataset,
+    record: TableRecord,
+    before: Mapping[tuple[str, ...], dict[str, str]],
+    alterations: Sequence[Alteration],
+) -> None:
+    renames = {a.column.segments: a.rename for a in alterations if a.rename is not None}
+    now = {column.segments: column for column in paths.walk(dataset)}
+    lost: dict[str, dict[str, str | None]] = {}
+    for old, metadata in before.items():
+        new = tuple(renames.get(old[: i + 1], name) for i, name in enumerate(old))
+        if metadata and new in now and not paths.metadata_of(now[new]):
+            lost[now[new].path] = dict(metadata)
+    if lost:
+        with committing(record, "columns got their new types, and lost their metadata"):
+            dataset.update_field_metadata(lost)
+
+
+# -- drop ----------------------------------------------------------------------------------------
+
+
+def drop_columns(
+    bridge: Bridge, record: TableRecord, ref: Ref, columns: Sequence[str]
+) -> tuple[int, str | None]:
+    """Drop columns with the indices on them; return the version and the transaction's identifier.
+
+    A struct goes with its last field. Source: AlterTableDropColumns.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) no column would be left, one is named twice, or a computed column
+            reads it.
+        ConcurrentModificationError: (14)
+    """
+    dataset = open_dataset(bridge, record, ref, write=True)
+    found = paths.find_each(dataset, record, columns)
+    dropped = {column.segments for column in found}
+    leaves = [column for column in paths.walk(dataset) if not column.field.children()]
+    if all(_is_in(leaf, dropped) for leaf in leaves):
+        raise invalid(f"Table '{display(record.path)}' must keep at least one column")
+    computed.require_unread(dataset, found)
+    with committing(record, "no column was dropped"):
+        dataset.drop_columns([column.path for column in found])
+    return int(dataset.version), transaction_id(dataset, record)
+
+
+def _is_in(column: Column, dropped: set[tuple[str, ...]]) -> bool:
+    return any(column.segments[: i + 1] in dropped for i in range(len(column.segments)))

@@ -1,0 +1,287 @@
+"""The kinds of index that Lance builds: what each can be on, and which options it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from lance_namespace import CreateTableIndexRequest
+
+from ..errors import invalid
+
+Fits = Callable[[pa.Field], bool]
+
+_NOT_OPTIONS = frozenset(
+    {"identity", "context", "id", "branch", "column", "index_type", "name"}
+)  # of CreateTableIndexRequest
+_IVF = frozenset(
+    {"distance_type", "num_partitions", "target_partition_size", "sample_rate", "max_iterations"}
+)
+_HNSW = frozenset({"m", "ef_construction"})
+_PQ = frozenset({"num_sub_vectors", "num_bits"})
+_BITS = frozenset({"num_bits"})
+_TEXT = frozenset(
+    {
+        "with_position",
+        "base_tokenizer",
+        "language",
+        "max_token_length",
+        "lower_case",
+        "stem",
+        "remove_stop_words",
+        "ascii_folding",
+    }
+)
+_DISTANCES = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot", "hamming": "hamming"}
+_MAX_DEFAULT_SUB_VECTORS = 16
+
+
+@dataclass(frozen=True)
+class IndexType:
+    """One kind of index.
+
+    Attributes:
+        name: As requests, answers and pylance call it.
+        needs: The types of column it can be on, for people.
+        fits: Whether it can be on a column.
+        options: The options of CreateTableIndex that it takes.
+        bits: What ``num_bits`` may be, for a vector index that takes it.
+    """
+
+    name: str
+    needs: str
+    fits: Fits
+    options: frozenset[str] = frozenset()
+    is_vector: bool = False
+    bits: tuple[int, ...] = ()
+
+
+def _storage(field: pa.Field) -> pa.DataType:
+    kind = field.type
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_binary_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _has_order(field: pa.Field) -> bool:
+    kind, is_ = _storage(field), pa.types
+    return bool(
+        is_.is_boolean(kind)
+        or is_.is_integer(kind)
+        or is_.is_floating(kind)
+        or is_.is_temporal(kind)
+        or is_.is_decimal(kind)
+        or is_.is_fixed_size_binary(kind)
+        or _is_text(kind)
+        or _is_bytes(kind)
+    )
+
+
+def _fits_bloom_filter(field: pa.Field) -> bool:
+    kind, is_ = _storage(field), pa.types
+    return bool(
+        is_.is_integer(kind)
+        or is_.is_float32(kind)
+        or is_.is_float64(kind)
+        or (is_.is_temporal(kind) and not is_.is_duration(kind))
+        or _is_text(kind)
+        or _is_bytes(kind)
+    )
+
+
+def _is_list_of_plain(field: pa.Field) -> bool:
+    kind = _storage(field)
+    return _is_list(kind) and not pa.types.is_nested(kind.value_type)
+
+
+def _is_text_column(field: pa.Field) -> bool:
+    return _is_text(_storage(field))
+
+
+def _is_searchable(field: pa.Field) -> bool:
+    kind = _storage(field)
+    return _extension(field) == "lance.json" or _is_text(
+        kind.value_type if _is_list(kind) else kind
+    )
+
+
+def _is_geometry(field: pa.Field) -> bool:
+    is_plain = _is_text(field.type) or _is_bytes(field.type)
+    return is_plain or _extension(field).startswith("geoarrow.")
+
+
+def _extension(field: pa.Field) -> str:
+    """Return the name of a column's extension type, known to Arrow or not, or nothing."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name)
+    name: bytes = (field.metadata or {}).get(b"ARROW:extension:name", b"")
+    return name.decode(errors="replace")
+
+
+def vector_of(field: pa.Field) -> pa.DataType | None:
+    """Return the type of a column's vectors as a fixed-size list, or None where it has none."""
+    kind = _storage(field)
+    if isinstance(field.type, pa.FixedShapeTensorType) and len(field.type.shape) != 1:
+        return None
+    if pa.types.is_list(kind):
+        kind = kind.value_type
+    if not pa.types.is_fixed_size_list(kind):
+        return None
+    element = kind.value_type
+    is_number = pa.types.is_floating(element) or pa.types.is_uint8(element)
+    return kind if is_number else None
+
+
+def _is_vector(field: pa.Field) -> bool:
+    return vector_of(field) is not None
+
+
+_ORDERED = "a boolean, number, decimal, date, time, text or binary column"
+_VECTORS = (
+    "a column of vectors: fixed-size lists of float16, float32, float64 or uint8 (or, with cosine, "
+    "lists of such)"
+)
+
+
+def _vector(name: str, options: frozenset[str] = frozenset(), *bits: int) -> IndexType:
+    return IndexType(name, _VECTORS, _is_vector, _IVF | options, is_vector=True, bits=bits)
+
+
+_ALL = (
+    IndexType("BTREE", _ORDERED, _has_order),
+    IndexType("BITMAP", _ORDERED, _has_order),
+    IndexType("ZONEMAP", _ORDERED, _has_order),
+    IndexType(
+        "BLOOMFILTER",
+        "an integer, float32, float64, date, time, timestamp, text or binary column",
+        _fits_bloom_filter,
+    ),
+    IndexType("LABEL_LIST", "a column of lists of values without parts", _is_list_of_plain),
+    IndexType("NGRAM", "a text column", _is_text_column),
+    IndexType("MINHASHLSH", "a text column", _is_text_column),
+    IndexType("RTREE", "a geometry: a geoarrow column, WKB or WKT", _is_geometry),
+    IndexType("FTS", "a column of text, of lists of text, or of JSON", _is_searchable, _TEXT),
+    _vector("IVF_FLAT"),
+    _vector("IVF_SQ", _BITS, 8),
+    _vector("IVF_PQ", _PQ, 4, 8),
+    _vector("IVF_RQ", _BITS, *range(1, 10)),
+    _vector("IVF_HNSW_FLAT", _HNSW),
+    _vector("IVF_HNSW_SQ", _HNSW | _BITS, 8),
+    _vector("IVF_HNSW_PQ", _HNSW | _PQ, 4, 8),
+)
+_BY_NAME = {kind.name.replace("_", ""): kind for kind in _ALL}
+_ALIASES = {"INVERTED": "FTS", "SCALAR": "BTREE", "VECTOR": "IVFPQ"}
+"""Other names, some of them Lance's own."""
+
+
+def parse(name: str) -> IndexType:
+    """Return the kind of index that a request or Lance names, in any case.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    plain = name.upper().replace("_", "")
+    kind = _BY_NAME.get(_ALIASES.get(plain, plain))
+    if kind is None:
+        raise invalid(
+            f"index_type {name[:60]!r} is not known: it can be "
+            + ", ".join(kind.name for kind in _ALL)
+        )
+    return kind
+
+
+def friendly(name: str) -> str:
+    """Return the name that requests use for what Lance calls an index's type."""
+    plain = name.upper().replace("_", "")
+    kind = _BY_NAME.get(_ALIASES.get(plain, plain))
+    return name if kind is None else kind.name
+
+
+def options_of(
+    request: CreateTableIndexRequest, kind: IndexType, field: pa.Field
+) -> dict[str, Any]:
+    """Return the options that a request gives, with those that pylance wants, by pylance's names.
+
+    Raises:
+        InvalidInputError: (13) an option does not go with the kind of index, with another option
+            or with the column.
+    """
+    given = {
+        name: value for name, value in request if name not in _NOT_OPTIONS and value is not None
+    }
+    for name in sorted(given):
+        if name not in kind.options:
+            takes = ", ".join(sorted(kind.options)) or "no options"
+            raise invalid(f"{name} does not apply to {kind.name}, which takes {takes}")
+    return _vector_options(given, kind, field) if kind.is_vector else given
+
+
+def _vector_options(given: dict[str, Any], kind: IndexType, field: pa.Field) -> dict[str, Any]:
+    if "num_partitions" in given and "target_partition_size" in given:
+        raise invalid("num_partitions and target_partition_size exclude each other")
+    bits = given.get("num_bits")
+    if bits is not None and bits not in kind.bits:
+        raise invalid(f"num_bits of {kind.name} can be {_either(kind.bits)}, not {bits}")
+    options = {**given, "metric": _distance(given.pop("distance_type", "l2"), kind, field)}
+    options.pop("distance_type", None)
+    if "max_iterations" in options:
+        # Under its own name pylance takes no notice of it.
+        options["max_iters"] = options.pop("max_iterations")
+    if "num_sub_vectors" in kind.options:
+        options["num_sub_vectors"] = _sub_vectors(given.get("num_sub_vectors"), field)
+    return options
+
+
+def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
+    distance = _DISTANCES.get(name.lower())
+    if distance is None:
+        raise invalid(
+            f"distance_type {name[:60]!r} is not known: it can be l2, cosine, dot, hamming"
+        )
+    vector = vector_of(field)
+    if vector is not None and pa.types.is_uint8(vector.value_type):
+        if distance != "hamming" or kind.name not in {"IVF_FLAT", "IVF_HNSW_FLAT"}:
+            raise invalid(
+                "An index on vectors of uint8 is IVF_FLAT or IVF_HNSW_FLAT with distance_type "
+                f"hamming, not {kind.name} with {distance}"
+            )
+    elif distance == "hamming":
+        raise invalid("distance_type hamming is for vectors of uint8, not of floats")
+    if pa.types.is_list(_storage(field)) and distance != "cosine":
+        raise invalid(f"distance_type for lists of vectors is cosine, not {distance}")
+    return distance
+
+
+def _sub_vectors(given: int | None, field: pa.Field) -> int:
+    """Return how many parts product quantization cuts a vector into.
+
+    Like Lance's directory namespace it is 16 unless told, where that divides the dimension.
+    """
+    vector = vector_of(field)
+    dimension = 1 if vector is None else int(vector.list_size)
+    if given is None:
+        most = min(_MAX_DEFAULT_SUB_VECTORS, dimension)
+        return next(parts for parts in range(most, 0, -1) if dimension % parts == 0)
+    if dimension % given:
+        raise invalid(
+            f"num_sub_vectors must divide the dimension {dimension}, and {given} does not"
+        )
+    return given
+
+
+def _either(values: tuple[int, ...]) -> str:
+    return " or ".join(str(value) for value in values)

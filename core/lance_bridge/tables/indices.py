@@ -1,0 +1,193 @@
+"""Building, listing, describing and dropping the indices of a table."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance_namespace import (
+    CreateTableIndexRequest,
+    DescribeTableIndexStatsResponse,
+)
+from lance_namespace.errors import TableIndexAlreadyExistsError, TableIndexNotFoundError
+from lance_namespace_urllib3_client.models import IndexContent
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..errors import display, invalid, require_text
+from ..paging import PageRequest
+from . import index_types, paths
+from .commits import committing, transaction_id
+from .dataset import Ref, open_dataset, translated
+from .paths import Column
+
+_SYSTEM = "__lance"
+"""How the names of indices begin that Lance keeps for itself."""
+
+_READY = "SUCCEEDED"
+
+
+def described(dataset: lance.LanceDataset) -> list[Any]:
+    """Return a table's indices as ``lance.indices.IndexDescription``, without Lance's own."""
+    return [each for each in dataset.describe_indices() if not each.name.startswith(_SYSTEM)]
+
+
+def create(
+    bridge: Bridge,
+    record: TableRecord,
+    ref: Ref,
+    request: CreateTableIndexRequest,
+    *,
+    only_scalar: bool = False,
+) -> str | None:
+    """Build an index and return its transaction's identifier; when this returns it is ready.
+
+    Without a name it is called after the column, ``<path>_idx``.
+    Source: CreateTableIndex, CreateTableScalarIndex.
+
+    Raises:
+        TableIndexAlreadyExistsError: (7) an index has the name.
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) the kind is not known or not for such a column, an option does not
+            go with it, or Lance refuses one.
+        ConcurrentModificationError: (14)
+    """
+    kind = index_types.parse(request.index_type)
+    if only_scalar and kind.is_vector:
+        raise invalid(f"{kind.name} is not a scalar index: use CreateTableIndex")
+    dataset = open_dataset(bridge, record, ref, write=True)
+    column = paths.find(dataset, record, request.column)
+    field = column.field.to_arrow()
+    if not kind.fits(field):
+        raise invalid(f"{kind.name} is for {kind.needs}; '{column.path}' is {field.type}")
+    _require_outside_lists(dataset, column)
+    options = index_types.options_of(request, kind, field)
+    name = _free_name(dataset, record, request.name, f"{column.path}_idx")
+    build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
+    with committing(record, f"no index was built on column '{column.path}'"):
+        build(column.path, kind.name, name=name, replace=False, **options)
+    return transaction_id(dataset, record)
+
+
+def _require_outside_lists(dataset: lance.LanceDataset, column: Column) -> None:
+    """Lance builds no index on what is inside a list, and names no reason.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    for end in range(1, len(column.segments)):
+        above = paths.canonical(column.segments[:end])
+        parent: Any = dataset.lance_schema.field(above)
+        if not pa.types.is_struct(parent.to_arrow().type):
+            raise invalid(
+                f"'{column.path}' is inside '{above}', which is no struct: an index can be on a "
+                "column or on a field of structs"
+            )
+
+
+def _free_name(
+    dataset: lance.LanceDataset, record: TableRecord, given: str | None, default: str
+) -> str:
+    name = default if given is None else given
+    require_text("The index name", name)
+    if not name or "\0" in name or name.startswith(_SYSTEM):
+        # One of Lance's own names with another index behind it makes the table unusable.
+        raise invalid(
+            f"{name!r} cannot be an index's name: it is empty, has a NUL or begins with '{_SYSTEM}'"
+        )
+    if any(each.name == name for each in described(dataset)):
+        raise TableIndexAlreadyExistsError(
+            f"Table '{display(record.path)}' has an index '{name}' already: drop it first, or "
+            "choose another name"
+        )
+    return name
+
+
+def list_indices(
+    bridge: Bridge, record: TableRecord, ref: Ref, page: PageRequest
+) -> tuple[list[IndexContent], str | None]:
+    """Return one page of a table's indices by name, and the token of the next."""
+    dataset = open_dataset(bridge, record, ref)
+    with translated(f"The indices of table '{display(record.path)}' could not be read"):
+        found = {each.name: each for each in described(dataset)}
+        names, token = page.cut_names(list(found))
+        rows = dataset.count_rows() if names else 0
+        return [_content(found[name], rows) for name in names], token
+
+
+def _content(index: Any, rows: int) -> IndexContent:
+    segments = index.segments
+    made = [each.created_at for each in segments if each.created_at is not None]
+    return IndexContent(
+        index_name=index.name,
+        index_uuid=segments[0].uuid,
+        columns=list(index.field_names),
+        status=_READY,
+        index_type=index_types.friendly(index.index_type),
+        type_url=index.type_url,
+        num_indexed_rows=index.num_rows_indexed,
+        num_unindexed_rows=_unindexed(index, rows),
+        size_bytes=index.total_size_bytes,
+        num_segments=len(segments),
+        created_at=min(made, default=None),
+        index_version=segments[0].index_version,
+        index_details=json.dumps(index.details),
+    )
+
+
+def _unindexed(index: Any, rows: int) -> int:
+    return max(rows - int(index.num_rows_indexed), 0)
+
+
+def describe_stats(
+    bridge: Bridge, record: TableRecord, ref: Ref, name: str | None
+) -> DescribeTableIndexStatsResponse:
+    """Answer DescribeTableIndexStats, without loading the index.
+
+    Raises:
+        TableIndexNotFoundError: (6)
+        InvalidInputError: (13) no index is named.
+    """
+    named = _required(name)
+    dataset = open_dataset(bridge, record, ref)
+    with translated(f"The indices of table '{display(record.path)}' could not be read"):
+        index = _find(dataset, record, named)
+        distance = (index.details or {}).get("metric_type")
+        return DescribeTableIndexStatsResponse(
+            distance_type=distance.lower() if distance else None,
+            index_type=index_types.friendly(index.index_type),
+            num_indexed_rows=index.num_rows_indexed,
+            num_unindexed_rows=_unindexed(index, dataset.count_rows()),
+            num_indices=len(index.segments),
+        )
+
+
+def drop(bridge: Bridge, record: TableRecord, ref: Ref, name: str | None) -> str | None:
+    """Drop an index and return the transaction's identifier. Source: DropTableIndex.
+
+    Raises:
+        TableIndexNotFoundError: (6)
+        InvalidInputError: (13) no index is named.
+        ConcurrentModificationError: (14)
+    """
+    named = _required(name)
+    dataset = open_dataset(bridge, record, ref, write=True)
+    _find(dataset, record, named)
+    with committing(record, f"index '{named}' was not dropped"):
+        dataset.drop_index(named)
+    return transaction_id(dataset, record)
+
+
+def _required(name: str | None) -> str:
+    if name is None:
+        raise invalid("The request has no index_name")
+    return name
+
+
+def _find(dataset: lance.LanceDataset, record: TableRecord, name: str) -> Any:
+    for index in described(dataset):
+        if index.name == name:
+            return index
+    raise TableIndexNotFoundError(f"Table '{display(record.path)}' has no index '{name}'")

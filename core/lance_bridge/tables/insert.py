@@ -1,0 +1,153 @@
+"""InsertIntoTable: fragments are written first, and made visible in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import lance
+import pyarrow as pa
+from lance.fragment import write_fragments
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    TableAlreadyExistsError,
+    TableSchemaValidationError,
+)
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..errors import concurrent_modification, display
+from .change import changing
+from .create import write_first
+from .data import Rows
+from .dataset import LANCE_FAILURES, Ref, brief, open_dataset
+
+ResultT = TypeVar("ResultT")
+
+
+class InsertMode(Enum):
+    """What becomes of the rows that are there. Source: InsertIntoTable."""
+
+    APPEND = "Append"
+    OVERWRITE = "Overwrite"
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """What an insert did. Only a commit of its own has a transaction to name."""
+
+    rows: int
+    version: int
+    transaction_id: str | None = None
+
+
+def insert(bridge: Bridge, record: TableRecord, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
+    """Add rows to a table, or put them in the place of all it holds. Source: InsertIntoTable.
+
+    The table keeps its schema in either mode. Columns that may be null can be left out, and come in
+    any order. A table that is only declared gets its first version, with the schema of the rows.
+    To overwrite is to overwrite, also what others committed since the table was opened.
+
+    Raises:
+        InvalidInputError: (13) bad rows.
+        ConcurrentModificationError: (14) the table was overwritten meanwhile.
+        TableSchemaValidationError: (20) the rows do not fit the table's schema.
+        TableBranchNotFoundError: (22)
+    """
+    dataset = open_or_none(bridge, record, ref)
+    if dataset is None:
+        return first_or_again(
+            bridge, record, rows, lambda: insert(bridge, record, rows, mode, ref), Inserted
+        )
+    if mode is InsertMode.OVERWRITE:
+        require_fit(record, rows.schema, dataset.schema)  # Lance would change the table's
+        reader = _completed(rows, dataset.schema)
+    else:
+        reader = rows.reader(into=dataset.schema)
+    with changing(record, dataset, rows, lambda: require_fit(record, rows.schema, dataset.schema)):
+        transaction = write_fragments(
+            reader, dataset, mode=mode.value.lower(), return_transaction=True
+        )
+    options = bridge.storage_options(record, vend=None, write=True)
+    with changing(record, dataset):
+        committed = lance.LanceDataset.commit(dataset, transaction, storage_options=options)
+    return Inserted(rows.count, int(committed.version), transaction.uuid)
+
+
+def open_or_none(bridge: Bridge, record: TableRecord, ref: Ref) -> lance.LanceDataset | None:
+    """Return a table's dataset to write to, or None where it is declared and has no data."""
+    try:
+        return open_dataset(bridge, record, ref, write=True)
+    except InvalidTableStateError:
+        if ref.branch is not None:
+            raise
+        return None
+
+
+def first_or_again(
+    bridge: Bridge,
+    record: TableRecord,
+    rows: Rows,
+    again: Callable[[], ResultT],
+    done: Callable[[int, int], ResultT],
+) -> ResultT:
+    """Make the first version of a declared table; where another writer was first, begin anew.
+
+    Raises:
+        InvalidInputError: (13) bad rows.
+        ConcurrentModificationError: (14) another writer was first, and the rows cannot be read
+            again.
+    """
+    rows.require_storable()
+    try:
+        version = write_first(bridge, record, rows)
+    except TableAlreadyExistsError as error:
+        if not rows.can_be_read:
+            raise concurrent_modification(record.path) from error
+        return again()
+    return done(rows.count, version)
+
+
+def require_fit(record: TableRecord, rows: pa.Schema, table: pa.Schema) -> None:
+    """Check that rows of one schema can be appended to a table of another. Nothing is read.
+
+    Raises:
+        TableSchemaValidationError: (20)
+    """
+    like_table = lance.write_dataset(table.empty_table(), "memory://")
+    try:
+        write_fragments(rows.empty_table(), like_table, mode="append")
+    except LANCE_FAILURES as error:
+        why = brief(error).split(", location: ", 1)[0]
+        raise TableSchemaValidationError(
+            f"The rows do not fit table '{display(record.path)}': {why}"
+        ) from error
+
+
+# -- overwriting -----------------------------------------------------------------------------------
+
+
+def _completed(rows: Rows, table: pa.Schema) -> pa.RecordBatchReader:
+    """Return rows in the schema of a table that they fit, with null where they have no column."""
+    reader = rows.reader(into=table)
+    return pa.RecordBatchReader.from_batches(table, (_fill_batch(b, table) for b in reader))
+
+
+def _fill_batch(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    filled = [_fill(columns.get(each.name), each.type, batch.num_rows) for each in table]
+    return pa.record_batch(filled, schema=table)
+
+
+def _fill(array: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
+    if array is None:
+        return pa.nulls(length, kind)
+    if array.type.equals(kind) or not pa.types.is_struct(kind):
+        return array
+    given = [array.type.field(i).name for i in range(array.type.num_fields)]
+    parts = dict(zip(given, array.flatten(), strict=True))
+    fields = [kind.field(i) for i in range(kind.num_fields)]
+    filled = [_fill(parts.get(each.name), each.type, length) for each in fields]
+    return pa.StructArray.from_arrays(filled, fields=fields, mask=array.is_null())

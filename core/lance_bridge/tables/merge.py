@@ -1,0 +1,349 @@
+"""MergeInsertIntoTable: rows matched with a table's by key, then updated, inserted or deleted."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import lance
+import pyarrow as pa
+from lance.dataset import MergeInsertBuilder
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+    TableSchemaValidationError,
+)
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_any,
+    wait_random_exponential,
+)
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..errors import display, invalid, unsupported
+from . import commits, expressions, paths
+from .change import changing
+from .data import Rows
+from .dataset import LANCE_FAILURES, Ref, brief
+from .insert import first_or_again, open_or_none, require_fit
+
+_ATTEMPTS = 11
+_RETRY_TIME = timedelta(seconds=30)
+"""How often, and for how long, a merge is tried: as Lance does it."""
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
+_UNITS = {
+    "us": "microseconds",
+    "ms": "milliseconds",
+    "s": "seconds",
+    "m": "minutes",
+    "h": "hours",
+    "d": "days",
+}
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What to do with rows, by whether their key is in the table. Source: MergeInsertIntoTable.
+
+    A key matches where all its fields are equal; null is equal to nothing, NaN to itself. A
+    condition (SQL) asks for its action by itself, as pylance's directory namespace has it.
+    """
+
+    on: Sequence[str] | None
+    update_matched: bool = False
+    update_condition: str | None = None
+    """Names columns as ``source.x`` (of the rows given) and ``target.x`` (of the table)."""
+    insert_unmatched: bool = False
+    delete_by_source: bool = False
+    delete_condition: str | None = None
+    """Names columns of the table."""
+    use_index: bool = False
+    timeout: timedelta | None = None
+
+    @property
+    def updates(self) -> bool:
+        return self.update_matched or self.update_condition is not None
+
+    @property
+    def deletes(self) -> bool:
+        return self.delete_by_source or self.delete_condition is not None
+
+    def builder(self, dataset: lance.LanceDataset) -> MergeInsertBuilder:
+        """Return pylance's form of it."""
+        builder = dataset.merge_insert(list(self.on or []))
+        if self.updates:
+            builder = builder.when_matched_update_all(self.update_condition)
+        if self.insert_unmatched:
+            builder = builder.when_not_matched_insert_all()
+        if self.deletes:
+            builder = builder.when_not_matched_by_source_delete(self.delete_condition)
+        if self.timeout is not None:
+            builder = builder.retry_timeout(self.timeout)
+        return builder.use_index(self.use_index)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did."""
+
+    version: int
+    transaction_id: str | None = None
+    updated: int = 0
+    inserted: int = 0
+    deleted: int = 0
+
+
+def parse_timeout(text: str | None) -> timedelta | None:
+    """Return a duration such as ``30s``, ``1.5m`` or ``1h30m``, or None for None.
+
+    Raises:
+        InvalidInputError: (13) it is not a duration above zero.
+    """
+    if text is None:
+        return None
+    parts = _DURATION.findall(text)
+    try:
+        found = sum((timedelta(**{_UNITS[u]: float(n)}) for n, u in parts), timedelta())
+    except OverflowError:
+        found = timedelta()
+    if "".join(n + u for n, u in parts) != text or not found:
+        raise invalid(f"timeout {text[:60]!r} is not a duration such as '30s' or '5m'")
+    return found
+
+
+def merge(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
+    """Merge rows into a table, in one commit. Source: MergeInsertIntoTable.
+
+    Of rows given with the same new key, all are inserted; two that match one row of the table
+    cannot both update it. Columns may be left out: updated rows keep theirs, new ones get null.
+    A table that is only declared gets its first version, with all rows.
+
+    Raises:
+        UnsupportedOperationError: (0) a field of the key is nested: Lance cannot match by it.
+        TableColumnNotFoundError: (12) a field of the key is not in the table.
+        InvalidInputError: (13) bad rows, nothing to do, a condition that is malformed or fails on a
+            row, two rows for one of the table, or, by way of an index, a new row whose key is null;
+            nothing is changed.
+        ConcurrentModificationError: (14) other writers kept changing the same rows.
+        ServiceUnavailableError: (17) also: the rows did not arrive within the timeout.
+        TableSchemaValidationError: (20) the rows do not fit the table's schema.
+        TableBranchNotFoundError: (22)
+    """
+    _require_request(wanted)
+    if wanted.timeout is not None:
+        rows.deadline = time.monotonic() + wanted.timeout.total_seconds()
+    if not rows.is_repeatable:
+        return _merge_once(bridge, record, rows, wanted, ref)
+    # Lance would have to keep a copy of the rows to try again.
+    seconds = (wanted.timeout or _RETRY_TIME).total_seconds()
+    attempts = Retrying(
+        retry=retry_if_exception_type(ConcurrentModificationError),
+        stop=stop_any(stop_after_attempt(_ATTEMPTS), stop_after_delay(seconds)),
+        wait=wait_random_exponential(0.05, max=1),
+        reraise=True,
+    )
+    return attempts(_merge_once, bridge, record, rows, wanted, ref)
+
+
+def _merge_once(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
+    dataset = open_or_none(bridge, record, ref)
+    if dataset is None:
+        like_rows = lance.write_dataset(rows.schema.empty_table(), "memory://")
+        _require_plan(record, like_rows, rows.schema, wanted)
+        return first_or_again(
+            bridge,
+            record,
+            rows,
+            lambda: _merge_once(bridge, record, rows, wanted, ref),
+            lambda count, version: Merged(version, inserted=count),
+        )
+    _require_plan(record, dataset, rows.schema, wanted)
+    return _execute(record, dataset, rows, wanted)
+
+
+def _execute(record: TableRecord, dataset: lance.LanceDataset, rows: Rows, wanted: Merge) -> Merged:
+    def look() -> None:
+        require_fit(record, rows.schema, _merged_schema(rows.schema, dataset.schema, wanted))
+
+    with changing(record, dataset, rows, look):
+        reader = rows.reader(into=dataset.schema, check=_check_of_keys(dataset, rows, wanted))
+        if not wanted.insert_unmatched and not dataset.count_rows():
+            # Lance would not read them to their end, and so not see what is wrong there.
+            reader = _drained(reader)
+        builder = wanted.builder(dataset)
+        if rows.is_repeatable:
+            builder = builder.conflict_retries(0)
+        counts = builder.execute(reader)
+    return Merged(
+        int(dataset.version),
+        commits.transaction_id(dataset, record),
+        updated=counts["num_updated_rows"],
+        inserted=counts["num_inserted_rows"],
+        deleted=counts["num_deleted_rows"],
+    )
+
+
+def _check_of_keys(
+    dataset: lance.LanceDataset, rows: Rows, wanted: Merge
+) -> Callable[[pa.RecordBatch], None] | None:
+    """Return a check of each batch where Lance would lose rows: new ones whose key is null.
+
+    It matches by an index without the nulls, and then does not know those rows as new.
+    """
+    if not (wanted.use_index and wanted.insert_unmatched):
+        return None
+    try:
+        wanted.builder(dataset).explain_plan(rows.schema)
+    except LANCE_FAILURES:  # it has a plan to show only where it reads no index
+        columns = [paths.parse(path)[0] for path in wanted.on or ()]
+    else:
+        return None
+
+    def check(batch: pa.RecordBatch) -> None:
+        if any(batch.column(name).null_count for name in columns):
+            raise invalid(
+                "Rows whose key is null cannot be merged by way of an index: Lance would lose "
+                "them. Set `use_index` to false"
+            )
+
+    return check
+
+
+def _drained(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    for _ in reader:
+        pass
+    return reader.schema.empty_table().to_reader()
+
+
+def _merged_schema(rows: pa.Schema, table: pa.Schema, wanted: Merge) -> pa.Schema:
+    """Return what the rows must fit: all columns where rows are inserted, else those they have."""
+    if wanted.insert_unmatched:
+        return table
+    return pa.schema([field for field in table if field.name in rows.names])
+
+
+# -- before anything is read -----------------------------------------------------------------------
+
+
+def _require_request(wanted: Merge) -> None:
+    if not wanted.on:
+        raise invalid("The request does not say by which columns to match: give `on`")
+    if not (wanted.updates or wanted.insert_unmatched or wanted.deletes):
+        raise invalid(
+            "The request asks for nothing to be done: give `when_matched_update_all`, "
+            "`when_not_matched_insert_all` or `when_not_matched_by_source_delete`"
+        )
+
+
+def _require_plan(
+    record: TableRecord, dataset: lance.LanceDataset, rows: pa.Schema, wanted: Merge
+) -> None:
+    """Check the key and the conditions by planning with them; no rows are read.
+
+    Raises:
+        UnsupportedOperationError: (0)
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13)
+        TableSchemaValidationError: (20)
+    """
+    _require_key(record, dataset, rows, wanted.on or ())
+    if (
+        _nested(wanted) is None
+        and wanted.update_condition is None
+        and wanted.delete_condition is None
+    ):
+        return
+    # With an index, Lance has no plan to show.
+    shown = replace(wanted, use_index=False)
+    try:
+        shown.builder(dataset).explain_plan(rows)
+    except expressions.NOT_PLANNED as error:
+        raise _why_not_planned(record, dataset, rows, shown, error) from error
+    for bad, condition, plan in _conditions(dataset, rows, shown):
+        expressions.require_whole(plan, condition, bad)
+
+
+def _require_key(
+    record: TableRecord, dataset: lance.LanceDataset, rows: pa.Schema, on: Sequence[str]
+) -> None:
+    """Check that table and rows have the fields of the key."""
+    for path in on:
+        column = paths.find(dataset, record, path)
+        if column.segments[0] not in rows.names:
+            raise TableSchemaValidationError(
+                f"The rows for table '{display(record.path)}' lack a column of the key: '{path}'"
+            )
+
+
+def _nested(wanted: Merge) -> str | None:
+    """Return a field of the key that is inside a column, if there is one."""
+    return next((path for path in wanted.on or () if len(paths.parse(path)) > 1), None)
+
+
+def _why_not_planned(
+    record: TableRecord,
+    dataset: lance.LanceDataset,
+    rows: pa.Schema,
+    shown: Merge,
+    error: Exception,
+) -> LanceNamespaceError:
+    """Find out what it is that cannot be planned, by planning without it."""
+    require_fit(record, rows, _merged_schema(rows, dataset.schema, shown))
+    try:
+        _without_conditions(shown).builder(dataset).explain_plan(rows)
+    except LANCE_FAILURES:
+        nested = _nested(shown)
+        if nested is not None:
+            return unsupported(f"Lance cannot match rows by a nested field: '{nested}'")
+        return _not_planned("The merge cannot be planned", error)
+    for bad, condition, plan in _conditions(dataset, rows, shown):
+        try:
+            plan(condition)
+        except expressions.NOT_PLANNED as fault:
+            return _not_planned(bad, fault)
+    return _not_planned("The merge cannot be planned", error)
+
+
+def _not_planned(bad: str, error: Exception) -> LanceNamespaceError:
+    if isinstance(error, OSError) and not commits.is_refusal(error):
+        return ServiceUnavailableError(f"{bad}: {brief(error)}")
+    return invalid(f"{bad}: {brief(error)}")
+
+
+def _without_conditions(wanted: Merge) -> Merge:
+    return replace(
+        wanted,
+        update_matched=wanted.updates,
+        update_condition=None,
+        delete_by_source=wanted.deletes,
+        delete_condition=None,
+    )
+
+
+def _conditions(
+    dataset: lance.LanceDataset, rows: pa.Schema, wanted: Merge
+) -> Iterator[tuple[str, str, expressions.Plan]]:
+    """Yield the beginning of a message, the condition, and how to plan with it alone."""
+    bare = _without_conditions(wanted)
+
+    def plan_update(text: str) -> object:
+        return replace(bare, update_condition=text).builder(dataset).explain_plan(rows)
+
+    def plan_delete(text: str) -> object:
+        return replace(bare, delete_condition=text).builder(dataset).explain_plan(rows)
+
+    for name, condition, plan in (
+        ("when_matched_update_all_filt", wanted.update_condition, plan_update),
+        ("when_not_matched_by_source_delete_filt", wanted.delete_condition, plan_delete),
+    ):
+        if condition is not None:
+            yield f"{name} {expressions.shown(condition)} does not fit", condition, plan

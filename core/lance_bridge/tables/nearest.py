@@ -1,0 +1,224 @@
+"""The vectors of a query, and every option of the search for what is nearest to them.
+
+Lance trusts some of these numbers: it reserves memory for ``k * refine_factor`` rows before it
+looks how many there are, and the process ends where that cannot be had. They are cut here to what
+the table has, which changes no answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance_namespace import AnalyzeTableQueryPlanRequest, QueryTableRequest
+
+from ..catalog import TableRecord
+from ..errors import display, invalid
+from . import paths
+
+Request = QueryTableRequest | AnalyzeTableQueryPlanRequest
+"""Both have every option of a query."""
+
+DISTANCE_TYPES = ("l2", "euclidean", "cosine", "dot", "hamming")
+"""In any case; euclidean is l2. Source: pylance's directory namespace."""
+
+DEFAULT_COLUMN = "vector"
+"""Which of several vector columns is searched by default. Source: the same."""
+
+_OPTIONS = (
+    "vector_column",
+    "distance_type",
+    "lower_bound",
+    "upper_bound",
+    "nprobes",
+    "minimum_nprobes",
+    "maximum_nprobes",
+    "refine_factor",
+    "ef",
+)
+"""What only a search by vector can honour."""
+
+_AT_LEAST_ONE = ("nprobes", "minimum_nprobes", "maximum_nprobes", "refine_factor", "ef")
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """A search by vector, as the scanner of pylance takes it."""
+
+    options: dict[str, Any]
+    batch: bool
+    """Whether each vector is a query of its own, told apart in the column ``query_index``."""
+
+
+def parse(dataset: lance.LanceDataset, record: TableRecord, request: Request) -> Nearest | None:
+    """Return the search by vector that a request asks for, or None.
+
+    Several vectors are as many queries; for a column whose rows hold several vectors, they are one.
+
+    Raises:
+        InvalidInputError: (13) an option that does not fit, or one without a vector.
+        TableColumnNotFoundError: (12) the column to search is not there.
+    """
+    vectors, many = _vectors(request)
+    if not vectors:
+        _refuse_options(request)
+        return None
+    _check_numbers(request)
+    table = display(record.path)
+    path = request.vector_column or _default_column(dataset, table)
+    kind = _stored(paths.find(dataset, record, path).field.to_arrow().type)
+    several_a_row = _is_list(kind)
+    if several_a_row:
+        kind = kind.value_type
+    if not pa.types.is_fixed_size_list(kind):
+        raise invalid(f"Column {path!r} of table '{table}' holds no vectors of one length")
+    query = [_checked(vector, i, path, kind) for i, vector in enumerate(vectors)]
+    options = {"column": path, "q": query if many else query[0], **_options(dataset, request)}
+    return Nearest(options, batch=many and not several_a_row)
+
+
+def _vectors(request: Request) -> tuple[list[list[float]], bool]:
+    """Return the vectors of a request, and whether it names them as several."""
+    single = request.vector.single_vector if request.vector else None
+    multi = request.vector.multi_vector if request.vector else None
+    if single and multi:
+        raise invalid("`single_vector` cannot be used together with `multi_vector`")
+    if multi:
+        return multi, True
+    return ([single], False) if single else ([], False)
+
+
+def _refuse_options(request: Request) -> None:
+    for name in _OPTIONS:
+        if getattr(request, name) is not None:
+            raise invalid(f"`{name}` belongs to a search by vector, and the request has no vector")
+
+
+def _check_numbers(request: Request) -> None:
+    if request.k < 1:
+        raise invalid(f"k must be 1 or more to search by vector, not {request.k}")
+    for name in _AT_LEAST_ONE:
+        value = getattr(request, name)
+        if value is not None and value < 1:
+            raise invalid(f"`{name}` must be 1 or more, not {value}")
+    low, high = request.minimum_nprobes, request.maximum_nprobes
+    if low is not None and high is not None and low > high:
+        raise invalid(f"`minimum_nprobes` ({low}) is more than `maximum_nprobes` ({high})")
+    if request.ef is not None and request.ef < request.k + (request.offset or 0):
+        raise invalid(f"`ef` ({request.ef}) must be at least k and offset together")
+    if request.bypass_vector_index and request.fast_search:
+        raise invalid("`bypass_vector_index` reads every row, `fast_search` only those of an index")
+    _check_bounds(request)
+
+
+def _check_bounds(request: Request) -> None:
+    low, high = request.lower_bound, request.upper_bound
+    for name, bound in (("lower_bound", low), ("upper_bound", high)):
+        if bound is not None and math.isnan(_float(bound)):
+            raise invalid(f"`{name}` must be a number")
+    if low is not None and high is not None and low > high:
+        raise invalid(f"`lower_bound` ({low}) is more than `upper_bound` ({high})")
+
+
+def _options(dataset: lance.LanceDataset, request: Request) -> dict[str, Any]:
+    rows = max(int(dataset.count_rows()), 1)
+    k = min(request.k + (request.offset or 0), rows)
+    found: dict[str, Any] = {
+        "k": k,
+        "metric": _distance_type(request.distance_type),
+        "use_index": not request.bypass_vector_index,
+        "minimum_nprobes": request.minimum_nprobes,
+        "maximum_nprobes": request.maximum_nprobes,
+    }
+    if request.minimum_nprobes is None and request.maximum_nprobes is None:
+        found["nprobes"] = request.nprobes
+    if request.refine_factor is not None:
+        found["refine_factor"] = min(request.refine_factor, -(-rows // k))
+    if request.ef is not None:
+        found["ef"] = min(request.ef, max(rows, k * found.get("refine_factor", 1)))
+    if request.lower_bound is not None or request.upper_bound is not None:
+        found["distance_range"] = (request.lower_bound, request.upper_bound)
+    return found
+
+
+def _distance_type(name: str | None) -> str | None:
+    if name is not None and name.lower() not in DISTANCE_TYPES:
+        raise invalid(f"Distance type {name!r} is none of {', '.join(DISTANCE_TYPES)}")
+    return name
+
+
+def _default_column(dataset: lance.LanceDataset, table: str) -> str:
+    """Return the only column with vectors, or the one that is called ``vector``."""
+    found = [paths.canonical(each) for each in _candidates(dataset.schema)]
+    if len(found) == 1:
+        return found[0]
+    if DEFAULT_COLUMN in found:
+        return DEFAULT_COLUMN
+    if not found:
+        raise invalid(f"Table '{table}' has no column with vectors")
+    raise invalid(
+        f"Table '{table}' has several columns with vectors: name one of {', '.join(found)} as "
+        "`vector_column`"
+    )
+
+
+def _candidates(
+    fields: Iterable[pa.Field], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of fields with vectors, those in structs too."""
+    for field in fields:
+        kind, path = _stored(field.type), (*above, field.name)
+        if pa.types.is_struct(kind):
+            yield from _candidates((kind.field(i) for i in range(kind.num_fields)), path)
+        elif _holds_vectors(kind):
+            yield path
+
+
+def _holds_vectors(kind: pa.DataType) -> bool:
+    if _is_list(kind):
+        kind = kind.value_type
+    if not pa.types.is_fixed_size_list(kind):
+        return False
+    return bool(pa.types.is_floating(kind.value_type) or pa.types.is_uint8(kind.value_type))
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Return what an extension type is stored as, and any other type itself."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind))
+
+
+def _checked(vector: Sequence[float], i: int, path: str, kind: pa.DataType) -> list[float]:
+    """Return a vector whose numbers a column can hold: Lance would wrap or round others."""
+    if len(vector) != kind.list_size:
+        raise invalid(
+            f"Query vector {i} has {len(vector)} numbers, and the vectors of column {path!r} have "
+            f"{kind.list_size}"
+        )
+    values = [_float(each) for each in vector]
+    if pa.types.is_uint8(kind.value_type):
+        if not all(0 <= each <= 255 and each.is_integer() for each in values):
+            raise invalid(f"Query vector {i} must be of whole numbers from 0 to 255 for {path!r}")
+    elif not np.isfinite(_as_stored(values)).all():
+        raise invalid(f"Query vector {i} has a number that is infinite, or none, as float32")
+    return values
+
+
+def _as_stored(values: list[float]) -> np.ndarray[Any, Any]:
+    with np.errstate(over="ignore"):
+        return np.array(values).astype(np.float32)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

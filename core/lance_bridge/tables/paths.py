@@ -1,0 +1,147 @@
+"""Field paths, as requests name columns: ``a.b``, with backticks around a segment that has a dot.
+
+Source: the specification's "Lance field path". Names are matched exactly, by case too; a leaf's
+name alone means a top-level column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+from lance_namespace.errors import TableColumnNotFoundError
+
+from ..catalog import TableRecord
+from ..errors import display, invalid, require_text
+
+_SEGMENT = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_MANY = 20
+"""How many names a message lists."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field that exists: its path in segments, and what Lance knows of it."""
+
+    segments: tuple[str, ...]
+    field: Any
+    """A ``lance.schema.LanceField``."""
+
+    @property
+    def path(self) -> str:
+        """The canonical path."""
+        return canonical(self.segments)
+
+    @property
+    def parent(self) -> tuple[str, ...]:
+        return self.segments[:-1]
+
+    @property
+    def name(self) -> str:
+        return self.segments[-1]
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """Return the segments of a path.
+
+    Raises:
+        InvalidInputError: (13) it is empty, ends in a dot, or a backtick is not closed.
+    """
+    require_text("The field path", text)
+    segments, at = [], 0
+    while match := _SEGMENT.match(text, at):
+        quoted, plain = match.groups()
+        segments.append(plain if quoted is None else quoted.replace("``", "`"))
+        at = match.end()
+        if at == len(text):
+            return tuple(segments)
+        if text[at] != ".":
+            break
+        at += 1
+    raise invalid(
+        f"{text[:100]!r} is no field path: write segments joined with dots, and a segment that has "
+        "a dot or a backtick in backticks, with each backtick inside doubled"
+    )
+
+
+def canonical(segments: Sequence[str]) -> str:
+    """Return the one spelling of a path that Lance itself uses."""
+    return ".".join(
+        f"`{each.replace('`', '``')}`" if "." in each or "`" in each else each for each in segments
+    )
+
+
+def find(dataset: lance.LanceDataset, record: TableRecord, text: str) -> Column:
+    """Return the field that ``text`` names.
+
+    Raises:
+        InvalidInputError: (13) it is no path.
+        TableColumnNotFoundError: (12)
+    """
+    segments = parse(text)
+    field = dataset.lance_schema.field(canonical(segments)) if "\0" not in text else None
+    if field is None:
+        raise _no_column(dataset, record, text)
+    return Column(segments, field)
+
+
+def find_each(
+    dataset: lance.LanceDataset, record: TableRecord, texts: Sequence[str]
+) -> list[Column]:
+    """Return the fields that ``texts`` name, each named once.
+
+    Raises:
+        InvalidInputError: (13) there are none, one is no path, or one is named twice.
+        TableColumnNotFoundError: (12)
+    """
+    if not texts:
+        raise invalid("The request names no column")
+    columns: dict[tuple[str, ...], Column] = {}
+    for text in texts:
+        column = find(dataset, record, text)
+        if column.segments in columns:
+            raise invalid(f"Column '{column.path}' is named twice")
+        columns[column.segments] = column
+    return list(columns.values())
+
+
+def siblings(dataset: lance.LanceDataset, parent: tuple[str, ...]) -> list[str]:
+    """Return the names of the fields under ``parent``, or of the columns where it is empty."""
+    if not parent:
+        return [field.name() for field in dataset.lance_schema.fields()]
+    struct: Any = dataset.lance_schema.field(canonical(parent))
+    return [field.name() for field in struct.children()]
+
+
+def walk(dataset: lance.LanceDataset) -> Iterator[Column]:
+    """Yield every field, nested ones too."""
+    level = [Column((each.name(),), each) for each in dataset.lance_schema.fields()]
+    while level:
+        yield from level
+        level = [
+            Column((*column.segments, child.name()), child)
+            for column in level
+            for child in column.field.children()
+        ]
+
+
+def metadata_of(column: Column) -> dict[str, str]:
+    """Return a field's metadata as text."""
+    return {_text(k): _text(v) for k, v in (column.field.metadata or {}).items()}
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _no_column(
+    dataset: lance.LanceDataset, record: TableRecord, text: str
+) -> TableColumnNotFoundError:
+    names = siblings(dataset, ())
+    known = ", ".join(names[:_MANY]) + (", …" if len(names) > _MANY else "")
+    return TableColumnNotFoundError(
+        f"Table '{display(record.path)}' has no column {text[:100]!r}: its columns are {known}"
+    )

@@ -1,0 +1,294 @@
+"""Queries: what a request asks for, as one scan of pylance or two, planned, checked and read."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import lance
+import pyarrow as pa
+from lance.dataset import LanceScanner
+from lance_namespace.errors import InvalidInputError, LanceNamespaceError
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..errors import display, invalid, unsupported
+from . import expressions, full_text, hybrid, nearest, paths, projection
+from .dataset import Ref, open_dataset
+from .nearest import Request
+
+T = TypeVar("T")
+
+
+IPC_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
+"""A file has one dictionary for each column, and Lance one for each file of its own."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of one table, checked as far as that needs no plan."""
+
+    dataset: lance.LanceDataset
+    table: str
+    """What messages call the table."""
+    columns: projection.Columns
+    predicate: str | None
+    limit: int | None
+    """How many rows; for a batch of vectors, for each of them. None for all."""
+    offset: int
+    with_row_id: bool
+    options: dict[str, Any]
+    """Of the scanner of pylance, whatever is searched."""
+    vector: nearest.Nearest | None
+    text: full_text.Query | None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan of pylance: a query has two where it searches by vector and by text."""
+
+    query: Query
+    search: dict[str, Any]
+    """Options of the scanner that say what is searched, and how many rows are wanted."""
+    adds: str | None
+    """The column that the search adds."""
+
+    def scanner(self, columns: projection.Columns, predicate: str | None) -> LanceScanner:
+        """Return the scanner with other columns and another predicate, to find what is wrong."""
+        columns_of = projection.scanned(columns, self.adds)
+        options = {**self.query.options, **self.search, **columns_of}
+        return self.query.dataset.scanner(filter=predicate, **options)
+
+
+def parse(bridge: Bridge, record: TableRecord, request: Request) -> Query:
+    """Return what a request asks for.
+
+    ``k`` is how many rows are returned, after ``offset``; 0 means all, but for a search by vector.
+
+    Raises:
+        InvalidInputError: (13) an option that does not fit.
+        TableColumnNotFoundError: (12) a column to search is not there.
+        InvalidTableStateError: (19) the table holds no data yet.
+        TableVersionNotFoundError: (11)
+        TableBranchNotFoundError: (22)
+        UnsupportedOperationError: (0) several vectors together with a full-text query.
+    """
+    offset = request.offset or 0
+    if request.k < 0 or offset < 0:
+        raise invalid("k and offset must be 0 or more")
+    columns = projection.parse(request.columns)
+    dataset = open_dataset(bridge, record, Ref.of(request.version, branch=request.branch))
+    table = display(record.path)
+    vector = nearest.parse(dataset, record, request)
+    text = full_text.parse(dataset, record, request.full_text_query)
+    if text is not None and vector is not None and vector.batch:
+        raise unsupported("A full-text query together with several vectors: send one vector")
+    options = {"prefilter": bool(request.prefilter), "fast_search": bool(request.fast_search)}
+    return Query(
+        dataset=dataset,
+        table=table,
+        columns=columns,
+        predicate=request.filter,
+        limit=request.k or None,
+        offset=offset,
+        with_row_id=bool(request.with_row_id),
+        options=options,
+        vector=vector,
+        text=text,
+    )
+
+
+def read(query: Query) -> pa.RecordBatchReader:
+    """Return the rows of a query, read as they are asked for; those of a hybrid one at once.
+
+    Raises:
+        InvalidInputError: (13) the filter or a column is not one expression of SQL, or fails on a
+            row. Reading on may raise that too.
+        TableColumnNotFoundError: (12) one of them names a column that is not there.
+        ServiceUnavailableError: (17) the storage does not answer. Reading on may raise that too.
+    """
+    scans = _scans(query)
+    if len(scans) == 1:
+        reader = _start(scans[0])
+        return pa.RecordBatchReader.from_batches(reader.schema, _batches(query, reader))
+    by_vector, by_text = [_read_all(scan) for scan in scans]
+    fused = hybrid.fuse(by_vector, by_text, query.limit or 0, query.offset)
+    if not _wants_row_id(query):
+        fused = fused.drop_columns([projection.ROW_ID])
+    return fused.to_reader()
+
+
+def to_file(reader: pa.RecordBatchReader) -> bytes:
+    """Return rows in the Arrow IPC file format."""
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, reader.schema, options=IPC_OPTIONS) as writer:
+        if any(_has_dictionary(each.type) for each in reader.schema):
+            writer.write_table(reader.read_all())
+        else:
+            for batch in reader:
+                writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def explain(query: Query, *, verbose: bool) -> str:
+    """Return the plan of a query, or both plans of a hybrid one. Raises what `read` does."""
+    return _plans(query, lambda scanner: scanner.explain_plan(verbose=verbose))
+
+
+def analyze(query: Query) -> str:
+    """Run a query and return its plan with what each step took. Raises what `read` does."""
+    return _plans(query, lambda scanner: scanner.analyze_plan())
+
+
+def _scans(query: Query) -> list[Scan]:
+    page = {"limit": query.limit, "offset": query.offset or None}
+    if query.vector is None and query.text is None:
+        return [Scan(_with_row_id(query), page, None)]
+    by_vector = {"nearest": query.vector.options} if query.vector is not None else {}
+    by_text = {"full_text_query": query.text}
+    if query.text is None and query.vector is not None:
+        # A limit would be on the rows of a batch together.
+        search = by_vector if query.vector.batch else {**by_vector, **page}
+        return [Scan(_with_row_id(query), search, projection.DISTANCE)]
+    if query.vector is None:
+        return [Scan(_with_row_id(query), {**by_text, **page}, projection.SCORE)]
+    both = _with_row_id(replace(query, columns=_own(query.columns), with_row_id=True))
+    limit = (query.limit or 0) + query.offset
+    return [
+        Scan(both, by_vector, projection.DISTANCE),
+        Scan(both, {**by_text, "limit": limit}, projection.SCORE),
+    ]
+
+
+def _with_row_id(query: Query) -> Query:
+    return replace(query, options={**query.options, "with_row_id": query.with_row_id})
+
+
+def _wants_row_id(query: Query) -> bool:
+    return query.with_row_id or projection.ROW_ID in (query.columns or ())
+
+
+def _own(columns: projection.Columns) -> projection.Columns:
+    """Leave out what a hybrid search adds anyway."""
+    if isinstance(columns, dict):
+        return {k: v for k, v in columns.items() if k not in hybrid.ADDED}
+    return None if columns is None else [name for name in columns if name not in hybrid.ADDED]
+
+
+def _start(scan: Scan) -> pa.RecordBatchReader:
+    return _run(scan, lambda scanner: scanner.to_reader())
+
+
+def _read_all(scan: Scan) -> pa.Table:
+    reader = _start(scan)
+    with expressions.running(_failed(scan.query)):
+        return reader.read_all()
+
+
+def _plans(query: Query, plan: Callable[[LanceScanner], str]) -> str:
+    plans = [_run(scan, plan) for scan in _scans(query)]
+    if len(plans) == 1:
+        return plans[0]
+    by_vector, by_text = plans
+    return f"{hybrid.NAME}\nBy vector:\n{by_vector}\nBy text:\n{by_text}"
+
+
+def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
+    """Run a scan, or raise why it cannot be planned."""
+    query = scan.query
+    try:
+        _check_whole(scan)
+        return run(scan.scanner(query.columns, query.predicate))
+    except expressions.NOT_PLANNED as error:
+        raise _why_not(scan) or expressions.failed(error, _failed(query)) from error
+
+
+def _check_whole(scan: Scan) -> None:
+    query = scan.query
+    projection.check_whole(
+        query.columns, partial(_plan, scan), query.table, partial(_is_field, query.dataset)
+    )
+    if query.predicate is not None:
+        expressions.require_whole(
+            lambda sql: scan.scanner(query.columns, sql).explain_plan(),
+            query.predicate,
+            _bad_filter(query),
+        )
+
+
+def _is_field(dataset: lance.LanceDataset, path: str) -> bool:
+    try:
+        return dataset.lance_schema.field(paths.canonical(paths.parse(path))) is not None
+    except InvalidInputError:
+        return False
+
+
+def _why_not(scan: Scan) -> LanceNamespaceError | None:
+    """Plan again in parts, and return what is wrong with the first that fails."""
+    query = scan.query
+    return (
+        _why_not_at_all(scan, None, None)
+        or _why_not_filter(scan)
+        or projection.why_not(query.columns, partial(_plan, scan), query.table)
+        or _why_not_at_all(scan, query.columns, query.predicate)
+    )
+
+
+def _why_not_at_all(
+    scan: Scan, columns: projection.Columns, predicate: str | None
+) -> LanceNamespaceError | None:
+    try:
+        scan.scanner(columns, predicate).explain_plan()
+    except expressions.NOT_PLANNED as error:
+        return expressions.not_planned(error, f"The query does not fit table '{scan.query.table}'")
+    return None
+
+
+def _why_not_filter(scan: Scan) -> LanceNamespaceError | None:
+    if scan.query.predicate is None:
+        return None
+    return expressions.why_not(
+        lambda sql: scan.scanner(None, sql).explain_plan(),
+        scan.query.predicate,
+        _bad_filter(scan.query),
+    )
+
+
+def _plan(scan: Scan, columns: projection.Columns) -> None:
+    # Without the filter, which is found out about apart from the columns.
+    scan.scanner(columns, None).explain_plan()
+
+
+def _batches(query: Query, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    paged = query.vector is not None and query.vector.batch and query.offset
+    met: Counter[int] = Counter()
+    with expressions.running(_failed(query)):
+        for batch in reader:
+            yield _page(batch, met, query) if paged else batch
+
+
+def _page(batch: pa.RecordBatch, met: Counter[int], query: Query) -> pa.RecordBatch:
+    """Leave out the first ``offset`` rows of each vector. ``met`` counts them over the batches."""
+    kept = []
+    for vector in batch.column(projection.QUERY_INDEX).to_pylist():
+        kept.append(met[vector] >= query.offset)
+        met[vector] += 1
+    return batch.filter(pa.array(kept, pa.bool_()))
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) or any(
+        _has_dictionary(kind.field(i).type) for i in range(kind.num_fields)
+    )
+
+
+def _bad_filter(query: Query) -> str:
+    return f"Filter {expressions.shown(query.predicate or '')} does not fit table '{query.table}'"
+
+
+def _failed(query: Query) -> str:
+    return f"Table '{query.table}' could not be queried"

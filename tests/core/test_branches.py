@@ -1,0 +1,309 @@
+"""Branches: lines of versions beside main."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+from lance_namespace_urllib3_client.models import BranchContents
+
+from lance_bridge.tables import branches as implementation
+from lance_bridge.tables import locks
+from lance_bridge.tables.manifests import Scheme, name_of
+
+from .building import TABLE
+from .memory_catalog import MemoryNamespace
+from .staging import build, dataset, directory, numbers, oracle
+
+BAD_NAMES = [
+    "", ".", "..", "a..b", "a b", "a.lock", "a@b", "a//b", "/a", "a/", "a/./b", "a\\b", "é",
+    "a/_versions", "data", "tree/a", "main", "x" * 201,
+]  # fmt: skip
+
+
+def create_branch(
+    ns: MemoryNamespace, name: str, branch: str | None = None, version: int | None = None
+) -> None:
+    ns.create_table_branch(
+        api.CreateTableBranchRequest(id=TABLE, name=name, from_branch=branch, from_version=version)
+    )
+
+
+def delete_branch(ns: MemoryNamespace, name: str) -> None:
+    ns.delete_table_branch(api.DeleteTableBranchRequest(id=TABLE, name=name))
+
+
+def branches(ns: MemoryNamespace) -> dict[str, BranchContents]:
+    return ns.list_table_branches(api.ListTableBranchesRequest(id=TABLE)).branches
+
+
+def rows(ns: MemoryNamespace, branch: str | None) -> int | None:
+    return ns.count_table_rows(api.CountTableRowsRequest(id=TABLE, branch=branch)).count
+
+
+def test_a_branch_is_made_of_the_latest_version_or_of_the_one_named(
+    namespace: MemoryNamespace,
+) -> None:
+    build(namespace, 3)
+    create_branch(namespace, "latest")
+    create_branch(namespace, "old", version=1)
+    assert (rows(namespace, "latest"), rows(namespace, "old")) == (5, 3)
+    assert branches(namespace)["old"].parent_version == 1
+    assert branches(namespace)["latest"].parent_version == 3
+    assert branches(namespace)["old"].parent_branch is None
+
+
+def test_a_branch_is_made_of_another(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_branch(namespace, "dev/x")
+    dataset(namespace).checkout_version(("dev/x", None)).delete("a = 1")
+    create_branch(namespace, "child", "dev/x")
+    create_branch(namespace, "first", "dev/x", 1)
+    create_branch(namespace, "of-main", "main")
+    found = branches(namespace)
+    assert (found["child"].parent_branch, found["child"].parent_version) == ("dev/x", 2)
+    assert (found["first"].parent_branch, found["first"].parent_version) == ("dev/x", 1)
+    assert found["of-main"].parent_branch is None
+    assert (rows(namespace, "child"), rows(namespace, "first")) == (2, 3)
+
+
+def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    create_branch(namespace, "b")
+    create_branch(namespace, "a/b", "b")
+    theirs = oracle(namespace).list_table_branches(api.ListTableBranchesRequest(id=TABLE[-1:]))
+    assert len(theirs.branches) == 2
+    assert branches(namespace) == theirs.branches
+
+
+def test_pages_of_branches_are_sorted_by_name(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    for name in ("c", "a", "b"):
+        create_branch(namespace, name)
+    first = namespace.list_table_branches(api.ListTableBranchesRequest(id=TABLE, limit=2))
+    assert list(first.branches) == ["a", "b"]
+    rest = namespace.list_table_branches(
+        api.ListTableBranchesRequest(id=TABLE, limit=2, page_token=first.page_token)
+    )
+    assert list(rest.branches) == ["c"]
+    assert rest.page_token is None
+
+
+def test_a_branch_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    create_branch(namespace, "dev", version=1)
+    with pytest.raises(errors.TableBranchAlreadyExistsError, match="'dev'"):
+        create_branch(namespace, "dev")
+    assert branches(namespace)["dev"].parent_version == 1
+
+
+def test_a_source_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_branch(namespace, "dev")
+    with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
+        create_branch(namespace, "x", "nope")
+    with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
+        create_branch(namespace, "x", version=2)
+    with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
+        create_branch(namespace, "x", "dev", 2)
+    with pytest.raises(errors.InvalidInputError, match="1 or more"):
+        create_branch(namespace, "x", version=0)
+    assert list(branches(namespace)) == ["dev"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_that_no_branch_can_have_is_refused(namespace: MemoryNamespace, name: str) -> None:
+    build(namespace, 1)
+    with pytest.raises(errors.InvalidInputError):
+        create_branch(namespace, name)
+    with pytest.raises(errors.InvalidInputError):
+        delete_branch(namespace, name)
+    assert branches(namespace) == {}
+    assert not (directory(namespace) / "tree").exists()
+
+
+def test_the_longest_names_are_taken(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    for name in ("x" * 200, "/".join("abc" * 11)):
+        create_branch(namespace, name)
+        assert rows(namespace, name) == 3
+    assert len(branches(namespace)) == 2
+
+
+def test_a_deleted_branch_is_gone_with_its_versions(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_branch(namespace, "dev")
+    delete_branch(namespace, "dev")
+    assert branches(namespace) == {}
+    with pytest.raises(errors.TableBranchNotFoundError):
+        numbers(namespace, branch="dev")
+    with pytest.raises(errors.TableBranchNotFoundError, match="'dev'"):
+        delete_branch(namespace, "dev")
+    assert rows(namespace, None) == 3
+    create_branch(namespace, "dev")
+    assert rows(namespace, "dev") == 3
+
+
+@pytest.mark.parametrize("name", ["é", "data", ".a"])
+def test_a_branch_with_a_name_that_only_others_give_can_be_used_and_deleted(
+    namespace: MemoryNamespace, name: str
+) -> None:
+    build(namespace, 2)
+    dataset(namespace).create_branch(name, 1)
+    assert list(branches(namespace)) == [name]
+    assert numbers(namespace, branch=name) == [1]
+    delete_branch(namespace, name)
+    assert branches(namespace) == {}
+
+
+def test_a_branch_that_something_refers_to_is_not_deleted(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_branch(namespace, "dev")
+    create_branch(namespace, "child", "dev")
+    namespace.create_table_tag(
+        api.CreateTableTagRequest(id=TABLE, tag="t", version=1, branch="child")
+    )
+    with pytest.raises(errors.InvalidInputError, match="before branch 'child'"):
+        delete_branch(namespace, "dev")
+    with pytest.raises(errors.InvalidInputError, match="before tag 't'"):
+        delete_branch(namespace, "child")
+    assert sorted(branches(namespace)) == ["child", "dev"]
+    assert rows(namespace, "child") == 3
+
+
+def test_a_table_without_data_has_no_branches(namespace: MemoryNamespace) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    assert branches(namespace) == {}
+    with pytest.raises(errors.InvalidTableStateError, match="no data yet"):
+        create_branch(namespace, "dev")
+    with pytest.raises(errors.InvalidTableStateError, match="no data yet"):
+        delete_branch(namespace, "dev")
+
+
+def test_of_several_creators_of_one_branch_one_wins(
+    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    contenders = 4
+    build(namespace, contenders)
+    barrier = Barrier(contenders)
+    names = [f"dev{number}" for number in range(10)]
+
+    def attempt(version: int) -> set[str]:
+        own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+        won = set()
+        for name in names:
+            barrier.wait()
+            try:
+                create_branch(own, name, version=version)
+            except errors.TableBranchAlreadyExistsError:
+                continue
+            won.add(name)
+        return won
+
+    with ThreadPoolExecutor(contenders) as pool:
+        won = list(pool.map(attempt, range(1, contenders + 1)))
+    assert sorted(name for each in won for name in each) == names
+    for version, each in enumerate(won, start=1):
+        for name in each:
+            assert branches(namespace)[name].parent_version == version
+            assert numbers(namespace, branch=name) == [version]
+            assert rows(namespace, name) == 2 + version
+    assert not list((directory(namespace) / "_refs/branches").glob("*.lock"))
+
+
+def test_a_branch_that_somebody_holds_the_lock_of_is_not_created(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "WAIT", 0.1)
+    build(namespace, 1)
+    lock = directory(namespace) / "_refs/branches/a%2Fb.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_bytes(b"another's")
+    with pytest.raises(errors.ConcurrentModificationError, match="lock"):
+        create_branch(namespace, "a/b")
+    assert branches(namespace) == {}
+    assert lock.read_bytes() == b"another's"
+
+
+def test_a_lock_that_nobody_gives_back_is_broken(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    lock = directory(namespace) / "_refs/branches/dev.lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_bytes(b"another's")
+    old = time.time() - locks.STALE - 1
+    os.utime(lock, (old, old))
+    create_branch(namespace, "dev")
+    assert list(branches(namespace)) == ["dev"]
+    assert not lock.exists()
+
+
+def interrupt_creation(ns: MemoryNamespace) -> None:
+    """Leave what a creator leaves that was killed before its last step."""
+    create_branch(ns, "dev", version=1)
+    (directory(ns) / "_refs/branches/dev.json").unlink()
+
+
+def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(implementation, "_WAIT", 0.1)
+    build(namespace, 2)
+    interrupt_creation(namespace)
+    with pytest.raises(errors.ConcurrentModificationError, match="tree/dev/_versions"):
+        create_branch(namespace, "dev")
+    old = time.time() - namespace._bridge.config.declare_grace - 1
+    for manifest in (directory(namespace) / "tree/dev/_versions").iterdir():
+        os.utime(manifest, (old, old))
+    create_branch(namespace, "dev")
+    assert rows(namespace, "dev") == 4
+    assert numbers(namespace, branch="dev") == [2]
+
+
+def test_an_unfinished_branch_that_somebody_has_written_to_is_left_alone(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(implementation, "_WAIT", 0.1)
+    build(namespace, 1)
+    interrupt_creation(namespace)
+    dataset(namespace).checkout_version(("dev", None)).delete("a = 1")
+    inside = directory(namespace) / "tree/dev/_versions"
+    before = sorted(inside.glob("*.manifest"))
+    for manifest in before:
+        os.utime(manifest, (0, 0))
+    with pytest.raises(errors.ConcurrentModificationError):
+        create_branch(namespace, "dev")
+    assert sorted(inside.glob("*.manifest")) == before
+
+
+def test_a_branch_of_a_version_that_was_deleted_meanwhile_does_not_stay(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(namespace, 2)
+    source = directory(namespace) / "_versions" / name_of(1, Scheme.V2)
+    original = implementation._create
+
+    def create_and_lose_the_source(*arguments: Any) -> None:
+        original(*arguments)
+        source.unlink()
+
+    monkeypatch.setattr(implementation, "_create", create_and_lose_the_source)
+    with pytest.raises(errors.TableVersionNotFoundError, match="deleted meanwhile"):
+        create_branch(namespace, "dev", version=1)
+    assert branches(namespace) == {}
+
+
+def test_a_deleted_branch_can_be_made_again_around_another(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_branch(namespace, "dev")
+    dataset(namespace).checkout_version(("dev", None)).delete("a = 1")
+    create_branch(namespace, "dev/x", version=1)
+    delete_branch(namespace, "dev")
+    create_branch(namespace, "dev")
+    assert (rows(namespace, "dev"), rows(namespace, "dev/x")) == (3, 3)

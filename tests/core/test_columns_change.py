@@ -1,0 +1,303 @@
+"""Columns are added, altered and dropped, or nothing is changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+
+from .building import TABLE
+from .evolving import (
+    ROWS,
+    add,
+    alter,
+    build_index,
+    create_table,
+    dataset,
+    drop,
+    last_transaction,
+    rows,
+    set_field_metadata,
+    values,
+)
+from .memory_catalog import MemoryNamespace
+
+
+@pytest.fixture
+def ns(namespace: MemoryNamespace) -> MemoryNamespace:
+    create_table(namespace)
+    return namespace
+
+
+# -- add -----------------------------------------------------------------------------------------
+
+
+def test_expressions_are_evaluated_for_the_rows_that_are_there(ns: MemoryNamespace) -> None:
+    answer = add(ns, {"name": "twice", "expression": "id * 2"}, {"name": "n", "expression": "st.x"})
+    assert answer.version == 2
+    assert values(ns, "twice") == [i * 2 for i in range(ROWS)]
+    assert values(ns, "n") == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("CAST(NULL AS int)", pa.int32()),
+        ("CAST(NULL AS decimal(10, 2))", pa.decimal128(10, 2)),
+        ("arrow_cast(NULL, 'FixedSizeList(4, Float32)')", pa.list_(pa.float32(), 4)),
+        ("arrow_cast(NULL, 'Timestamp(Microsecond, None)')", pa.timestamp("us")),
+    ],
+)
+def test_a_column_of_nulls_has_the_type_it_is_cast_to(
+    ns: MemoryNamespace, expression: str, kind: pa.DataType
+) -> None:
+    add(ns, {"name": "new", "expression": expression})
+    assert dataset(ns).schema.field("new").type == kind
+    assert values(ns, "new") == [None] * ROWS
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["", "id +", "nosuch(id)", "sum(id)", "id, text", "id FROM t", "id; drop table x", "id)",
+     "$1", "?", ":x", "id as z", "1/0", "1 / (id - 5)", "CAST(text AS int)", "_rowid", "*",
+     "a\0b", "\ud800"],
+)  # fmt: skip
+def test_an_expression_that_does_not_work_changes_nothing(
+    ns: MemoryNamespace, expression: str
+) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        add(ns, {"name": "good", "expression": "id"}, {"name": "bad", "expression": expression})
+    assert dataset(ns).version == 1
+
+
+@pytest.mark.parametrize("expression", ["nope", "nope + 1", "st.nope", "true or nope"])
+def test_an_expression_over_a_missing_column_names_it(ns: MemoryNamespace, expression: str) -> None:
+    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
+        add(ns, {"name": "new", "expression": expression})
+    assert dataset(ns).version == 1
+
+
+@pytest.mark.parametrize("expression", ["text like 'a?%'", "id -- $1", "id::int", "'$1 :x'"])
+def test_what_looks_like_a_placeholder_and_is_none_works(
+    ns: MemoryNamespace, expression: str
+) -> None:
+    assert add(ns, {"name": "new", "expression": expression}).version == 2
+
+
+@pytest.mark.parametrize("name", ["", "id", "a.b", "_rowid", "_distance", "a\0b", "\ud800"])
+def test_a_name_that_a_column_cannot_have_changes_nothing(ns: MemoryNamespace, name: str) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        add(ns, {"name": "good", "expression": "id"}, {"name": name, "expression": "id"})
+    assert dataset(ns).version == 1
+
+
+def test_a_name_cannot_be_added_twice(ns: MemoryNamespace) -> None:
+    with pytest.raises(errors.InvalidInputError, match="named twice"):
+        add(ns, {"name": "new", "expression": "id"}, {"name": "new", "expression": "id"})
+
+
+@pytest.mark.parametrize("entry", [{}, {"expression": "id", "computed": "id"}])
+def test_a_column_gets_its_values_in_one_way(ns: MemoryNamespace, entry: dict[str, str]) -> None:
+    with pytest.raises(errors.InvalidInputError, match="either expression or computed"):
+        add(ns, {"name": "new", **entry})
+    with pytest.raises(errors.InvalidInputError, match="new_columns is empty"):
+        add(ns)
+    assert dataset(ns).version == 1
+
+
+def test_a_function_in_an_image_is_unsupported_by_name(ns: MemoryNamespace) -> None:
+    virtual = {
+        "input_columns": ["id"], "outputs": [], "image": "i", "udf": "u",
+        "udf_name": "n", "udf_version": "1",
+    }  # fmt: skip
+    with pytest.raises(errors.UnsupportedOperationError, match="virtual_column"):
+        add(ns, {"name": "new", "virtual_column": virtual})
+    with pytest.raises(errors.UnsupportedOperationError, match="virtual_column"):
+        alter(ns, {"path": "id", "rename": "new", "virtual_column": {"udf": "u"}})
+    assert dataset(ns).version == 1
+
+
+def test_a_commit_of_another_writer_in_between_is_told(
+    ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = lance.dataset
+    stale = dataset(ns)
+    lance.write_dataset(rows(1), stale.uri, mode="append")
+    monkeypatch.setattr(lance, "dataset", lambda *_, **__: behind(stale.uri, version=1))
+    with pytest.raises(errors.ConcurrentModificationError, match="by somebody else"):
+        add(ns, {"name": "new", "expression": "id"})
+
+
+def test_a_storage_that_fails_is_not_the_request_s_fault(ns: MemoryNamespace) -> None:
+    found = dataset(ns)
+    for file in Path(found.uri, "data").iterdir():
+        file.unlink()
+    with pytest.raises(errors.ServiceUnavailableError, match="no column was added"):
+        add(ns, {"name": "new", "expression": "id * 2"})
+    with pytest.raises(errors.ServiceUnavailableError, match="no column was altered"):
+        alter(ns, {"path": "id", "data_type": {"type": "int32"}})
+    with pytest.raises(errors.ServiceUnavailableError, match="no index was built"):
+        build_index(ns, "id", "BTREE")
+
+
+# -- alter ---------------------------------------------------------------------------------------
+
+
+def test_columns_are_renamed_and_retyped_in_one_commit(ns: MemoryNamespace) -> None:
+    answer = alter(
+        ns,
+        {"path": "id", "data_type": {"type": "int32"}, "nullable": True},
+        {"path": "st.`a.b`", "rename": "y"},
+        {"path": "text", "rename": "words", "data_type": {"type": "large_utf8"}},
+    )
+    schema = dataset(ns).schema
+    assert answer.version == 2
+    assert schema.field("id") == pa.field("id", pa.int32())
+    assert schema.field("words").type == pa.large_string()
+    assert schema.field("st").type.field(1).name == "y"
+    assert values(ns, "words") == rows()["text"].to_pylist()
+
+
+def test_nulls_are_forbidden_and_allowed_again(ns: MemoryNamespace) -> None:
+    alter(ns, {"path": "id", "nullable": False, "rename": "number"})
+    assert dataset(ns).schema.field("number") == pa.field("number", pa.int64(), nullable=False)
+    alter(ns, {"path": "number", "nullable": True})
+    assert dataset(ns).schema.field("number").nullable
+
+
+def test_a_type_and_no_nulls_take_two_requests(ns: MemoryNamespace) -> None:
+    entries = ({"path": "id", "data_type": {"type": "int32"}}, {"path": "text", "nullable": False})
+    with pytest.raises(errors.UnsupportedOperationError, match="nullable=false in one request"):
+        alter(ns, *entries)
+    assert dataset(ns).version == 1
+
+
+def test_names_can_be_swapped(ns: MemoryNamespace) -> None:
+    alter(ns, {"path": "id", "rename": "odd"}, {"path": "odd", "rename": "id"})
+    assert dataset(ns).to_table()["odd"].to_pylist() == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [],
+        [{"path": "id"}],
+        [{"path": "id", "rename": "text"}],
+        [{"path": "id", "rename": "new"}, {"path": "text", "rename": "new"}],
+        [{"path": "id", "rename": "new"}, {"path": "id", "nullable": True}],
+        [{"path": "st.x", "rename": "a.b"}],
+        [{"path": "id", "rename": "a.b"}],
+        [{"path": "id", "rename": ""}],
+        [{"path": "st.x", "rename": ""}],
+        [{"path": "id", "rename": "_rowid"}],
+        [{"path": "odd", "nullable": False}],
+        [{"path": "id", "data_type": {"type": "int8"}}],
+        [{"path": "id", "data_type": {"type": "utf8"}}],
+        [{"path": "text", "data_type": {"type": "int64"}}],
+        [{"path": "text", "data_type": {"type": "nonsense"}}],
+        [{"path": "id", "rename": "new"}, {"path": "odd", "nullable": False}],
+        [{"path": "`id", "rename": "new"}],
+    ],
+    ids=str,
+)
+def test_alterations_that_cannot_be_change_nothing(
+    ns: MemoryNamespace, entries: list[dict[str, Any]]
+) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        alter(ns, *entries)
+    assert dataset(ns).version == 1
+    assert dataset(ns).to_table().num_rows == ROWS
+
+
+def test_one_missing_column_stops_all_alterations(ns: MemoryNamespace) -> None:
+    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
+        alter(ns, {"path": "id", "rename": "new"}, {"path": "nope", "rename": "x"})
+    assert dataset(ns).version == 1
+
+
+def test_an_indexed_column_keeps_its_type_and_may_be_renamed(ns: MemoryNamespace) -> None:
+    build_index(ns, "id", "BTREE")
+    build_index(ns, "st.x", "BTREE")
+    for path, name in (("id", "id_idx"), ("st.x", "st.x_idx")):
+        with pytest.raises(errors.InvalidInputError, match=f"while index '{name}' is on it"):
+            alter(ns, {"path": path, "data_type": {"type": "int32"}})
+    alter(ns, {"path": "id", "rename": "number"})
+    assert ["number"] in [index.field_names for index in dataset(ns).describe_indices()]
+
+
+def test_metadata_survives_a_new_type(ns: MemoryNamespace) -> None:
+    set_field_metadata(
+        ns,
+        {"path": "st.x", "metadata": {"unit": "mm"}},
+        {"path": "odd", "metadata": {"a": "b"}},
+        {"path": "id", "metadata": {"k": "v"}},
+    )
+    alter(
+        ns,
+        {"path": "id", "data_type": {"type": "int32"}, "rename": "number"},
+        {"path": "st.x", "data_type": {"type": "int32"}, "rename": "y"},
+    )
+    schema = dataset(ns).schema
+    assert schema.field("number").metadata == {b"k": b"v"}
+    assert schema.field("odd").metadata == {b"a": b"b"}
+    assert schema.field("st").type.field(0).metadata == {b"unit": b"mm"}
+    assert schema.field("st").type.field(0).type == pa.int32()
+
+
+# -- drop ----------------------------------------------------------------------------------------
+
+
+def test_columns_go_with_their_indices(ns: MemoryNamespace) -> None:
+    build_index(ns, "id", "BTREE")
+    answer = drop(ns, "id", "st.`a.b`")
+    found = dataset(ns)
+    assert answer.version == found.version == 3
+    assert answer.transaction_id == last_transaction(ns)
+    assert found.schema.names == ["text", "odd", "vector", "tags", "st"]
+    assert [field.name for field in found.schema.field("st").type] == ["x", "c`d"]
+    assert found.describe_indices() == []
+
+
+def test_a_struct_goes_with_its_last_field_and_a_field_with_its_struct(ns: MemoryNamespace) -> None:
+    drop(ns, "st.x", "st.`a.b`", "st.`c``d`")
+    assert "st" not in dataset(ns).schema.names
+    drop(ns, "tags", "tags.item")
+    drop(ns, "odd", "id")
+    assert "tags" not in dataset(ns).schema.names
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [(), ("id", "id"), ("id", "`id`"), ("id", "text", "odd", "vector", "tags", "st"),
+     ("id", "text", "odd", "vector", "tags.item", "st.x", "st.`a.b`", "st.`c``d`")],
+)  # fmt: skip
+def test_drops_that_cannot_be_change_nothing(ns: MemoryNamespace, columns: tuple[str, ...]) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        drop(ns, *columns)
+    assert dataset(ns).version == 1
+
+
+# -- branches ------------------------------------------------------------------------------------
+
+
+def test_a_branch_changes_alone(ns: MemoryNamespace) -> None:
+    dataset(ns).create_branch("dev")
+    add(ns, {"name": "new", "expression": "id"}, branch="dev")
+    alter(ns, {"path": "text", "rename": "words"}, branch="dev")
+    drop(ns, "tags", branch="dev")
+    names = ["id", "words", "odd", "vector", "st", "new"]
+    assert dataset(ns, "dev").schema.names == names
+    assert dataset(ns).schema.names == rows().schema.names
+    with pytest.raises(errors.TableBranchNotFoundError, match="other"):
+        drop(ns, "id", branch="other")
+
+
+def test_a_table_without_data_has_no_columns_to_change(namespace: MemoryNamespace) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    with pytest.raises(errors.InvalidTableStateError, match="holds no data yet"):
+        add(namespace, {"name": "new", "expression": "1"})

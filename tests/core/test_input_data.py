@@ -1,0 +1,364 @@
+"""What a caller may hand in as rows: every form of it, checked to its end, and held nowhere."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import mmap
+import os
+import socket
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.tables.data import Rows
+
+from .building import TABLE
+from .memory_catalog import MemoryNamespace, MemoryServer
+from .writing import dataset, ipc, make, rows, unchanged
+
+ROWS = pa.table({"id": list(range(10)), "word": [f"w{i}" for i in range(10)]})
+STREAM = ipc(ROWS, chunk=2)
+BAD_TEXT = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+)
+
+
+class Grudging:
+    """A binary file that gives a few bytes at once and cannot go back, as a pipe."""
+
+    def __init__(self, data: bytes, error: BaseException | None = None) -> None:
+        self._inner = io.BytesIO(data)
+        self._error = error
+        self.closed = False
+
+    def read(self, size: int) -> bytes:
+        piece = self._inner.read(min(size, 3))
+        if not piece and self._error is not None:
+            raise self._error
+        return piece
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Capsule:
+    """Something of another library that exports an Arrow stream."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return ROWS.__arrow_c_stream__(requested_schema)
+
+
+def file_of(data: bytes, path: Path) -> Any:
+    path.write_bytes(data)
+    return path.open("rb")
+
+
+def mapped(data: bytes, path: Path) -> Any:
+    with file_of(data, path) as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def unzipped(data: bytes, path: Path) -> Any:
+    path.write_bytes(gzip.compress(data))
+    return gzip.open(path)
+
+
+def piped(data: bytes, _: Path) -> Any:
+    ours, theirs = socket.socketpair()
+
+    def send() -> None:
+        with theirs:
+            theirs.sendall(data)
+
+    threading.Thread(target=send, daemon=True).start()
+    return ours.makefile("rb", buffering=0)
+
+
+IN_MEMORY: dict[str, Callable[[bytes, Path], Any]] = {
+    "bytes": lambda data, _: data,
+    "bytearray": lambda data, _: bytearray(data),
+    "memoryview": lambda data, _: memoryview(data),
+    "buffer of Arrow": lambda data, _: pa.py_buffer(data),
+}
+FILES: dict[str, Callable[[bytes, Path], Any]] = {
+    "BytesIO": lambda data, _: io.BytesIO(data),
+    "file": file_of,
+    "mmap": mapped,
+    "gzip": unzipped,
+    "file of Arrow": lambda data, _: pa.BufferReader(data),
+}
+ONCE: dict[str, Callable[[bytes, Path], Any]] = {
+    "socket": piped,
+    "few bytes at once": lambda data, _: Grudging(data),
+}
+STREAMS = {**IN_MEMORY, **FILES, **ONCE}
+BATCHES: dict[str, Callable[[], Any]] = {
+    "table": lambda: ROWS,
+    "batch": lambda: ROWS.combine_chunks().to_batches()[0],
+    "reader": lambda: ROWS.to_reader(max_chunksize=3),
+    "list of batches": lambda: ROWS.to_batches(max_chunksize=3),
+    "generator of batches": lambda: (batch for batch in ROWS.to_batches(max_chunksize=3)),
+    "Arrow capsule": Capsule,
+}
+
+
+def create(namespace: MemoryNamespace, data: Any) -> None:
+    namespace.create_table(api.CreateTableRequest(id=TABLE), data)
+
+
+def insert(namespace: MemoryNamespace, data: Any) -> None:
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), data)
+
+
+def merge(namespace: MemoryNamespace, data: Any) -> None:
+    request = api.MergeInsertIntoTableRequest(id=TABLE, on=["id"], when_not_matched_insert_all=True)
+    namespace.merge_insert_into_table(request, data)
+
+
+WRITES = [insert, merge]
+
+# -- forms -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", [create, *WRITES])
+@pytest.mark.parametrize("form", STREAMS)
+def test_a_stream_is_taken_in_every_form_of_bytes(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str, write: Any
+) -> None:
+    if write is not create:
+        make(namespace, ROWS.schema.empty_table())
+    write(namespace, STREAMS[form](STREAM, tmp_path / "stream"))
+    assert rows(server) == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize("write", [create, *WRITES])
+@pytest.mark.parametrize("form", BATCHES)
+def test_batches_are_taken_in_every_form(
+    namespace: MemoryNamespace, server: MemoryServer, form: str, write: Any
+) -> None:
+    if write is not create:
+        make(namespace, ROWS.schema.empty_table())
+    write(namespace, BATCHES[form]())
+    assert rows(server) == ROWS.to_pylist()
+
+
+def test_a_file_is_read_from_where_it_stands_and_stays_open(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    file = io.BytesIO(b"head" + STREAM)
+    file.seek(4)
+    create(namespace, file)
+    assert rows(server) == ROWS.to_pylist()
+    assert not file.closed
+    pipe = Grudging(STREAM)
+    insert(namespace, pipe)
+    assert not pipe.closed
+    assert dataset(server).count_rows() == 20
+
+
+def test_buffers_are_not_copied() -> None:
+    table = pa.table({"a": pa.array(range(100_000), pa.int64())})
+    data = ipc(table)
+    start = pa.py_buffer(data).address
+    [batch] = list(Rows.of(data).reader())
+    address = batch.column(0).buffers()[1].address
+    assert start < address < start + len(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        "text",
+        5,
+        object(),
+        io.StringIO("text"),
+        [],
+        iter([]),
+        [1],
+        iter(["x"]),
+        {"a": [1]},
+        memoryview(STREAM)[::2],
+        b"",
+        io.BytesIO(),
+    ],
+    ids=repr,
+)
+def test_what_holds_no_rows_is_invalid_input(
+    namespace: MemoryNamespace, server: MemoryServer, data: Any
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match=r"data|file"):
+        create(namespace, data)
+    assert not server.effects
+
+
+# -- what is wrong with rows -----------------------------------------------------------------------
+
+BROKEN = {
+    "cut inside a batch": STREAM[: len(STREAM) // 2],
+    "cut between batches": STREAM[:-8],
+    "cut in the mark": STREAM[:-4],
+    "goes on": STREAM + b"x",
+    "no UTF-8": ipc(pa.table({"id": [1], "word": BAD_TEXT})),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("form", ["bytes", "file", "few bytes at once"])
+def test_a_broken_stream_is_refused_before_anything_is_visible(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str, write: Any
+) -> None:
+    make(namespace, ROWS)
+    for data in BROKEN.values():
+        with unchanged(server, errors.InvalidInputError):
+            write(namespace, STREAMS[form](data, tmp_path / "stream"))
+
+
+@pytest.mark.parametrize("form", [*IN_MEMORY, *FILES])
+@pytest.mark.parametrize("fault", BROKEN)
+def test_create_leaves_no_entry_for_a_broken_stream_that_can_be_read_twice(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, fault: str, form: str
+) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        create(namespace, STREAMS[form](BROKEN[fault], tmp_path / "stream"))
+    assert not server.effects
+
+
+@pytest.mark.parametrize("form", ONCE)
+@pytest.mark.parametrize("fault", BROKEN)
+def test_create_leaves_a_declared_table_for_a_broken_stream_that_is_read_once(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, fault: str, form: str
+) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        create(namespace, STREAMS[form](BROKEN[fault], tmp_path / "stream"))
+    described = namespace.describe_table(api.DescribeTableRequest(id=TABLE, check_declared=True))
+    assert described.is_only_declared
+    create(namespace, STREAM)
+    assert rows(server) == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize("form", ["bytes", "few bytes at once"])
+def test_overwriting_with_a_broken_stream_keeps_the_table(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str
+) -> None:
+    make(namespace, ROWS)
+    for fault in BROKEN.values():
+        with unchanged(server, errors.InvalidInputError):
+            request = api.CreateTableRequest(id=TABLE, mode="Overwrite")
+            namespace.create_table(request, STREAMS[form](fault, tmp_path / "stream"))
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(
+    "second",
+    [
+        "no batch",
+        pa.record_batch({"id": ["x"], "word": ["y"]}),
+        pa.record_batch({"id": [1], "word": BAD_TEXT}),
+    ],
+    ids=["no batch", "other schema", "no UTF-8"],
+)
+def test_batches_are_checked_as_streams_are(
+    namespace: MemoryNamespace, server: MemoryServer, write: Any, second: Any
+) -> None:
+    make(namespace, ROWS)
+    for data in ([*ROWS.to_batches(), second], iter([*ROWS.to_batches(), second])):
+        with unchanged(server, errors.InvalidInputError):
+            write(namespace, data)
+
+
+@pytest.mark.parametrize("write", [create, *WRITES])
+@pytest.mark.parametrize("error", [OSError("line is dead"), KeyError("a"), KeyboardInterrupt()])
+def test_what_the_caller_s_own_source_raises_is_raised_as_it_is(
+    namespace: MemoryNamespace, server: MemoryServer, write: Any, error: BaseException
+) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        raise error
+
+    if write is not create:
+        make(namespace, ROWS)
+    for data in (failing(), Grudging(STREAM[:-8], error)):
+        with pytest.raises(type(error)) as caught:
+            write(namespace, data)
+        assert caught.value is error
+    if write is not create:
+        assert (dataset(server).version, rows(server)) == (1, ROWS.to_pylist())
+
+
+def test_what_the_caller_s_source_raises_while_a_table_is_overwritten_is_raised_as_it_is(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, ROWS)
+    error = OSError("line is dead")
+    request = api.CreateTableRequest(id=TABLE, mode="Overwrite")
+    with pytest.raises(OSError, match="line is dead") as caught:
+        namespace.create_table(request, Grudging(STREAM[:-8], error))
+    assert caught.value is error
+    assert (dataset(server).version, rows(server)) == (1, ROWS.to_pylist())
+
+
+def test_a_source_that_fails_leaves_no_files_behind(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, ROWS)
+    data = os.path.join(dataset(server).uri, "data")
+    before = set(os.listdir(data))
+    with pytest.raises(errors.InvalidInputError):
+        insert(namespace, Grudging(STREAM[:-8]))
+    assert set(os.listdir(data)) == before
+
+
+def test_a_merge_that_needs_no_rows_still_reads_them_to_their_end(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, ROWS.schema.empty_table())
+    request = api.MergeInsertIntoTableRequest(id=TABLE, on=["id"], when_matched_update_all=True)
+    with unchanged(server, errors.InvalidInputError, "cut short"):
+        namespace.merge_insert_into_table(request, Grudging(STREAM[:-8]))
+    answer = namespace.merge_insert_into_table(request, Grudging(STREAM))
+    assert (answer.num_updated_rows, answer.version) == (0, 2)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+class Weighed(io.FileIO):
+    """A file that notes how much memory Python and Arrow hold while it is being read."""
+
+    peak = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.peak = max(self.peak, tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes())
+        return super().read(size) or b""
+
+
+@pytest.mark.parametrize("write", [create, *WRITES])
+def test_rows_from_a_file_are_not_held_in_memory(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, write: Any
+) -> None:
+    step, path = 100_000, tmp_path / "large"
+    schema = pa.schema([("id", pa.int64())])
+    with pa.ipc.new_stream(path, schema) as writer:
+        for start in range(0, 100 * step, step):
+            ids = pa.array(range(start, start + step), pa.int64())
+            writer.write_batch(pa.record_batch([ids], schema=schema))
+    if write is not create:
+        make(namespace, schema.empty_table())
+    held = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        with Weighed(path) as file:
+            write(namespace, file)
+    finally:
+        tracemalloc.stop()
+    assert dataset(server).count_rows() == 100 * step
+    assert file.peak - held < path.stat().st_size / 2

@@ -1,0 +1,226 @@
+"""Queries with pyarrow and numpy as the oracle: any filter, any vectors, nulls in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .memory_catalog import MemoryNamespace
+from .querying import ask, put, vectors
+
+often = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+# -- filters ---------------------------------------------------------------------------------------
+
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("f", pa.float64()), ("s", pa.string())])
+NUMBERS = st.integers(-3, 3)
+WORDS = st.text("ab'% ", max_size=3)
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """SQL, and what it is for each row of a table: true, false or null."""
+
+    sql: str
+    evaluate: Callable[[pa.Table], Any]
+
+
+def literal(value: int | str) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Predicate:
+    column, operator = draw(st.sampled_from("nfs")), draw(st.sampled_from(sorted(COMPARISONS)))
+    value: int | str = draw(WORDS) if column == "s" else draw(NUMBERS)
+    function = COMPARISONS[operator]
+    sql = f"{column} {operator} {literal(value)}"
+    return Predicate(sql, lambda t: function(t.column(column), pa.scalar(value, t[column].type)))
+
+
+@st.composite
+def null_checks(draw: st.DrawFn) -> Predicate:
+    column = draw(st.sampled_from("nfs"))
+    if draw(st.booleans()):
+        return Predicate(f"{column} is null", lambda t: pc.is_null(t.column(column)))
+    return Predicate(f"{column} is not null", lambda t: pc.is_valid(t.column(column)))
+
+
+@st.composite
+def members(draw: st.DrawFn) -> Predicate:
+    values = draw(st.lists(NUMBERS, min_size=1, max_size=3))
+
+    def evaluate(table: pa.Table) -> Any:
+        column = table.column("n")
+        found = pc.is_in(column, pa.array(values, pa.int64()))
+        return pc.if_else(pc.is_valid(column), found, pa.scalar(None, pa.bool_()))
+
+    return Predicate(f"n in ({', '.join(map(str, values))})", evaluate)
+
+
+def combined(inner: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
+    def both(a: Predicate, b: Predicate) -> Predicate:
+        return Predicate(
+            f"({a.sql} and {b.sql})", lambda t: pc.and_kleene(a.evaluate(t), b.evaluate(t))
+        )
+
+    def either(a: Predicate, b: Predicate) -> Predicate:
+        return Predicate(
+            f"({a.sql} or {b.sql})", lambda t: pc.or_kleene(a.evaluate(t), b.evaluate(t))
+        )
+
+    def negated(a: Predicate) -> Predicate:
+        return Predicate(f"(not {a.sql})", lambda t: pc.invert(a.evaluate(t)))
+
+    return st.builds(both, inner, inner) | st.builds(either, inner, inner) | inner.map(negated)
+
+
+predicates = st.recursive(comparisons() | null_checks() | members(), combined, max_leaves=6)
+
+rows = st.lists(
+    st.tuples(
+        st.none() | NUMBERS,
+        st.none() | st.integers(-6, 6).map(lambda half: half / 2),
+        st.none() | WORDS,
+    ),
+    max_size=25,
+)
+
+
+def table_of(values: list[tuple[Any, Any, Any]]) -> pa.Table:
+    columns = zip(*values, strict=True) if values else ((), (), ())
+    return pa.table([list(range(len(values))), *map(list, columns)], schema=SCHEMA)
+
+
+@often
+@given(rows=rows, predicate=predicates, offset=st.integers(0, 4), k=st.integers(1, 30))
+def test_a_filter_keeps_the_rows_for_which_it_is_true(
+    namespace: MemoryNamespace,
+    rows: list[tuple[Any, Any, Any]],
+    predicate: Predicate,
+    offset: int,
+    k: int,
+) -> None:
+    table = table_of(rows)
+    put(namespace, table)
+    expected = table.filter(predicate.evaluate(table)).slice(offset, k)
+    assert ask(namespace, k=k, offset=offset, filter=predicate.sql) == expected
+
+
+# -- nearest neighbours ----------------------------------------------------------------------------
+
+DIMENSION = 3
+
+
+def l2(rows: Any, to: Any) -> Any:
+    return ((rows - to) ** 2).sum(axis=1)
+
+
+def cosine(rows: Any, to: Any) -> Any:
+    return 1 - rows @ to / np.linalg.norm(rows, axis=1) / np.linalg.norm(to)
+
+
+def dot(rows: Any, to: Any) -> Any:
+    return 1 - rows @ to
+
+
+def hamming(rows: Any, to: Any) -> Any:
+    return np.unpackbits(rows.astype(np.uint8) ^ to.astype(np.uint8), axis=1).sum(axis=1)
+
+
+DISTANCES = {"l2": l2, "euclidean": l2, "cosine": cosine, "dot": dot, "hamming": hamming}
+
+
+def points(distance: str) -> st.SearchStrategy[list[float]]:
+    if distance == "hamming":
+        numbers: st.SearchStrategy[float] = st.integers(0, 255)
+    else:
+        numbers = st.integers(-40, 40).map(lambda quarter: quarter / 4)
+    found = st.lists(numbers, min_size=DIMENSION, max_size=DIMENSION)
+    # No angle has a vector without a length.
+    return found.filter(any) if distance == "cosine" else found
+
+
+@st.composite
+def searches(draw: st.DrawFn, distance: str) -> tuple[list[list[float] | None], list[list[float]]]:
+    """Return the vectors of a table, some of them null, and those to search for."""
+    stored = draw(st.lists(st.none() | points(distance), min_size=1, max_size=25))
+    return [*stored, draw(points(distance))], draw(
+        st.lists(points(distance), min_size=1, max_size=3)
+    )
+
+
+def nearest(
+    distance: str, stored: list[list[float] | None], to: list[float], kept: Callable[[int], bool]
+) -> dict[int, float]:
+    """Return the distances of the rows that have a vector and are kept, by id."""
+    ids = [i for i, each in enumerate(stored) if each is not None and kept(i)]
+    if not ids:
+        return {}
+    found = DISTANCES[distance](np.array([stored[i] for i in ids], float), np.array(to, float))
+    return dict(zip(ids, map(float, found), strict=True))
+
+
+def assert_nearest(found: pa.Table, exact: dict[int, float], k: int, offset: int) -> None:
+    """Rows of equal distance may come in any order, so the distances are compared."""
+    ids, distances = found.column("id").to_pylist(), found.column("_distance").to_pylist()
+    assert len(set(ids)) == len(ids)
+    nearest_of_all = sorted(exact.values())[offset : offset + k]
+    assert distances == pytest.approx(nearest_of_all, rel=1e-5, abs=1e-5)
+    assert [exact[each] for each in ids] == pytest.approx(distances, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("distance", sorted(DISTANCES))
+@often
+@given(data=st.data(), page=st.tuples(st.integers(1, 30), st.integers(0, 4)), odd=st.booleans())
+def test_a_search_without_an_index_finds_the_nearest_rows(
+    namespace: MemoryNamespace,
+    distance: str,
+    data: st.DataObject,
+    page: tuple[int, int],
+    odd: bool,
+) -> None:
+    (k, offset), (stored, wanted) = page, data.draw(searches(distance))
+    kind = pa.uint8() if distance == "hamming" else pa.float32()
+    put(namespace, pa.table({"id": list(range(len(stored))), "v": vectors(stored, kind)}))
+    options: dict[str, Any] = {"k": k, "offset": offset, "distance_type": distance}
+    if odd:
+        options |= {"filter": "id % 2 = 1", "prefilter": True}
+    together = ask(namespace, vectors=wanted, **options)
+    for i, vector in enumerate(wanted):
+        exact = nearest(distance, stored, vector, lambda row: not odd or row % 2 == 1)
+        alone = ask(namespace, vector=vector, **options)
+        assert_nearest(alone, exact, k, offset)
+        own = together.filter(pc.equal(together.column("query_index"), i))
+        assert_nearest(own, exact, k, offset)
+
+
+@often
+@given(data=st.data(), k=st.integers(1, 30), low=st.integers(0, 60), width=st.integers(0, 60))
+def test_bounds_keep_the_distances_between_them(
+    namespace: MemoryNamespace, data: st.DataObject, k: int, low: int, width: int
+) -> None:
+    stored, (wanted, *_) = data.draw(searches("l2"))
+    put(namespace, pa.table({"id": list(range(len(stored))), "v": vectors(stored)}))
+    bounds: dict[str, Any] = {"lower_bound": low, "upper_bound": low + width}
+    exact = nearest("l2", stored, wanted, lambda _: True)
+    kept = {row: far for row, far in exact.items() if low <= far < low + width}
+    assert_nearest(ask(namespace, k=k, vector=wanted, **bounds), kept, k, 0)

@@ -1,0 +1,242 @@
+"""Restoring a version, and deleting versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import lance_namespace as api
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lance_namespace import errors
+from lance_namespace_urllib3_client.models import VersionRange
+
+from lance_bridge.tables import pruning
+from lance_bridge.tables.manifests import Manifest
+
+from .building import DATASET, TABLE, at, count_rows, create
+from .memory_catalog import MemoryNamespace, MemoryServer
+from .staging import append, build, dataset, directory, numbers
+
+LARGEST = 2**64
+
+
+def restore(ns: MemoryNamespace, version: int, branch: str | None = None) -> str | None:
+    request = api.RestoreTableRequest(id=TABLE, version=version, branch=branch)
+    return ns.restore_table(request).transaction_id
+
+
+def delete(
+    ns: MemoryNamespace,
+    *ranges: tuple[int, int],
+    table: list[str] = TABLE,
+    branch: str | None = None,
+) -> int | None:
+    parts = [VersionRange(start_version=start, end_version=end) for start, end in ranges]
+    request = api.BatchDeleteTableVersionsRequest(id=table, branch=branch, ranges=parts)
+    return ns.batch_delete_table_versions(request).deleted_count
+
+
+# -- restore -------------------------------------------------------------------------------------
+
+
+def test_a_restored_version_is_a_new_one_with_the_old_rows(namespace: MemoryNamespace) -> None:
+    build(namespace, 3)
+    transaction = restore(namespace, 1)
+    assert numbers(namespace) == [1, 2, 3, 4]
+    assert count_rows(namespace, TABLE) == 3
+    read = dataset(namespace).read_transaction(4)
+    assert read is not None
+    assert read.uuid == transaction
+
+
+def test_a_branch_is_restored_by_itself(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    dataset(namespace).create_branch("dev", 2).delete("true")
+    restore(namespace, 2, "dev")
+    count = namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, branch="dev")).count
+    assert count == 4
+    assert numbers(namespace, branch="dev") == [2, 3, 4]
+    assert numbers(namespace) == [1, 2]
+
+
+def test_what_is_not_there_is_not_restored(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    with pytest.raises(errors.TableVersionNotFoundError, match="version 3"):
+        restore(namespace, 3)
+    with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
+        restore(namespace, 1, "nope")
+    with pytest.raises(errors.InvalidInputError, match="1 or more"):
+        restore(namespace, 0)
+    assert numbers(namespace) == [1, 2]
+
+
+def test_a_restore_that_fails_changes_nothing(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    place = directory(namespace)
+    (place / "_transactions").rename(place / "elsewhere")
+    (place / "_transactions").write_bytes(b"in the way")
+    with pytest.raises(errors.ServiceUnavailableError, match="version 1 was not restored"):
+        restore(namespace, 1)
+    assert numbers(namespace) == [1, 2]
+
+
+def test_a_table_without_data_has_nothing_to_restore(namespace: MemoryNamespace) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    with pytest.raises(errors.TableVersionNotFoundError):
+        restore(namespace, 1)
+
+
+# -- delete --------------------------------------------------------------------------------------
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(-1, 9)), max_size=3),
+    st.sets(st.integers(1, 6), max_size=2),
+)
+def test_versions_in_the_ranges_go_or_none_does(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    ranges: list[tuple[int, int]],
+    tagged: set[int],
+) -> None:
+    table = [*DATASET, f"t{len(server.tables)}"]
+    build(namespace, 6, table)
+    for version in tagged:
+        dataset(namespace, table).tags.create(f"v{version}", version)
+    every = set(range(1, 7))
+    meant = {
+        v for v in every for start, end in ranges if start <= v < (LARGEST if end < 0 else end)
+    }
+    bad_range = any(0 <= end < start for start, end in ranges)
+    if bad_range or meant & {6, *tagged}:
+        with pytest.raises(errors.InvalidInputError):
+            delete(namespace, *ranges, table=table)
+        meant = set()
+    else:
+        assert delete(namespace, *ranges, table=table) == len(meant)
+    assert set(numbers(namespace, table)) == every - meant
+    for version in every - meant:
+        assert dataset(namespace, table, version=version).count_rows() == 2 + version
+    assert append(namespace, table).version == 7
+
+
+def test_the_latest_version_stays(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    for ranges in ([(0, -1)], [(2, 3)], [(1, 2), (2, 100)]):
+        with pytest.raises(errors.InvalidInputError, match="Version 2 is the latest"):
+            delete(namespace, *ranges)
+    assert numbers(namespace) == [1, 2]
+
+
+def test_a_version_that_a_tag_or_a_branch_refers_to_stays(namespace: MemoryNamespace) -> None:
+    build(namespace, 4)
+    dataset(namespace).tags.create("t", 2)
+    dataset(namespace).create_branch("dev", 1)
+    with pytest.raises(errors.InvalidInputError, match="needed by branch 'dev'"):
+        delete(namespace, (1, 2))
+    with pytest.raises(errors.InvalidInputError, match="needed by tag 't'"):
+        delete(namespace, (2, 4))
+    assert numbers(namespace) == [1, 2, 3, 4]
+    assert delete(namespace, (3, 4)) == 1
+
+
+def test_versions_of_a_branch_are_deleted_by_themselves(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    dataset(namespace).tags.create("t", 1)
+    branch = dataset(namespace).create_branch("dev", 1)
+    branch.delete("a = 0")
+    branch.delete("a = 1")
+    assert delete(namespace, (1, 2), branch="dev") == 1
+    assert numbers(namespace, branch="dev") == [2, 3]
+    assert numbers(namespace) == [1, 2]
+    dataset(namespace).tags.create("own", ("dev", 2))
+    with pytest.raises(errors.InvalidInputError, match="tag 'own'"):
+        delete(namespace, (2, 3), branch="dev")
+
+
+def test_data_of_deleted_versions_stays(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    dataset(namespace).delete("true")
+    before = sorted((directory(namespace) / "data").iterdir())
+    assert delete(namespace, (0, 3)) == 2
+    assert sorted((directory(namespace) / "data").iterdir()) == before
+
+
+def test_versions_that_are_not_there_are_not_counted(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    assert delete(namespace) == 0
+    assert delete(namespace, (0, 1), (7, 9), (5, -1)) == 0
+    assert delete(namespace, (0, 2), (1, 2)) == 1
+    assert delete(namespace, (0, 2)) == 0
+    namespace.declare_table(api.DeclareTableRequest(id=[*DATASET, "empty"]))
+    assert delete(namespace, (0, -1), table=[*DATASET, "empty"]) == 0
+
+
+@pytest.mark.parametrize("bounds", [(-1, 1), (0, -2), (3, 2)])
+def test_what_is_no_range_is_refused(namespace: MemoryNamespace, bounds: tuple[int, int]) -> None:
+    build(namespace, 3)
+    with pytest.raises(errors.InvalidInputError, match="no range"):
+        delete(namespace, (1, 2), bounds)
+    assert numbers(namespace) == [1, 2, 3]
+
+
+def test_a_version_that_is_tagged_meanwhile_comes_back(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    build(namespace, 3)
+    planned = pruning.prepare(
+        namespace._bridge, server.tables[at("Orders")], None, pruning.check_ranges([(1, 3)])
+    )
+    dataset(namespace).tags.create("late", 2)
+    with pytest.raises(errors.ConcurrentModificationError, match="tag 'late'"):
+        pruning.execute(planned)
+    assert dataset(namespace, version="late").count_rows() == 4
+    assert numbers(namespace) == [1, 2, 3]
+
+
+def test_versions_come_back_where_nobody_can_tell_whether_they_are_needed(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    build(namespace, 3)
+    dataset(namespace).tags.create("t", 3)
+    planned = pruning.prepare(
+        namespace._bridge, server.tables[at("Orders")], None, pruning.check_ranges([(1, 3)])
+    )
+    (directory(namespace) / "_refs/tags/t.json").write_bytes(b"broken")
+    with pytest.raises(errors.ServiceUnavailableError, match="Tags or branches"):
+        pruning.execute(planned)
+    assert numbers(namespace) == [1, 2, 3]
+
+
+def test_many_versions_are_deleted_in_parts(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "_CHUNK_FILES", 2)
+    removed: list[int] = []
+    monkeypatch.setattr(pruning, "_delete", watched(removed))
+    build(namespace, 6)
+    assert delete(namespace, (0, 6)) == 5
+    assert removed == [2, 2, 1]
+    assert numbers(namespace) == [6]
+
+
+def watched(removed: list[int]) -> object:
+    original = pruning._delete
+
+    def remember(planned: pruning.Pruning, chunk: Iterable[Manifest]) -> None:
+        parts = list(chunk)
+        removed.append(len(parts))
+        original(planned, parts)
+
+    return remember
+
+
+def test_a_table_can_be_made_anew_over_deleted_versions(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    delete(namespace, (1, 2))
+    assert create(namespace, TABLE, mode="Overwrite").version == 3
+    assert numbers(namespace) == [2, 3]

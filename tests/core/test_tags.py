@@ -1,0 +1,285 @@
+"""Tags: names for versions, which keep them from being deleted."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, Event
+
+import lance_namespace as api
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lance_namespace import errors
+from lance_namespace_urllib3_client.models import TagContents
+
+from lance_bridge.tables import tags as implementation
+from lance_bridge.tables.references import check_tag_name
+
+from .building import TABLE
+from .memory_catalog import MemoryNamespace
+from .staging import build, dataset, directory, oracle
+
+BAD_NAMES = [
+    "", ".", "..", ".a", "a.", "a..b", "a/b", "a b", "a.lock", "a@b", "a\\b", "é", "../x",
+    "x" * 201,
+]  # fmt: skip
+
+
+def create_tag(ns: MemoryNamespace, tag: str, version: int, branch: str | None = None) -> None:
+    ns.create_table_tag(
+        api.CreateTableTagRequest(id=TABLE, tag=tag, version=version, branch=branch)
+    )
+
+
+def update_tag(ns: MemoryNamespace, tag: str, version: int, branch: str | None = None) -> None:
+    ns.update_table_tag(
+        api.UpdateTableTagRequest(id=TABLE, tag=tag, version=version, branch=branch)
+    )
+
+
+def delete_tag(ns: MemoryNamespace, tag: str) -> None:
+    ns.delete_table_tag(api.DeleteTableTagRequest(id=TABLE, tag=tag))
+
+
+def tagged(ns: MemoryNamespace, tag: str) -> tuple[int, str | None]:
+    found = ns.get_table_tag_version(api.GetTableTagVersionRequest(id=TABLE, tag=tag))
+    return found.version, found.branch
+
+
+def tags(ns: MemoryNamespace) -> dict[str, TagContents]:
+    return ns.list_table_tags(api.ListTableTagsRequest(id=TABLE)).tags
+
+
+def test_a_tag_points_to_its_version(namespace: MemoryNamespace) -> None:
+    build(namespace, 3)
+    create_tag(namespace, "v2", 2)
+    assert tagged(namespace, "v2") == (2, None)
+    assert dataset(namespace, version="v2").version == 2
+    update_tag(namespace, "v2", 1)
+    assert tagged(namespace, "v2") == (1, None)
+    delete_tag(namespace, "v2")
+    assert tags(namespace) == {}
+
+
+def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    for name, version in (("b", 1), ("a", 2), ("Z", 1)):
+        create_tag(namespace, name, version)
+    theirs = oracle(namespace).list_table_tags(api.ListTableTagsRequest(id=TABLE[-1:])).tags
+    assert len(theirs) == 3
+    assert tags(namespace) == theirs
+
+
+def test_pages_of_tags_are_sorted_by_name(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    for name in ("c", "a", "b"):
+        create_tag(namespace, name, 1)
+    first = namespace.list_table_tags(api.ListTableTagsRequest(id=TABLE, limit=2))
+    assert list(first.tags) == ["a", "b"]
+    rest = namespace.list_table_tags(
+        api.ListTableTagsRequest(id=TABLE, limit=2, page_token=first.page_token)
+    )
+    assert list(rest.tags) == ["c"]
+    assert rest.page_token is None
+
+
+def test_a_tag_of_a_branch_keeps_the_branch(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    dataset(namespace).create_branch("dev/x", 1).delete("a = 1")
+    create_tag(namespace, "t", 2, "dev/x")
+    assert tagged(namespace, "t") == (2, "dev/x")
+    assert tags(namespace)["t"].branch == "dev/x"
+    assert dataset(namespace, version="t").count_rows() == 2
+    update_tag(namespace, "t", 2)
+    assert tagged(namespace, "t") == (2, None)
+    update_tag(namespace, "t", 1, "dev/x")
+    assert tagged(namespace, "t") == (1, "dev/x")
+    update_tag(namespace, "t", 1, "main")
+    assert tagged(namespace, "t") == (1, None)
+
+
+def test_a_tag_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    create_tag(namespace, "t", 1)
+    with pytest.raises(errors.TableTagAlreadyExistsError, match="'t'"):
+        create_tag(namespace, "t", 2)
+    assert tagged(namespace, "t") == (1, None)
+
+
+def test_a_tag_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_tag(namespace, "other", 1)
+    for attempt in (
+        lambda: tagged(namespace, "t"),
+        lambda: update_tag(namespace, "t", 1),
+        lambda: delete_tag(namespace, "t"),
+    ):
+        with pytest.raises(errors.TableTagNotFoundError, match="no tag 't'"):
+            attempt()
+    assert list(tags(namespace)) == ["other"]
+
+
+def test_a_version_or_branch_that_is_not_there_gets_no_tag(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    dataset(namespace).create_branch("dev", 1)
+    create_tag(namespace, "old", 1)
+    for branch in (None, "dev"):
+        with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
+            create_tag(namespace, "t", 2, branch)
+        with pytest.raises(errors.TableVersionNotFoundError, match="version 2"):
+            update_tag(namespace, "old", 2, branch)
+    with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
+        create_tag(namespace, "t", 1, "nope")
+    with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
+        update_tag(namespace, "old", 1, "nope")
+    assert list(tags(namespace)) == ["old"]
+    assert tagged(namespace, "old") == (1, None)
+
+
+def test_a_table_without_data_has_no_tags(namespace: MemoryNamespace) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    assert tags(namespace) == {}
+    with pytest.raises(errors.TableTagNotFoundError):
+        tagged(namespace, "t")
+    with pytest.raises(errors.TableVersionNotFoundError):
+        create_tag(namespace, "t", 1)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_that_no_tag_can_have_is_refused(namespace: MemoryNamespace, name: str) -> None:
+    build(namespace, 1)
+    for attempt in (
+        lambda: create_tag(namespace, name, 1),
+        lambda: update_tag(namespace, name, 1),
+        lambda: tagged(namespace, name),
+        lambda: delete_tag(namespace, name),
+    ):
+        with pytest.raises(errors.InvalidInputError, match="Tag name"):
+            attempt()
+    assert tags(namespace) == {}
+
+
+@given(st.text(st.sampled_from("aZ09.-_/ é"), max_size=6))
+def test_a_name_that_is_taken_is_one_that_lance_takes(name: str) -> None:
+    try:
+        check_tag_name(name)
+    except errors.InvalidInputError:
+        return
+    assert name
+    assert not any(c in name for c in "/ é")
+    assert not name.startswith(".")
+    assert not name.endswith((".", ".lock"))
+    assert ".." not in name
+
+
+def test_the_longest_name_is_taken(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_tag(namespace, "x" * 200, 1)
+    assert list(tags(namespace)) == ["x" * 200]
+
+
+def test_of_several_creators_of_one_tag_one_wins(
+    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    contenders = 4
+    build(namespace, contenders)
+    barrier = Barrier(contenders)
+
+    def attempt(version: int) -> int | None:
+        own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+        barrier.wait()
+        try:
+            create_tag(own, "t", version)
+        except errors.TableTagAlreadyExistsError:
+            return None
+        return version
+
+    with ThreadPoolExecutor(contenders) as pool:
+        won = [each for each in pool.map(attempt, range(1, contenders + 1)) if each is not None]
+    assert len(won) == 1
+    assert tagged(namespace, "t") == (won[0], None)
+
+
+def test_a_version_cannot_be_lost_between_its_tag_and_its_deletion(
+    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    rounds = 12
+    build(namespace, rounds + 1)
+
+    def attempt_both(version: int) -> None:
+        barrier = Barrier(2)
+
+        def tag() -> None:
+            own = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+            barrier.wait()
+            try:
+                create_tag(own, f"t{version}", version)
+            except errors.TableVersionNotFoundError:
+                return
+
+        def delete() -> None:
+            ranges = [{"start_version": version, "end_version": version + 1}]
+            barrier.wait()
+            try:
+                namespace.batch_delete_table_versions(
+                    api.BatchDeleteTableVersionsRequest.model_validate(
+                        {"id": TABLE, "ranges": ranges}
+                    )
+                )
+            except (errors.InvalidInputError, errors.ConcurrentModificationError):
+                return
+
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(tag), pool.submit(delete)]:
+                done.result()
+
+    for version in range(1, rounds + 1):
+        attempt_both(version)
+    for name, tag in tags(namespace).items():
+        assert dataset(namespace, version=name).version == tag.version
+
+
+def test_a_tag_of_a_version_that_was_deleted_meanwhile_does_not_stay(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(namespace, 3)
+    create_tag(namespace, "old", 1)
+    # Between Lance's own look at the version and its writing of the tag nobody else gets a turn.
+    monkeypatch.setattr(implementation, "_is_there", lambda *_: False)
+    with pytest.raises(errors.TableVersionNotFoundError, match="any more"):
+        create_tag(namespace, "new", 2)
+    with pytest.raises(errors.TableVersionNotFoundError, match="any more"):
+        update_tag(namespace, "old", 2)
+    assert list(tags(namespace)) == ["old"]
+    assert tagged(namespace, "old") == (1, None)
+
+
+def test_tags_are_listed_while_others_come_and_go(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_tag(namespace, "stays", 1)
+    done = Event()
+
+    def come_and_go() -> None:
+        other = dataset(namespace)
+        while not done.is_set():
+            other.tags.create("goes", 1)
+            other.tags.delete("goes")
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(come_and_go)
+        try:
+            for _ in range(100):
+                assert "stays" in tags(namespace)
+        finally:
+            done.set()
+        running.result()
+
+
+def test_a_tag_whose_file_is_broken_is_not_taken_for_absent(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    create_tag(namespace, "t", 1)
+    for content in (b"{", b"[]", b"{}"):
+        (directory(namespace) / "_refs/tags/t.json").write_bytes(content)
+        with pytest.raises(errors.ServiceUnavailableError, match="'t'"):
+            tagged(namespace, "t")

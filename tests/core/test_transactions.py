@@ -1,0 +1,228 @@
+"""Transactions: what is told of them, and that they never change."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+from lance_namespace_urllib3_client.models import AlterTransactionAction
+
+from .building import TABLE
+from .memory_catalog import MemoryNamespace
+from .staging import build, dataset, directory, oracle
+
+
+def describe(ns: MemoryNamespace, name: str) -> api.DescribeTransactionResponse:
+    return ns.describe_transaction(api.DescribeTransactionRequest(id=[*TABLE, name]))
+
+
+def alter(ns: MemoryNamespace, name: str, *actions: Any) -> api.AlterTransactionResponse:
+    parsed = [AlterTransactionAction.model_validate(each) for each in actions]
+    return ns.alter_transaction(
+        api.AlterTransactionRequest.model_construct(id=[*TABLE, name], actions=parsed)
+    )
+
+
+def set_status(status: str) -> dict[str, Any]:
+    return {"setStatusAction": {"status": status}}
+
+
+def set_property(key: str, value: str, mode: str | None = None) -> dict[str, Any]:
+    return {"setPropertyAction": {"key": key, "value": value, "mode": mode}}
+
+
+def unset_property(key: str, mode: str | None = None) -> dict[str, Any]:
+    return {"unsetPropertyAction": {"key": key, "mode": mode}}
+
+
+def uuid_of(ns: MemoryNamespace, version: int) -> str:
+    read = dataset(ns).read_transaction(version)
+    assert read is not None
+    return str(read.uuid)
+
+
+# -- describe ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transaction_is_described_as_pylance_does(
+    namespace: MemoryNamespace, version: int
+) -> None:
+    build(namespace, 2)
+    for name in (str(version), uuid_of(namespace, version)):
+        ours = describe(namespace, name)
+        theirs = oracle(namespace).describe_transaction(
+            api.DescribeTransactionRequest(id=[TABLE[-1], name])
+        )
+        assert ours.properties == theirs.properties
+        assert ours.status == "Succeeded"
+        assert ours.status.upper() == theirs.status
+
+
+def test_a_transaction_is_found_by_the_name_of_its_file(namespace: MemoryNamespace) -> None:
+    build(namespace, 3)
+    for file in sorted((directory(namespace) / "_transactions").iterdir()):
+        found = describe(namespace, file.name).properties or {}
+        assert file.name == f"{found['read_version']}-{found['uuid']}.txn"
+        assert describe(namespace, file.stem).properties == found
+
+
+def test_a_transaction_without_a_file_is_found_in_its_version(namespace: MemoryNamespace) -> None:
+    build(namespace, 3)
+    wanted = uuid_of(namespace, 2)
+    for file in (directory(namespace) / "_transactions").iterdir():
+        file.unlink()
+    assert (describe(namespace, wanted.upper()).properties or {})["version"] == "2"
+
+
+def test_properties_of_a_commit_are_told(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    lance.write_dataset(
+        pa.table({"a": [1]}),
+        str(directory(namespace)),
+        mode="append",
+        transaction_properties={"job": "nightly", "version": "mine"},
+    )
+    properties = describe(namespace, "2").properties or {}
+    assert properties["job"] == "nightly"
+    assert properties["version"] == "2"
+
+
+def test_a_transaction_of_a_branch_is_found(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    branch = dataset(namespace).create_branch("dev/x", 1)
+    first = branch.read_transaction(1)
+    branch.delete("a = 1")
+    second = branch.read_transaction(2)
+    for version, read in (("1", first), ("2", second)):
+        assert read is not None
+        properties = describe(namespace, read.uuid).properties or {}
+        assert (properties["branch"], properties["version"]) == ("dev/x", version)
+    assert (describe(namespace, "2").properties or {})["operation"] == "Append"
+
+
+def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    old = dataset(namespace, version=1)
+    made = lance.write_dataset(pa.table({"a": [5]}), old, mode="append")
+    assert made.version == 3
+    found = describe(namespace, uuid_of(namespace, 3)).properties or {}
+    assert found["version"] == "3"
+
+
+def test_what_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    for name in ("3", "0", str(2**70), str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
+        with pytest.raises(errors.TransactionNotFoundError, match=name):
+            describe(namespace, name)
+
+
+@pytest.mark.parametrize("name", ["", "x", "../1", "-1", "²", "1-x", "1.5"])
+def test_what_is_no_transaction_s_name_is_refused(namespace: MemoryNamespace, name: str) -> None:
+    build(namespace, 1)
+    with pytest.raises(errors.InvalidInputError, match="no transaction's id"):
+        describe(namespace, name)
+
+
+@pytest.mark.parametrize("names", [None, [], ["1"], TABLE])
+def test_an_identifier_without_table_or_transaction_is_refused(
+    namespace: MemoryNamespace, names: list[str] | None
+) -> None:
+    build(namespace, 1)
+    with pytest.raises(errors.InvalidInputError):
+        namespace.describe_transaction(api.DescribeTransactionRequest(id=names))
+
+
+def test_one_that_no_version_has_yet_is_running(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    pending = str(uuid.uuid4())
+    (directory(namespace) / "_transactions" / f"1-{pending}.txn").write_bytes(b"")
+    found = describe(namespace, pending)
+    assert found.status == "Running"
+    assert found.properties == {"uuid": pending, "read_version": "1"}
+
+
+def test_one_whose_version_may_be_deleted_is_not_called_running(
+    namespace: MemoryNamespace,
+) -> None:
+    build(namespace, 4)
+    lost = uuid_of(namespace, 3)
+    inside = directory(namespace) / "_versions"
+    (inside / f"{2**64 - 1 - 3:020d}.manifest").unlink()
+    with pytest.raises(errors.TransactionNotFoundError, match="deleted"):
+        describe(namespace, lost)
+
+
+# -- alter ---------------------------------------------------------------------------------------
+
+
+def test_what_holds_already_is_accepted(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    answer = alter(
+        namespace,
+        "1",
+        set_status("SUCCEEDED"),
+        set_property("version", "1"),
+        set_property("version", "9", "Skip"),
+        unset_property("absent"),
+    )
+    assert answer.status == "Succeeded"
+    assert answer.properties == describe(namespace, "1").properties
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        set_status("Canceled"),
+        set_status("failed"),
+        set_property("version", "9"),
+        set_property("new", "x", "fail"),
+        set_property("new", "x", "SKIP"),
+        unset_property("version"),
+    ],
+)
+def test_what_would_change_a_transaction_is_unsupported(
+    namespace: MemoryNamespace, action: dict[str, Any]
+) -> None:
+    build(namespace, 1)
+    with pytest.raises(errors.UnsupportedOperationError, match="only its writer"):
+        alter(namespace, "1", set_status("succeeded"), action)
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        (set_status("done"), "'done'"),
+        ({"setStatusAction": {}}, "Status"),
+        ({}, "exactly one"),
+        ({**set_status("Failed"), **unset_property("a")}, "exactly one"),
+        (set_property("", "x"), "key"),
+        (set_property("version", "1", "fail"), "has a property"),
+        (set_property("version", "1", "merge"), "Mode 'merge'"),
+        (unset_property("absent", "Fail"), "no property"),
+        (unset_property("absent", "overwrite"), "Mode"),
+    ],
+)
+def test_a_bad_action_is_refused(
+    namespace: MemoryNamespace, action: dict[str, Any], why: str
+) -> None:
+    build(namespace, 1)
+    with pytest.raises(errors.InvalidInputError, match=why):
+        alter(namespace, "1", action)
+
+
+def test_actions_there_must_be(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    with pytest.raises(errors.InvalidInputError, match="at least one"):
+        alter(namespace, "1")
+
+
+def test_a_transaction_that_is_not_there_is_not_altered(namespace: MemoryNamespace) -> None:
+    build(namespace, 1)
+    with pytest.raises(errors.TransactionNotFoundError):
+        alter(namespace, "7", set_status("Succeeded"))

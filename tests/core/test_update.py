@@ -1,0 +1,221 @@
+"""UpdateTable: expressions and properties, and what is refused before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+
+from .building import TABLE
+from .changing import OLD, column, update
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from .writing import dataset, ipc, make, unchanged
+
+
+def test_update_sets_the_rows_that_match_and_says_how_many(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    answer = update(namespace, ("n", "id * 10"), predicate="id >= 2")
+    assert (answer.updated_rows, answer.version, answer.properties) == (2, 2, None)
+    assert column(server, "n") == [1, 20, 30]
+    transaction = dataset(server).read_transaction(2)
+    assert transaction is not None
+    assert answer.transaction_id == transaction.uuid
+
+
+def test_update_without_a_predicate_sets_all_rows(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    assert update(namespace, ("word", "'z'")).updated_rows == 3
+    assert column(server, "word") == ["z"] * 3
+
+
+def test_update_of_no_row_makes_a_version_all_the_same(namespace: MemoryNamespace) -> None:
+    make(namespace, OLD)
+    answer = update(namespace, ("n", "1"), predicate="id = 99")
+    assert (answer.updated_rows, answer.version) == (0, 2)
+
+
+def test_several_columns_are_updated_from_their_own_values_and_others(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    update(namespace, ("id", "id + 1"), ("n", "s.x + 10"), ("word", "'z'"))
+    assert column(server, "id") == [2, 3, 4]
+    assert column(server, "n") == [11, 12, None]
+    assert column(server, "word") == ["z"] * 3
+
+
+@pytest.mark.parametrize("expression", ["id", "ID + 1", "n + coalesce(`id`, 1)"])
+def test_an_expression_that_reads_another_updated_column_is_unsupported_by_name(
+    namespace: MemoryNamespace, server: MemoryServer, expression: str
+) -> None:
+    """Lance would take the old value or the new one, as it happens."""
+    make(namespace, OLD)
+    with unchanged(server, errors.UnsupportedOperationError, "'n'.* id"):
+        update(namespace, ("id", "id + 1"), ("n", expression))
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        (("n", "null"), [None] * 3),
+        (("n", "3.7"), [3] * 3),
+        (("n", "'5'"), [5] * 3),
+        (("word", "id"), ["1", "2", "3"]),
+        (("`word`", "upper(word)"), ["A", "B", "7"]),
+        (("s", "named_struct('x', id)"), [{"x": 1}, {"x": 2}, {"x": 3}]),
+        (("n", "s.x"), [1, 2, None]),
+        (("n", "id -- why"), [1, 2, 3]),
+    ],
+    ids=str,
+)
+def test_an_expression_may_be_of_any_type_that_can_be_cast(
+    namespace: MemoryNamespace, server: MemoryServer, pair: tuple[str, str], expected: list[Any]
+) -> None:
+    make(namespace, OLD)
+    update(namespace, pair)
+    assert column(server, pair[0].strip("`")) == expected
+
+
+def test_a_vector_can_be_set_to_one_of_its_dimension_only(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    kind = pa.list_(pa.float32(), 2)
+    make(namespace, pa.table({"id": [1], "v": pa.array([[0.0, 0.0]], kind)}))
+    update(namespace, ("v", "[1.5, 2.5]"))
+    assert column(server, "v") == [[1.5, 2.5]]
+    with unchanged(server, errors.InvalidInputError):
+        update(namespace, ("v", "[1.5]"))
+
+
+@pytest.mark.parametrize("path", ["nope", "ID", "_rowid", "s.nope", "s.x.y", "x"])
+def test_update_of_a_column_that_is_not_there_is_column_not_found(
+    namespace: MemoryNamespace, server: MemoryServer, path: str
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.TableColumnNotFoundError, path):
+        update(namespace, (path, "1"))
+
+
+def test_update_of_a_nested_field_alone_is_unsupported_by_name(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.UnsupportedOperationError, r"s\.x.*named_struct"):
+        update(namespace, ("s.x", "1"))
+    with pytest.raises(ValueError, match="Nested"):  # should Lance learn it: allow it
+        dataset(server).update({"s.x": "1"})
+
+
+BAD_UPDATES = [
+    [],
+    [("n", "1"), ("n", "2")],
+    [("n", "1"), ("`n`", "2")],
+    [("n.", "1")],
+    [("", "1")],
+]
+
+
+@pytest.mark.parametrize("updates", BAD_UPDATES, ids=str)
+def test_updates_that_cannot_be_are_invalid_input(
+    namespace: MemoryNamespace, server: MemoryServer, updates: list[tuple[str, str]]
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.InvalidInputError):
+        update(namespace, *updates)
+
+
+BAD_EXPRESSIONS = [
+    "",
+    "id +",
+    "id; drop table t",
+    "id) + (id",
+    "id, n",
+    "1 limit 1",
+    "id order by id",
+    "id as n",
+    "*",
+    "(select 1)",
+    "sum(id)",
+    "no_such_function(id)",
+    "$1",
+    "?",
+    "300000000000000000000",
+    "'no number'",
+]
+
+
+@pytest.mark.parametrize("expression", BAD_EXPRESSIONS)
+def test_a_bad_expression_is_invalid_input_before_anything_is_written(
+    namespace: MemoryNamespace, server: MemoryServer, expression: str
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.InvalidInputError):
+        update(namespace, ("word", "'z'"), ("n", expression))
+
+
+@pytest.mark.parametrize("expression", ["1 / n", "word", "cast(word as int)"])
+def test_an_expression_that_fails_on_a_row_is_invalid_input_and_changes_nothing(
+    namespace: MemoryNamespace, server: MemoryServer, expression: str
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.InvalidInputError):
+        update(namespace, ("n", expression))
+
+
+def test_a_null_for_a_column_that_forbids_it_is_invalid_input(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    strict = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    make(namespace, pa.table({"id": [1]}, schema=strict))
+    with unchanged(server, errors.InvalidInputError):
+        update(namespace, ("id", "null"))
+
+
+# -- properties of an update -----------------------------------------------------------------------
+
+
+def test_properties_are_added_to_those_of_the_table(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.capabilities = replace(CAPABILITIES, no_alter="")
+    request = api.CreateTableRequest(id=TABLE, properties={"a": "1", "b": "2"})
+    namespace.create_table(request, ipc(OLD))
+    answer = update(namespace, ("n", "1"), properties={"b": "3", "c": "4"})
+    assert answer.properties == {"a": "1", "b": "3", "c": "4"}
+    described = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert described.properties == answer.properties
+
+
+def test_properties_that_cannot_change_are_refused_before_the_rows_are_updated(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.UnsupportedOperationError, "Properties"):
+        update(namespace, ("n", "1"), properties={"a": "1"})
+    with unchanged(server, errors.InvalidInputError, "lance_bridge"):
+        update(namespace, ("n", "1"), properties={"lance_bridge.id": "1"})
+    assert update(namespace, ("n", "1"), properties={}).properties == {}
+
+
+def test_where_only_the_properties_fail_the_error_says_that_the_rows_are_updated(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.capabilities = replace(CAPABILITIES, no_alter="")
+    make(namespace, OLD)
+
+    def refuse(change: str, moment: Moment) -> None:
+        if (change, moment) == ("alter_table", "before"):
+            raise errors.PermissionDeniedError("not yours")
+
+    server.fault = refuse
+    with pytest.raises(errors.PermissionDeniedError, match=r"updated, as version 2.*not yours"):
+        update(namespace, ("n", "5"), properties={"a": "1"})
+    assert column(server, "n") == [5] * 3

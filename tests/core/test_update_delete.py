@@ -1,0 +1,203 @@
+"""DeleteFromTable, and what update and delete share: predicates, branches, other writers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lance_namespace import errors
+
+from .building import TABLE
+from .changing import OLD, column, delete, update
+from .memory_catalog import MemoryNamespace, MemoryServer
+from .writing import dataset, directory, ipc, make, place, rows, unchanged
+
+# -- delete ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("predicate", "left"),
+    [
+        ("id = 1", [2, 3]),
+        ("n IS NULL", [1, 2]),
+        ("n > 0 -- why", [2, 3]),
+        ("s.x = 2 or `id` = 3", [1]),
+        ("true", []),
+        ("false", [1, 2, 3]),
+        ("n = 99", [1, 2, 3]),
+    ],
+)
+def test_delete_removes_the_rows_that_match(
+    namespace: MemoryNamespace, server: MemoryServer, predicate: str, left: list[int]
+) -> None:
+    make(namespace, OLD)
+    answer = delete(namespace, predicate)
+    assert column(server, "id") == left
+    assert answer.version == dataset(server).version == 2
+    transaction = dataset(server).read_transaction(2)
+    assert transaction is not None
+    assert answer.transaction_id == transaction.uuid
+
+
+def test_the_version_before_a_delete_still_has_the_rows(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    delete(namespace, "true")
+    assert lance.dataset(place(server), version=1).to_table() == OLD
+
+
+# -- predicates ------------------------------------------------------------------------------------
+
+BAD_PREDICATES = [
+    "",
+    "id =",
+    "id",
+    "id + 1",
+    "id = 'x'",
+    "id = 1; drop table t",
+    "id = 1) or (id = 2",
+    "id = 1 limit 1",
+    "id = 1 order by id",
+    "id = (select 1)",
+    "id = $1",
+    "1 / (n - n) > 0",
+    "cast(word as int) = 7",
+]
+
+
+@pytest.mark.parametrize("predicate", BAD_PREDICATES)
+def test_a_bad_predicate_is_invalid_input_and_changes_nothing(
+    namespace: MemoryNamespace, server: MemoryServer, predicate: str
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.InvalidInputError):
+        delete(namespace, predicate)
+    with unchanged(server, errors.InvalidInputError):
+        update(namespace, ("n", "1"), predicate=predicate)
+
+
+def test_a_predicate_on_a_column_that_is_not_there_is_column_not_found(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.TableColumnNotFoundError, "nope"):
+        delete(namespace, "nope = 1")
+    with unchanged(server, errors.TableColumnNotFoundError, "nope"):
+        update(namespace, ("n", "1"), predicate="nope = 1")
+    with unchanged(server, errors.TableColumnNotFoundError, "nope"):
+        update(namespace, ("n", "nope + 1"))
+
+
+VALUES = st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=12)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(values=VALUES, operator=st.sampled_from(["<", ">=", "=", "!="]), bound=st.integers(-3, 3))
+def test_delete_and_update_agree_with_pyarrow(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    values: list[int | None],
+    operator: str,
+    bound: int,
+) -> None:
+    table = pa.table({"n": pa.array(values, pa.int64())})
+    if not server.tables:
+        make(namespace, table)
+    lance.write_dataset(table, place(server), mode="overwrite")
+    functions = {"<": pc.less, ">=": pc.greater_equal, "=": pc.equal, "!=": pc.not_equal}
+    mask = pc.fill_null(functions[operator](table["n"], bound), False)
+    predicate = f"n {operator} {bound}"
+    answer = update(namespace, ("n", "n + 100"), predicate=predicate)
+    assert answer.updated_rows == pc.sum(mask).as_py() or not values
+    changed = pc.if_else(mask, pc.add(table["n"], 100), table["n"])
+    assert sorted(rows(server), key=repr) == sorted(pa.table({"n": changed}).to_pylist(), key=repr)
+    lance.write_dataset(table, place(server), mode="overwrite")
+    delete(namespace, predicate)
+    kept = table.filter(pc.invert(mask)).to_pylist()
+    assert sorted(rows(server), key=repr) == sorted(kept, key=repr)
+
+
+def test_the_answers_are_those_of_pylances_directory_namespace(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    theirs = directory(tmp_path / "theirs")
+    make(namespace, OLD)
+    theirs.create_table(api.CreateTableRequest(id=["t"]), ipc(OLD))
+    ours = update(namespace, ("n", "n + 1"), predicate="id < 3")
+    pairs = [["n", "n + 1"]]
+    request = api.UpdateTableRequest(id=["t"], updates=pairs, predicate="id < 3")
+    expected = theirs.update_table(request)
+    assert (ours.updated_rows, ours.version) == (expected.updated_rows, expected.version)
+    deleted = theirs.delete_from_table(api.DeleteFromTableRequest(id=["t"], predicate="n = 2"))
+    assert delete(namespace, "n = 2").version == deleted.version
+    left = lance.dataset(str(tmp_path / "theirs" / "t.lance")).to_table().to_pylist()
+    assert rows(server) == sorted(left, key=repr)
+
+
+# -- branches, declared tables, other writers, storage ---------------------------------------------
+
+
+def test_a_branch_is_changed_and_main_is_not(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    dataset(server).create_branch("dev")
+    assert update(namespace, ("n", "5"), branch="dev").updated_rows == 3
+    delete(namespace, "id > 1", branch="dev")
+    assert [(row["id"], row["n"]) for row in rows(server, "dev")] == [(1, 5)]
+    assert dataset(server).to_table() == OLD
+    with unchanged(server, errors.TableBranchNotFoundError, "nope"):
+        delete(namespace, "true", branch="nope")
+
+
+def test_a_declared_table_has_no_rows_to_change(namespace: MemoryNamespace) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    with pytest.raises(errors.InvalidTableStateError, match="no data"):
+        delete(namespace, "true")
+    with pytest.raises(errors.InvalidTableStateError, match="no data"):
+        update(namespace, ("n", "1"))
+
+
+def test_threads_that_update_lose_nothing(namespace: MemoryNamespace, server: MemoryServer) -> None:
+    make(namespace, OLD)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(4):
+                update(namespace, ("id", "id + 10"), predicate="word = 'a'")
+        except errors.LanceNamespaceError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert column(server, "id") == [2, 3, 121]
+
+
+def test_a_failure_of_storage_is_service_unavailable(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    make(namespace, OLD)
+    data = os.path.join(place(server), "data")
+    for name in os.listdir(data):
+        os.remove(os.path.join(data, name))
+    with pytest.raises(errors.ServiceUnavailableError, match="Orders"):
+        delete(namespace, "id = 1")
+    with pytest.raises(errors.ServiceUnavailableError, match="Orders"):
+        update(namespace, ("n", "id"))
+    assert dataset(server).version == 1

@@ -1,0 +1,68 @@
+"""What the tests of writing share: making a table with data, and looking at what became of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance.namespace import DirectoryNamespace
+from lance_namespace.errors import LanceNamespaceError
+
+from .building import TABLE
+from .memory_catalog import MemoryNamespace, MemoryServer
+
+
+def ipc(table: pa.Table, *, chunk: int | None = None) -> bytes:
+    """Return a table as an Arrow IPC stream."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=chunk)
+    return sink.getvalue()
+
+
+def make(namespace: MemoryNamespace, table: pa.Table) -> None:
+    """Create ``TABLE`` with data."""
+    namespace.create_table(api.CreateTableRequest(id=TABLE), ipc(table))
+
+
+def place(server: MemoryServer) -> str:
+    """Return where ``TABLE`` is."""
+    return (server.tables[tuple(TABLE)].location or "").removeprefix("file://")
+
+
+def directory(root: Path) -> api.LanceNamespace:
+    """Return pylance's own namespace."""
+    untyped: Any = DirectoryNamespace
+    namespace: api.LanceNamespace = untyped(root=str(root))
+    return namespace
+
+
+def dataset(server: MemoryServer, branch: str | None = None) -> lance.LanceDataset:
+    """Return the latest version of ``TABLE``, past the namespace."""
+    found = lance.dataset(place(server))
+    return found if branch is None else found.checkout_version((branch, None))
+
+
+def rows(server: MemoryServer, branch: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of ``TABLE``, in no order that matters."""
+    return sorted(dataset(server, branch).to_table().to_pylist(), key=repr)
+
+
+@contextmanager
+def unchanged(
+    server: MemoryServer, error: type[LanceNamespaceError], match: str | None = None
+) -> Iterator[None]:
+    """Require an error, and that ``TABLE`` and the catalog are as they were."""
+    before = dataset(server).version, rows(server), list(server.effects)
+    with pytest.raises(error, match=match) as caught:
+        yield
+    assert type(caught.value) is error
+    assert "/home/" not in str(caught.value)
+    assert (dataset(server).version, rows(server), list(server.effects)) == before

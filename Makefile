@@ -73,17 +73,19 @@ check-docs: $(STAMP)
 demo: $(STAMP) ## run the main job on a real metastore, and the same calls on all three catalogs
 	@$(PY) demo/run.py
 
-bench: $(STAMP) ## measure operations on all three catalogs against their raw clients
+bench: $(STAMP) ## measure against the raw clients of the catalogs and against pylance: times, calls, memory
 	@$(PY) bench/hive.py && echo
 	@$(PY) bench/glue.py && echo
-	@$(PY) bench/unity.py
+	@$(PY) bench/unity.py && echo
+	@$(PY) bench/operations.py && echo
+	@$(PY) bench/memory.py
 
 wheel: $(STAMP) ## build the wheel and the source archive into dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
 lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
-	@$(COMPILE) --upgrade pyproject.toml --extra hive --extra glue --extra unity --extra spark --extra testing --group dev \
+	@$(COMPILE) --upgrade pyproject.toml --extra hive --extra glue --extra unity --extra spark --extra cli --extra testing --group dev \
 		--constraint requirements/build.txt --output-file requirements/dev.txt
 	@echo "$(LOCKS) written"
 

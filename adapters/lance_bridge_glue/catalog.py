@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
+from lance_namespace.errors import InvalidTableStateError
 
-from lance_bridge.catalog import Capabilities, Catalog, NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import GUARD, Capabilities, Catalog, NamespaceRecord, Path, TableRecord
 from lance_bridge.config import CatalogConfig
 from lance_bridge.errors import (
     concurrent_modification,
@@ -20,6 +21,7 @@ from lance_bridge.errors import (
     namespace_not_found,
     table_already_exists,
     table_not_found,
+    unsupported,
 )
 
 from . import mapping
@@ -35,6 +37,8 @@ logger = logging.getLogger(__name__)
 _ABSENT = "EntityNotFoundException"
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _CHANGED = "ConcurrentModificationException"
+_BY_VERSION_ID = "version-id"
+"""UpdateTable with VersionId compares and sets: how Glue guards what is committed to an entry."""
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
@@ -267,6 +271,7 @@ class GlueCatalog(Catalog):
         path = record.path
         with translated(f"change table '{display(path)}'"):
             table = self._unchanged(record)
+            _require_guard(record, table)
             changed = mapping.changed_input(self._calls.shape("TableInput"), table, record)
             version = {"VersionId": record.revision} if record.revision is not None else {}
             absent, beaten = table_not_found(path), concurrent_modification(path)
@@ -280,6 +285,14 @@ class GlueCatalog(Catalog):
                     SkipArchive=True,
                     **version,
                 )
+
+    def commit_guard(self, record: TableRecord) -> str:
+        with translated(f"read table '{display(record.path)}'"):
+            if self._unchanged(record).get("VersionId") is None:
+                raise unsupported(
+                    f"Table '{display(record.path)}' has no version of its entry to compare"
+                )
+        return _BY_VERSION_ID
 
     def _unchanged(self, record: TableRecord) -> Mapping[str, Any]:
         """Return the entry that a record was loaded from.
@@ -324,6 +337,16 @@ class GlueCatalog(Catalog):
     def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
         """Also see :class:`~lance_bridge.catalog.Catalog`: what `vending` says, S3 only."""
         return self._storage.vend(record, write=write) if self._storage is not None else None
+
+
+def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
+    """Raise InvalidTableState (19) where an entry is guarded in another way than Glue's."""
+    guard = record.properties.get(GUARD, (table.get("Parameters") or {}).get(GUARD))
+    if guard is not None and (guard != _BY_VERSION_ID or record.revision is None):
+        raise InvalidTableStateError(
+            f"Table '{display(record.path)}' is guarded by {guard!r}, which Glue does not know: "
+            "deregister it, and register it again"
+        )
 
 
 def _same(client: Any) -> Any:

@@ -105,10 +105,8 @@ class UnityCatalog(Catalog):
         with translated(f"read namespace '{display(full)}'", full):
             return mapping.namespace_from(path, full, self._client.get(self._object(full)))
 
-    def place_for_tables(self, namespace: Path) -> str | None:
-        return self.load_namespace(namespace).location or self._place_of_catalog(
-            self._full(namespace)[0]
-        )
+    def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
+        return namespace.location or self._place_of_catalog(self._full(namespace.path)[0])
 
     def _place_of_catalog(self, catalog: str) -> str | None:
         full = (catalog,)

@@ -15,6 +15,9 @@ NO_WAREHOUSE = (
     "Databricks makes and changes tables that are not its own by SQL only: set the property "
     "'warehouse_id' to a SQL warehouse"
 )
+_NO_COMPARING = (
+    "Databricks sets a table's properties by SQL, which does not compare them with what they were"
+)
 _WITHIN_SCHEMA = "Unity Catalog renames tables within their schema only"
 
 
@@ -36,6 +39,7 @@ def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capa
         no_rename=no_sql,
         no_rename_across=_WITHIN_SCHEMA,
         no_alter=no_sql if databricks else _NO_UPDATE,
+        no_managed_tables=_NO_COMPARING if databricks else _NO_UPDATE,
     )
 
 

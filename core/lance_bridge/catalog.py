@@ -26,8 +26,11 @@ TABLE_TYPE = "table_type"
 LANCE = "lance"
 MANAGED_BY = "managed_by"
 STORAGE = "storage"
+IMPLEMENTATION = "impl"
 RESERVED_PREFIX = "lance_bridge."
 """Properties that core keeps for itself; callers neither set nor see them."""
+GUARD = RESERVED_PREFIX + "guard"
+"""How the catalog compares and sets an entry that holds its table's latest version."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Capabilities:
     no_rename_across: str = ""
     """Why a table cannot be renamed into another namespace."""
     no_alter: str = ""
+    no_managed_tables: str = ""
+    """Why the catalog cannot hold a table's latest version: it cannot compare and set an entry."""
 
     @property
     def levels(self) -> int:
@@ -164,12 +169,9 @@ class Catalog(ABC):
     def load_namespace(self, path: Path) -> NamespaceRecord:
         """Raises NamespaceNotFound (1)."""
 
-    def place_for_tables(self, namespace: Path) -> str | None:
-        """Return where the catalog would put a table of ``namespace``; None for no such place.
-
-        Raises NamespaceNotFound (1).
-        """
-        return self.load_namespace(namespace).location
+    def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
+        """Return where the catalog would put a table of a namespace; None for no such place."""
+        return namespace.location
 
     @abstractmethod
     def create_namespace(self, record: NamespaceRecord) -> None:
@@ -237,11 +239,26 @@ class Catalog(ABC):
     def alter_table(self, record: TableRecord) -> None:
         """Replace the location and properties of an entry, as loaded and then changed.
 
-        Raises TableNotFound (4), and ConcurrentModification (14) where the catalog can tell.
+        Where the entry has a `GUARD`, before or after the change, this compares and sets for
+        certain, by that guard: of two callers that loaded the same state, one succeeds.
+
+        Raises TableNotFound (4), ConcurrentModification (14) where the entry is not of the record's
+        revision any more and the catalog can tell, and InvalidTableState (19) where the guard does
+        not hold any more.
         """
+
+    def commit_guard(self, record: TableRecord) -> str:
+        """Find out, by trying, how the catalog can compare and set this entry.
+
+        Core keeps the answer in the entry under `GUARD`. Not called where `no_managed_tables`.
+        Changes nothing. Raises UnsupportedOperation (0) with the reason where it cannot.
+        """
+        raise NotImplementedError
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         """Move the entry; its files stay where they are. Not called where `renames_by_copy`.
+
+        An entry with a `GUARD` is compared and set as in `alter_table`.
 
         Raises TableNotFound (4), TableAlreadyExists (5), NamespaceNotFound (1) of the target.
         """

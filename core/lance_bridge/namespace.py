@@ -14,9 +14,11 @@ from . import config as configuration
 from . import location as locations
 from .bridge import Bridge
 from .catalog import Capabilities, Catalog
+from .operations.compute import ComputeOperations
 from .operations.data import DataOperations
 from .operations.entries import EntryOperations
 from .operations.indices import IndexOperations
+from .operations.management import ManagementOperations
 from .operations.queries import QueryOperations
 from .operations.schema import SchemaOperations
 from .operations.transactions import TransactionOperations
@@ -35,6 +37,8 @@ class LanceBridgeNamespace(
     IndexOperations,
     VersionOperations,
     TransactionOperations,
+    ManagementOperations,
+    ComputeOperations,
 ):
     """A Lance namespace made out of a catalog. Safe to share between threads.
 

@@ -88,10 +88,10 @@ class TableStorage:
         Returns:
             The local directories that were made for it, innermost first, for :meth:`release`.
         """
-        with _translated(location):
+        with store_errors(location):
             directory = _local(location)
             if directory is None:
-                obstore.put(self._store(location), RESERVED_FILE, b"")
+                obstore.put(self.store_at(location), RESERVED_FILE, b"")
                 return []
             made = [str(path) for path in (directory, *directory.parents) if not path.exists()]
             directory.mkdir(parents=True, exist_ok=True)
@@ -100,10 +100,10 @@ class TableStorage:
 
     def release(self, location: str, made: Sequence[str]) -> None:
         """Take back what :meth:`reserve` did, as far as nobody uses it by now."""
-        with _translated(location):
+        with store_errors(location):
             directory = _local(location)
             if directory is None:
-                obstore.delete(self._store(location), RESERVED_FILE)
+                obstore.delete(self.store_at(location), RESERVED_FILE)
                 return
             (directory / RESERVED_FILE).unlink(missing_ok=True)
             for path in map(Path, made):
@@ -118,7 +118,7 @@ class TableStorage:
         only a file that ends in ``.lance`` counts as Lance's under ``data``. Safe to repeat.
         """
         whole = self.has_dataset(location)
-        with _translated(location):
+        with store_errors(location):
             directory = _local(location)
             if directory is None:
                 self._delete_remote(location, whole)
@@ -126,7 +126,7 @@ class TableStorage:
                 _delete_local(directory, whole)
 
     def _delete_remote(self, location: str, whole: bool) -> None:
-        store = self._store(location)
+        store = self.store_at(location)
         others = 0
         for batch in obstore.list(store):
             own = [meta["path"] for meta in batch if _is_own(meta["path"], whole)]
@@ -137,15 +137,19 @@ class TableStorage:
 
     def _names(self, location: str, inside: str = "") -> Iterator[str]:
         """Yield the paths of all files under a directory of the location, relative to it."""
-        with _translated(location):
+        with store_errors(location):
             directory = _local(location)
             if directory is None:
-                for batch in obstore.list(self._store(location), prefix=inside or None):
+                for batch in obstore.list(self.store_at(location), prefix=inside or None):
                     yield from (meta["path"] for meta in batch)
             else:
                 yield from _local_names(directory / inside)
 
-    def _store(self, location: str) -> Any:
+    def store_at(self, location: str) -> Any:
+        """Return an obstore client for ``location``, with this namespace's options.
+
+        Its calls raise obstore's own errors: make them inside :func:`store_errors`.
+        """
         uri = locations.for_lance(location)
         client = dict(_DEFAULT_CLIENT)
         config = {}
@@ -252,7 +256,7 @@ def _log_others(location: str, count: int) -> None:
 
 
 @contextmanager
-def _translated(location: str) -> Iterator[None]:
+def store_errors(location: str) -> Iterator[None]:
     """Turn what a store raises into the errors of this library, naming the place."""
     place = locations.for_lance(location)
     try:

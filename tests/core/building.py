@@ -13,6 +13,8 @@ from .memory_catalog import MemoryNamespace
 DATASET = ["eu", "shop", "sales"]
 """The namespace that the fixture ``server`` holds."""
 TABLE = [*DATASET, "Orders"]
+BUCKET = "tables"
+"""What the fixture ``moto`` holds."""
 
 
 def at(name: str) -> tuple[str, ...]:

@@ -6,11 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers.objectstore import MotoServer
 
 from lance_bridge.catalog import NamespaceRecord
 
-from .building import DATASET
+from .building import BUCKET, DATASET
 from .memory_catalog import SERVERS, MemoryNamespace, MemoryServer
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[MotoServer]:
+    """An S3 of the module's own, in a process of its own, with ``BUCKET``."""
+    with MotoServer() as server:
+        server.make_bucket(BUCKET)
+        yield server
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from lance_namespace_urllib3_client import models
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
+from .writing import ipc
 
 ROWS = 300
 DIMENSION = 16
@@ -34,18 +34,10 @@ def rows(count: int = ROWS) -> pa.Table:
     )
 
 
-def stream_of(table: pa.Table) -> bytes:
-    """Return a table as an Arrow IPC stream."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
 def create_table(ns: MemoryNamespace, table: pa.Table | None = None) -> None:
     """Create the table ``TABLE``."""
     table = rows() if table is None else table
-    ns.create_table(api.CreateTableRequest(id=TABLE), stream_of(table))
+    ns.create_table(api.CreateTableRequest(id=TABLE), ipc(table))
 
 
 def dataset(ns: MemoryNamespace, branch: str | None = None) -> lance.LanceDataset:

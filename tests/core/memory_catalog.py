@@ -22,6 +22,7 @@ from pydantic import Field, SecretStr
 
 from lance_bridge import CatalogConfig, LanceBridgeNamespace
 from lance_bridge.catalog import (
+    GUARD,
     Capabilities,
     Catalog,
     NameRule,
@@ -30,6 +31,7 @@ from lance_bridge.catalog import (
     TableRecord,
 )
 from lance_bridge.errors import (
+    concurrent_modification,
     namespace_already_exists,
     namespace_not_found,
     table_already_exists,
@@ -182,14 +184,25 @@ class MemoryCatalog(Catalog):
 
     def alter_table(self, record: TableRecord) -> None:
         def effect() -> None:
-            self.load_table(record.path)
-            self.server.tables[record.path] = record
+            self._compare(record)
+            self.server.tables[record.path] = replace(record, revision=self.server.stamp())
 
         self.server.change("alter_table", effect)
+
+    def commit_guard(self, record: TableRecord) -> str:
+        self.load_table(record.path)
+        return "revision"
+
+    def _compare(self, record: TableRecord) -> None:
+        found = self.load_table(record.path)
+        is_guarded = GUARD in found.properties or GUARD in record.properties
+        if is_guarded and found.revision != record.revision:
+            raise concurrent_modification(record.path)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         def effect() -> None:
             self._require(new_path[:-1])
+            self._compare(record)
             found = self.load_table(record.path)
             if new_path in self.server.tables:
                 raise table_already_exists(new_path)

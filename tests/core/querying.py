@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import lance
@@ -11,19 +10,12 @@ import pyarrow as pa
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
-
-
-def stream_of(table: pa.Table) -> bytes:
-    """Return a table as an Arrow IPC stream."""
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+from .writing import ipc
 
 
 def put(ns: MemoryNamespace, table: pa.Table, at: list[str] = TABLE) -> None:
     """Create a table with rows, or replace them."""
-    ns.create_table(api.CreateTableRequest(id=at, mode="Overwrite"), stream_of(table))
+    ns.create_table(api.CreateTableRequest(id=at, mode="Overwrite"), ipc(table))
 
 
 def dataset(ns: MemoryNamespace, at: list[str] = TABLE) -> lance.LanceDataset:

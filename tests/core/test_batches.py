@@ -12,7 +12,8 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.tables import batches, versions
+from lance_bridge.tables.history import batches
+from lance_bridge.tables.history.staging import Staged
 
 from .building import DATASET, TABLE, at, count_rows
 from .memory_catalog import MemoryNamespace, MemoryServer, Moment
@@ -98,7 +99,7 @@ def steps(ns: MemoryNamespace, server: MemoryServer, *tables: list[str]) -> list
         version, staged = stage(ns, table)
         made.append(
             batches.create_version(
-                ns._bridge, server.tables[tuple(table)], versions.Staged(version, str(staged))
+                ns._bridge, server.tables[tuple(table)], Staged(version, str(staged))
             )
         )
     return made

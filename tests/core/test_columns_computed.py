@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace import errors
 
-from lance_bridge.tables.sql_check import columns_in
+from lance_bridge.tables.expressions import columns_in
 
 from .building import TABLE
 from .evolving import (
@@ -80,6 +80,14 @@ def test_where_fills_those_rows_and_leaves_the_others(ns: MemoryNamespace) -> No
     backfill(ns, "twice", where="id >= 3 and id < 8")
     assert values(ns, "twice") == [i * 2 if i < 8 else None for i in range(ROWS)]
     assert backfill(ns, "twice", where="id < 0")
+
+
+def test_where_leaves_rows_null_whose_expression_never_is(namespace: MemoryNamespace) -> None:
+    ids = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    create_table(namespace, pa.table({"id": [1, 2, 3]}, schema=ids))
+    add(namespace, {"name": "double", "computed": "id * 2"})
+    backfill(namespace, "double", where="id < 3")
+    assert values(namespace, "double") == [2, 4, None]
 
 
 def test_rows_that_come_later_wait_for_the_next_backfill(ns: MemoryNamespace) -> None:

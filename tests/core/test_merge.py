@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.tables.merge import Merge
+from lance_bridge.tables.merge import Merge, sliced
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer
@@ -166,8 +166,6 @@ def test_a_merge_without_key_or_action_is_invalid_input(
 @pytest.mark.parametrize(
     "condition",
     [
-        "nope = 1",
-        "source.nope = 1",
         "w >",
         "{w}",
         "",
@@ -190,6 +188,17 @@ def test_a_bad_condition_is_invalid_input_and_changes_nothing(
             merge(namespace, NEW, use_index=use_index, **{flag: True, f"{flag}_filt": text})
 
 
+@pytest.mark.parametrize("flag", ["when_matched_update_all", "when_not_matched_by_source_delete"])
+@pytest.mark.parametrize("condition", ["nope = 1", "source.nope = 1", "_distance > 1"])
+def test_a_condition_on_a_column_that_is_not_there_is_column_not_found(
+    namespace: MemoryNamespace, server: MemoryServer, flag: str, condition: str
+) -> None:
+    make(namespace, OLD)
+    for use_index in (False, True):
+        with unchanged(server, errors.TableColumnNotFoundError, "there is no column "):
+            merge(namespace, NEW, use_index=use_index, **{flag: True, f"{flag}_filt": condition})
+
+
 @pytest.mark.parametrize("use_index", [False, True])
 @pytest.mark.parametrize("condition", ["source.w > 5 -- why", "(source.w > 5) or target.k = 1"])
 def test_a_condition_may_be_any_one_expression(
@@ -199,6 +208,15 @@ def test_a_condition_may_be_any_one_expression(
     dataset(server).create_scalar_index("k", "BTREE")
     answer = merge(namespace, NEW, when_matched_update_all_filt=condition, use_index=use_index)
     assert counts(answer) == (1, 0, 0)
+
+
+def test_large_batches_are_handed_over_in_parts_of_a_megabyte() -> None:
+    wide = pa.table({"k": list(range(5000)), "text": ["x" * 1000] * 5000}).combine_chunks()
+    parts = list(sliced(wide.to_reader()))
+    assert pa.Table.from_batches(parts) == wide
+    assert 5 <= len(parts) <= 6
+    assert max(part.nbytes for part in parts) <= 2**20
+    assert [part.num_rows for part in sliced(wide.slice(0, 0).to_reader())] in ([], [0])
 
 
 # -- timeout ---------------------------------------------------------------------------------------
@@ -307,7 +325,7 @@ def test_a_merge_into_a_declared_table_makes_its_first_version(
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
     bad: list[tuple[dict[str, Any], type[errors.LanceNamespaceError]]] = [
         ({"on": ["nope"], **UPSERT}, errors.TableColumnNotFoundError),
-        ({"when_matched_update_all_filt": "nope = 1"}, errors.InvalidInputError),
+        ({"when_matched_update_all_filt": "nope = 1"}, errors.TableColumnNotFoundError),
         ({}, errors.InvalidInputError),
     ]
     for request, error in bad:

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.entries.properties import ENTRY_ID, checked, for_new_table, replaced, visible
+from lance_bridge.entries.properties import (
+    ENTRY_ID,
+    checked,
+    for_new_table,
+    manager_in,
+    replaced,
+    visible,
+)
 
 OWN = st.dictionaries(
     st.text(min_size=1).filter(
@@ -61,8 +68,15 @@ def test_a_mark_may_be_repeated_but_means_lance(mark: str) -> None:
 def test_who_manages_a_table_may_be_said_as_it_is() -> None:
     assert checked({"managed_by": "storage"}) == {}
     assert checked({"managed_by": "Catalog"}) == {}
+    assert checked({"managed_by": "IMPL"}) == {}
     with pytest.raises(InvalidInputError, match="managed_by"):
-        checked({"managed_by": "impl"})
+        checked({"managed_by": "me"})
+
+
+def test_who_is_to_manage_a_table_is_asked_in_any_letter_case() -> None:
+    assert manager_in({"a": "b"}) is None
+    assert manager_in({"managed_by": "Catalog"}) == "storage"
+    assert manager_in({"Managed_By": "Impl"}) == "impl"
 
 
 def test_no_properties_are_no_properties() -> None:

@@ -274,7 +274,7 @@ def test_a_plan_of_another_table_than_the_request_names_is_refused(
 def test_a_plan_of_a_bad_query_is_refused_as_the_query_is(filled: MemoryNamespace) -> None:
     with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
         explain(filled, query={"filter": "nope = 1"})
-    with pytest.raises(errors.InvalidInputError, match="only its beginning"):
+    with pytest.raises(errors.InvalidInputError, match=r"does not fit .*found: ;"):
         explain(filled, query={"filter": "id = 1; drop"})
     with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
         _analyze(filled, filter="nope = 1")

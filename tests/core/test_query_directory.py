@@ -19,7 +19,8 @@ from lance.namespace import DirectoryNamespace
 from lance_namespace import errors
 
 from .memory_catalog import MemoryNamespace
-from .querying import ask, dataset, put, stream_of, vectors
+from .querying import ask, dataset, put, vectors
+from .writing import ipc
 
 TABLE = ["t"]
 ROWS = pa.table(
@@ -49,7 +50,7 @@ def both(namespace: MemoryNamespace, tmp_path: Path) -> Both:
     put(namespace, ROWS)
     made: Callable[..., DirectoryNamespace] = DirectoryNamespace
     directory = made(root=str(tmp_path / "directory"))
-    directory.create_table(api.CreateTableRequest(id=TABLE), stream_of(ROWS))
+    directory.create_table(api.CreateTableRequest(id=TABLE), ipc(ROWS))
     for opened in (dataset(namespace), lance.dataset(str(tmp_path / "directory" / "t.lance"))):
         opened.create_scalar_index("s", "INVERTED", with_position=True)
         opened.create_index("vector", "IVF_FLAT", num_partitions=1, metric="l2")
@@ -76,6 +77,7 @@ def match(terms: str, **options: Any) -> dict[str, Any]:
         {"version": 1, "k": 2},
         {"prefilter": True, "filter": "id = 3", "bypass_vector_index": True, "fast_search": True},
         {"vector": NEAR},
+        {"vector": NEAR, "k": 0},
         {"vector": NEAR, "k": 7, "columns": ["id"], "with_row_id": True},
         {"vector": NEAR, "columns": {"far": "_distance"}},
         {"vector": NEAR, "filter": "id > 20"},
@@ -179,7 +181,6 @@ def test_what_is_wrong_with_a_request_has_its_code_where_theirs_is_internal(
     "options",
     [
         {"filter": "id = 1; drop table t"},
-        {"vector": NEAR, "k": 0},
         {"vector": NEAR, "nprobes": 0},
         {"vector": NEAR, "lower_bound": 2.0, "upper_bound": 1.0},
         {"distance_type": "l2"},
@@ -197,6 +198,11 @@ def test_what_theirs_takes_no_notice_of_is_refused(both: Both, options: dict[str
         errors.ErrorCode.INVALID_INPUT,
         errors.ErrorCode.TABLE_BRANCH_NOT_FOUND,
     )
+
+
+def test_rows_are_skipped_where_theirs_skips_none_because_k_is_0(both: Both) -> None:
+    everything = ask(both.theirs, TABLE, k=0, offset=4)
+    assert ask(both.ours, k=0, offset=4) == everything.slice(4)
 
 
 def test_a_vector_and_a_text_are_searched_together_where_theirs_fails(both: Both) -> None:

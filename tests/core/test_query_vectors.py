@@ -87,7 +87,7 @@ def test_a_table_without_vectors_cannot_be_searched(namespace: MemoryNamespace) 
     put(namespace, pa.table({"id": [1], "box": pa.array([[1, 2]], pa.list_(pa.int32(), 2))}))
     with pytest.raises(errors.InvalidInputError, match="no column with vectors"):
         ask(namespace, vector=[0, 0])
-    with pytest.raises(errors.InvalidInputError, match="does not fit"):
+    with pytest.raises(errors.InvalidInputError, match=r"'box'.*no vectors"):
         ask(namespace, vector=[0, 0], vector_column="box")
 
 
@@ -147,6 +147,14 @@ def test_each_of_several_vectors_has_its_own_k_and_offset(filled: MemoryNamespac
     assert ids(found) == [each for found_one in one_by_one for each in found_one]
 
 
+def test_k_of_zero_finds_as_many_as_lance_does_unless_told(filled: MemoryNamespace) -> None:
+    few = dataset(filled).scanner(nearest={"column": "v", "q": NEAR}).to_table().num_rows
+    assert 0 < few < dataset(filled).count_rows()
+    assert ask(filled, k=0, vector=NEAR) == ask(filled, k=few, vector=NEAR)
+    assert ask(filled, k=0, offset=2, vector=NEAR) == ask(filled, k=few, offset=2, vector=NEAR)
+    assert ask(filled, k=0, vectors=[NEAR, NEAR]).num_rows == 2 * few
+
+
 def test_several_vectors_are_one_query_where_a_row_has_several(
     namespace: MemoryNamespace,
 ) -> None:
@@ -173,7 +181,6 @@ def test_binary_vectors_take_whole_numbers_of_a_byte(namespace: MemoryNamespace)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"k": 0}, "k must be 1"),
         ({"nprobes": 0}, "`nprobes`"),
         ({"refine_factor": 0}, "`refine_factor`"),
         ({"ef": 0}, "`ef`"),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
-from lance_bridge.tables import pruning
-from lance_bridge.tables.manifests import Manifest
+from lance_bridge.tables.history import pruning
+from lance_bridge.tables.history.manifests import Manifest
 
 from .building import DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryNamespace, MemoryServer

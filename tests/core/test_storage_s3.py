@@ -25,20 +25,12 @@ from servers.objectstore import SECRET_KEY, MotoServer
 
 from lance_bridge.storage import RESERVED_FILE, TableStorage
 
-from .building import DATASET, TABLE, at, count_rows, create
+from .building import BUCKET, DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryConfig, MemoryNamespace, MemoryServer
 
 pytestmark = pytest.mark.server
-BUCKET = "tables"
 BOUND = 60.0
 """Seconds in which an answer must come, whatever the trouble: two of the store's own limits."""
-
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[MotoServer]:
-    with MotoServer() as server:
-        server.make_bucket(BUCKET)
-        yield server
 
 
 @pytest.fixture

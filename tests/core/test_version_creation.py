@@ -15,8 +15,9 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.storage import TableStorage
-from lance_bridge.tables import versions
-from lance_bridge.tables.manifests import Scheme, TableFiles, VersionDirectory, name_of
+from lance_bridge.tables.history import versions
+from lance_bridge.tables.history.manifests import Scheme, TableFiles, VersionDirectory, name_of
+from lance_bridge.tables.history.staging import Staged
 
 from .building import DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryNamespace, MemoryServer
@@ -208,10 +209,10 @@ def test_a_version_whose_reply_was_lost_is_created_once(
     build(namespace, 1)
     version, staged = stage(namespace)
     record = server.tables[at("Orders")]
-    planned = versions.prepare(namespace._bridge, record, versions.Staged(version, str(staged)))
+    planned = versions.prepare(namespace._bridge, record, Staged(version, str(staged)))
     files = LosingFiles(TableStorage({}), record.location or "")
     files.twice = twice
-    made = versions.commit(replace(planned, directory=VersionDirectory(files)))
+    made = replace(planned, directory=VersionDirectory(files)).do()
     assert made.version == 2
     assert numbers(namespace) == [1, 2]
 

@@ -14,7 +14,7 @@ from lance_namespace_urllib3_client.models import TableVersion
 from obstore.store import MemoryStore
 
 from lance_bridge.storage import TableStorage
-from lance_bridge.tables.manifests import (
+from lance_bridge.tables.history.manifests import (
     Scheme,
     TableFiles,
     VersionDirectory,

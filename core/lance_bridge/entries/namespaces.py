@@ -11,7 +11,14 @@ from lance_namespace.errors import (
 )
 
 from ..bridge import Bridge
-from ..catalog import RESERVED_PREFIX, NamespaceRecord, Path, TableRecord
+from ..catalog import (
+    IMPLEMENTATION,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    NamespaceRecord,
+    Path,
+    TableRecord,
+)
 from ..errors import (
     display,
     invalid,
@@ -20,6 +27,7 @@ from ..errors import (
     require_text,
     unsupported,
 )
+from ..managed import conversion
 from . import properties as entry_properties
 from . import tables
 from .modes import CreateMode, DropBehavior, DropMode
@@ -45,6 +53,7 @@ def create(
     _require_changes(bridge, path)
     given = dict(properties or {})
     _refuse_reserved(given)
+    _require_manager(bridge, path, given)
     record = NamespaceRecord(path, {**given, entry_properties.ENTRY_ID: uuid.uuid4().hex})
     try:
         settle(
@@ -66,6 +75,13 @@ def _refuse_reserved(properties: Mapping[str, str]) -> None:
         require_text(f"Property '{key[:60]}'", value)
         if not key or key.startswith(RESERVED_PREFIX):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
+
+
+def _require_manager(bridge: Bridge, path: Path, properties: Mapping[str, str]) -> None:
+    """Check who is to hold the versions of the namespace's new tables."""
+    marks = {k: v for k, v in properties.items() if k.lower() == MANAGED_BY}
+    if entry_properties.manager_in(marks) == IMPLEMENTATION:
+        conversion.require_possible(bridge, f"Tables of namespace '{display(path)}'")
 
 
 def _on_existing(

@@ -7,6 +7,8 @@ import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 
 from lance_namespace.errors import (
     InvalidInputError,
@@ -17,7 +19,7 @@ from lance_namespace.errors import (
 
 from .. import location as locations
 from ..bridge import Bridge
-from ..catalog import Path, TableRecord
+from ..catalog import NamespaceRecord, Path, TableRecord
 from ..errors import OutcomeUnknownError, display, invalid
 
 _LONGEST_NAME = 200
@@ -25,7 +27,20 @@ _LONGEST_NAME = 200
 logger = logging.getLogger(__name__)
 
 
-def default_location(bridge: Bridge, path: Path) -> str:
+@dataclass
+class Home:
+    """The namespace of a new table, read when it is asked for, and once."""
+
+    bridge: Bridge
+    path: Path
+
+    @cached_property
+    def record(self) -> NamespaceRecord:
+        """Raises NamespaceNotFound (1)."""
+        return self.bridge.catalog.load_namespace(self.path)
+
+
+def default_location(bridge: Bridge, path: Path, home: Home) -> str:
     """Return ``<root>/<namespace>.db/<table>.lance``, or ``<namespace's location>/<table>.lance``.
 
     Raises:
@@ -33,13 +48,13 @@ def default_location(bridge: Bridge, path: Path) -> str:
         NamespaceNotFoundError: (1)
     """
     *namespace, table = path
+    record = home.record
     file_name = _file_name(table, ".lance")
     if bridge.config.root is not None:
-        bridge.catalog.load_namespace(tuple(namespace))
         outer = [_file_name(name, "") for name in namespace[:-1]]
         parents = [*outer, _file_name(namespace[-1], ".db")]
         return locations.check(locations.join(bridge.config.root, *parents, file_name))
-    parent = bridge.catalog.place_for_tables(tuple(namespace))
+    parent = bridge.catalog.place_for_tables(record)
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)
@@ -116,14 +131,14 @@ def _may_be_taken(bridge: Bridge, record: TableRecord) -> bool:
         return True
 
 
-def free_location(bridge: Bridge, path: Path, *, must_look: bool) -> str:
+def free_location(bridge: Bridge, path: Path, home: Home, *, must_look: bool) -> str:
     """Return the default location, with a short unique suffix where it is not known to be free.
 
     Args:
         must_look: Whether storage that cannot be looked at is an error. Declaring a table needs
             no access to storage, and a suffix is always safe.
     """
-    location = default_location(bridge, path)
+    location = default_location(bridge, path, home)
     try:
         storage = bridge.storage(TableRecord(path, location), write=True)
         if not storage.is_occupied(location):

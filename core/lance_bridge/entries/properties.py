@@ -5,13 +5,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from ..catalog import LANCE, MANAGED_BY, RESERVED_PREFIX, STORAGE, TABLE_TYPE
+from ..catalog import (
+    IMPLEMENTATION,
+    LANCE,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    STORAGE,
+    TABLE_TYPE,
+)
 from ..errors import invalid, require_text
 
 ENTRY_ID = RESERVED_PREFIX + "id"
 """Given to each new entry, so that its creator recognises it after a lost reply."""
 
-_MARKS = {TABLE_TYPE: (LANCE,), MANAGED_BY: (STORAGE, "catalog")}
+_MANAGERS = {STORAGE: STORAGE, "catalog": STORAGE, IMPLEMENTATION: IMPLEMENTATION}
+_MARKS = {TABLE_TYPE: (LANCE,), MANAGED_BY: tuple(_MANAGERS)}
 
 
 def checked(properties: Mapping[str, str] | None) -> dict[str, str]:
@@ -32,6 +40,17 @@ def checked(properties: Mapping[str, str] | None) -> dict[str, str]:
         else:
             kept[key] = value
     return kept
+
+
+def manager_in(properties: Mapping[str, str] | None) -> str | None:
+    """Return who is to manage a table by a caller's properties; None where they don't say.
+
+    Raises:
+        InvalidInputError: (13) as `checked` does.
+    """
+    checked(properties)
+    given = {key.lower(): value.lower() for key, value in (properties or {}).items()}
+    return _MANAGERS[given[MANAGED_BY]] if MANAGED_BY in given else None
 
 
 def for_new_table(properties: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from ..errors import (
     table_already_exists,
     unsupported,
 )
+from ..managed.entry import held, release
 from . import placement, tables
 from .outcome import settle
 from .properties import ENTRY_ID
@@ -46,13 +47,14 @@ def rename(bridge: Bridge, path: Path, new_path: Path) -> None:
         raise table_already_exists(new_path, "it is the table itself")
     # Without data there, the next table of the old name would be given the same place.
     placement.reserve_if_free(bridge, record)
-    if capabilities.renames_by_copy:
-        _copy_and_drop(bridge, record, new_path)
-    else:
-        _move(bridge, record, new_path)
+    # A commit to an entry that is on its way would be lost.
+    with held(bridge, record) as still:
+        way = _copy_and_drop if capabilities.renames_by_copy else _move
+        moved = way(bridge, still, new_path)
+    release(bridge, moved)
 
 
-def _move(bridge: Bridge, record: TableRecord, new_path: Path) -> None:
+def _move(bridge: Bridge, record: TableRecord, new_path: Path) -> TableRecord:
     moved = replace(record, path=new_path)
     try:
         settle(
@@ -62,9 +64,10 @@ def _move(bridge: Bridge, record: TableRecord, new_path: Path) -> None:
     except ConcurrentModificationError:
         tables.load(bridge, record.path)
         raise
+    return moved
 
 
-def _copy_and_drop(bridge: Bridge, record: TableRecord, new_path: Path) -> None:
+def _copy_and_drop(bridge: Bridge, record: TableRecord, new_path: Path) -> TableRecord:
     """Make the entry under its new name, then remove the old one; undo where that fails.
 
     The copy has an id of its own: of several that rename one table at once, each can tell which
@@ -89,6 +92,7 @@ def _copy_and_drop(bridge: Bridge, record: TableRecord, new_path: Path) -> None:
         if isinstance(error, TableNotFoundError) or _is_left(bridge, record, copy, error):
             _take_back(bridge, copy, error)
             raise
+    return copy
 
 
 def _require_unchanged(bridge: Bridge, record: TableRecord) -> None:

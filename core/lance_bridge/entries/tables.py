@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from lance_namespace.errors import (
     InvalidInputError,
@@ -27,6 +27,9 @@ from ..errors import (
     table_not_found,
     unsupported,
 )
+from ..managed import conversion
+from ..managed.entry import refreshed
+from ..managed.state import state_of
 from . import placement
 from . import properties as entry_properties
 from .declarations import DECLARED_AT, now
@@ -79,7 +82,10 @@ def what_is(record: TableRecord) -> str:
 
 
 def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:
-    """Return True where the entry's location holds no Lance dataset."""
+    """Return True where the table has no version: where its entry says so, or else its location."""
+    state = state_of(record)
+    if state is not None:
+        return state.version == 0
     return not bridge.storage(record).has_dataset(record.location or "")
 
 
@@ -108,28 +114,32 @@ def declare(
     """
     given = entry_properties.checked(properties)
     place = locations.check(location) if location is not None else None
-    new_place = place or placement.free_location(bridge, path, must_look=False)
+    home = placement.Home(bridge, path[:-1])
+    managed = conversion.is_wanted(bridge, path, home, properties)
+    new_place = place or placement.free_location(bridge, path, home, must_look=False)
     record, is_new = add_or_find(bridge, path, new_place, given, declared=True)
     if is_new:
-        return record, _options_or_undo(bridge, record, vend)
+        with undone(bridge, record):
+            record = conversion.begin(bridge, record) if managed else record
+            return record, bridge.storage_options(record, vend=vend, write=True)
     _require_declaration(bridge, record)
     if place is not None and locations.key(place) != locations.key(record.location or ""):
         raise table_already_exists(path, f"declared at {record.location}")
     record = set_properties(bridge, record, given) if properties else record
+    record = conversion.begin(bridge, record) if managed else record
     return record, bridge.storage_options(record, vend=vend, write=True)
 
 
-def _options_or_undo(
-    bridge: Bridge, record: TableRecord, vend: bool | None
-) -> dict[str, str] | None:
-    """Return the options to write a new table; where there are none to be had, take it back."""
+@contextmanager
+def undone(bridge: Bridge, record: TableRecord) -> Iterator[None]:
+    """Take a new entry back where what belongs to it cannot be had."""
     try:
-        return bridge.storage_options(record, vend=vend, write=True)
+        yield
     except LanceNamespaceError:
         try:
             drop_entry(bridge, record)
         except LanceNamespaceError as error:
-            logger.warning("the declaration of %s stays: %s", display(record.path), error)
+            logger.warning("the entry of %s stays: %s", display(record.path), error)
         raise
 
 
@@ -231,6 +241,7 @@ def set_properties(
     bridge: Bridge, record: TableRecord, properties: Mapping[str, str]
 ) -> TableRecord:
     """Replace the caller's own properties of an entry."""
+    record = refreshed(bridge, record)
     require_settable(bridge, record, properties)
     wanted = entry_properties.replaced(record.properties, properties)
     if wanted == dict(record.properties):
@@ -251,55 +262,15 @@ def require_settable(bridge: Bridge, record: TableRecord, properties: Mapping[st
         InvalidInputError: (13) the entry is a link.
     """
     if entry_properties.replaced(record.properties, properties) != dict(record.properties):
-        _require_change(bridge, record, "Properties of")
+        require_change(bridge, record, "Properties of")
 
 
-def _require_change(bridge: Bridge, record: TableRecord, what: str) -> None:
+def require_change(bridge: Bridge, record: TableRecord, what: str) -> None:
     name = display(record.path)
     if bridge.capabilities.no_alter:
         raise unsupported(f"{what} '{name}' cannot change: {bridge.capabilities.no_alter}")
     if record.link_to:
         raise invalid(f"{what} '{name}' cannot change: it is a link to {record.link_to}")
-
-
-def register(
-    bridge: Bridge,
-    path: Path,
-    location: str,
-    properties: Mapping[str, str] | None,
-    *,
-    overwrite: bool,
-) -> TableRecord:
-    """Add an entry for data that exists; the data is neither read nor changed.
-
-    Raises:
-        TableAlreadyExistsError: (5) the name is taken; with ``overwrite``, by another kind of
-            entry than a Lance table.
-        NamespaceNotFoundError: (1)
-        InvalidInputError: (13) bad location or properties.
-    """
-    place = locations.check(location)
-    given = entry_properties.checked(properties)
-    record, is_new = add_or_find(bridge, path, place, given)
-    if is_new:
-        return record
-    if not overwrite:
-        raise table_already_exists(path)
-    return _move_registration(bridge, record, place, given)
-
-
-def _move_registration(
-    bridge: Bridge, record: TableRecord, location: str, properties: Mapping[str, str]
-) -> TableRecord:
-    """Point an entry to another place; the files of the old one stay."""
-    _require_change(bridge, record, "Deregister it first, for the location of")
-    moved = replace(
-        record,
-        location=locations.for_catalog(location),
-        properties=entry_properties.for_new_table(properties),
-    )
-    settle(lambda: bridge.catalog.alter_table(moved), lambda: is_same(bridge, moved))
-    return moved
 
 
 # -- dropping ----------------------------------------------------------------------------------

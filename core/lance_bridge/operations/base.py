@@ -11,6 +11,7 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
 from ..entries import tables as entries
+from ..managed.state import state_of
 
 
 class Operations(LanceNamespace):
@@ -30,6 +31,11 @@ class Operations(LanceNamespace):
         Raises InvalidInput (13), NamespaceNotFound (1), TableNotFound (4), InvalidTableState (19).
         """
         return entries.load_lance(self._bridge, self._table(names))
+
+
+def is_managed(record: TableRecord) -> bool | None:
+    """Return True where commits go through the namespace, or None."""
+    return True if state_of(record) is not None else None
 
 
 def location_of(record: TableRecord) -> str | None:

@@ -25,7 +25,7 @@ class DataOperations(Operations):
     def create_table(self, request: CreateTableRequest, request_data: Data) -> CreateTableResponse:
         """Create a table from rows; ``Data`` says what may be handed in.
 
-        Errors: 1, 5, 13, 14, 15, 16, 17.
+        Errors: 0, 1, 5, 13, 14, 15, 16, 17, 19.
         """
         path = self._table(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
@@ -45,7 +45,7 @@ class DataOperations(Operations):
         )
 
     def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
-        """Count rows, with a version, branch and predicate. Errors: 1, 4, 11, 13, 19, 22."""
+        """Count rows, with a version, branch and predicate. Errors: 1, 4, 11, 12, 13, 19, 22."""
         ref = Ref.of(request.version, branch=request.branch)
         record = self._lance_table(request.id)
         count = read.count_rows(self._bridge, record, ref, request.predicate)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lance_namespace import (
+    CreateEmptyTableRequest,
+    CreateEmptyTableResponse,
     CreateNamespaceRequest,
     CreateNamespaceResponse,
     DeclareTableRequest,
@@ -30,15 +32,16 @@ from lance_namespace import (
     TableExistsRequest,
     TableExistsResponse,
 )
+from lance_namespace.errors import TableAlreadyExistsError
 
 from .. import identifier
-from ..entries import listing, modes, namespaces, rename
+from ..entries import listing, modes, namespaces, registration, rename
 from ..entries import tables as entries
 from ..entries.properties import visible
-from ..errors import invalid
+from ..errors import invalid, unsupported
 from ..paging import PageRequest
 from ..tables import read
-from .base import Operations, location_of
+from .base import Operations, is_managed, location_of
 
 DELIMITER = "$"
 """Joins the names of an identifier where the API has one string, as in ListAllTables."""
@@ -50,7 +53,7 @@ class EntryOperations(Operations):
     # -- namespaces ------------------------------------------------------------------------------
 
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
-        """Create a namespace. Errors: 1 (of the parent), 2, 3 (Overwrite), 13."""
+        """Create a namespace. Errors: 0, 1 (of the parent), 2, 3 (Overwrite), 13."""
         path = self._namespace(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         properties = namespaces.create(self._bridge, path, mode, request.properties)
@@ -97,6 +100,31 @@ class EntryOperations(Operations):
             location=location_of(record),
             storage_options=options,
             properties=visible(record.properties),
+            managed_versioning=is_managed(record),
+        )
+
+    def create_empty_table(self, request: CreateEmptyTableRequest) -> CreateEmptyTableResponse:
+        """Do as `declare_table`, which took its place. Errors: 0, 1, 5, 13, 14.
+
+        ExistOk takes a table that is there as it is; Overwrite is Unsupported (0).
+        """
+        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
+        if mode is modes.CreateMode.OVERWRITE:
+            raise unsupported("CreateEmptyTable overwrites nothing: use CreateTable for that")
+        path = self._table(request.id)
+        try:
+            record, options = entries.declare(
+                self._bridge, path, None, request.properties, vend=None
+            )
+        except TableAlreadyExistsError:
+            if mode is modes.CreateMode.CREATE:
+                raise
+            record = self._lance_table(request.id)
+            options = self._bridge.storage_options(record, vend=None, write=True)
+        return CreateEmptyTableResponse(
+            location=location_of(record),
+            storage_options=options,
+            properties=visible(record.properties),
         )
 
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
@@ -129,9 +157,9 @@ class EntryOperations(Operations):
         return TableExistsResponse()
 
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
-        """Add an entry for data that exists. Errors: 0, 1, 5, 13, 14."""
+        """Add an entry for data that exists. Errors: 0, 1, 5, 13, 14, 19."""
         mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
-        record = entries.register(
+        record = registration.register(
             self._bridge,
             self._table(request.id),
             request.location,

@@ -66,6 +66,6 @@ class IndexOperations(Operations):
         return DropTableIndexResponse(transaction_id=transaction)
 
     def get_table_stats(self, request: GetTableStatsRequest) -> GetTableStatsResponse:
-        """Return bytes, rows and the spread of rows over fragments. Errors: 1, 4, 19, 22."""
+        """Return bytes, rows and the spread of rows over fragments. Errors: 1, 4, 13, 19, 22."""
         ref = Ref.of(branch=request.branch)
         return stats.table_stats(self._bridge, self._lance_table(request.id), ref)

@@ -17,7 +17,7 @@ from lance_namespace import (
     UpdateTableSchemaMetadataResponse,
 )
 
-from ..tables import computed, evolve, metadata
+from ..tables.columns import computed, evolve, metadata
 from ..tables.dataset import Ref
 from .base import Operations
 

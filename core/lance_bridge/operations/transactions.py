@@ -22,9 +22,11 @@ from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTa
 from ..catalog import TableRecord
 from ..entries.properties import visible
 from ..errors import invalid
-from ..tables import batches, transactions
+from ..requests import as_model
+from ..tables.history import batches, transactions
+from ..tables.history.staging import Staged
 from .base import Operations, location_of
-from .versions import as_model, ranges_of, staged_version
+from .versions import ranges_of
 
 
 class TransactionOperations(Operations):
@@ -83,7 +85,7 @@ class TransactionOperations(Operations):
             return batches.deregister(bridge, self._table(request.id))
         record = self._lance_table(request.id)
         if kind == "create_table_version":
-            return batches.create_version(bridge, record, staged_version(request))
+            return batches.create_version(bridge, record, Staged.of(request))
         return batches.delete_versions(bridge, record, request.branch, ranges_of(request))
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
-
 from lance_namespace import (
     BatchCreateTableVersionsRequest,
     BatchCreateTableVersionsResponse,
@@ -35,43 +32,13 @@ from lance_namespace import (
     UpdateTableTagRequest,
     UpdateTableTagResponse,
 )
-from lance_namespace_urllib3_client.models import CreateTableVersionEntry
-from pydantic import BaseModel, ValidationError
 
-from ..errors import invalid
 from ..paging import PageRequest
-from ..tables import batches, branches, pruning, tags, versions
+from ..requests import as_model
 from ..tables.dataset import Ref
+from ..tables.history import batches, branches, pruning, tags, versions
+from ..tables.history.staging import Staged
 from .base import Operations
-
-ModelT = TypeVar("ModelT", bound=BaseModel)
-
-
-def as_model(kind: type[ModelT], request: ModelT | Mapping[str, Any]) -> ModelT:
-    """Return a request as a model: pylance sends those of managed tables as mappings.
-
-    Raises:
-        InvalidInputError: (13) it is not such a request.
-    """
-    if isinstance(request, kind):
-        return request
-    try:
-        return kind.model_validate(dict(request))
-    except (ValidationError, TypeError, ValueError) as error:
-        raise invalid(f"Not a {kind.__name__}: {str(error)[:300]}") from error
-
-
-def staged_version(request: CreateTableVersionRequest | CreateTableVersionEntry) -> versions.Staged:
-    """Return the version that a request wants to create."""
-    return versions.Staged(
-        request.version,
-        request.manifest_path,
-        request.branch,
-        request.manifest_size,
-        request.e_tag,
-        request.naming_scheme,
-        request.metadata,
-    )
 
 
 def ranges_of(request: BatchDeleteTableVersionsRequest) -> list[range]:
@@ -114,7 +81,7 @@ class VersionOperations(Operations):
         """Make a staged manifest the next version. Errors: 0, 1, 4, 13, 14, 19, 22."""
         request = as_model(CreateTableVersionRequest, request)
         record = self._lance_table(request.id)
-        made = versions.create(self._bridge, record, staged_version(request))
+        made = versions.create(self._bridge, record, Staged.of(request))
         return CreateTableVersionResponse(version=made.described())
 
     def batch_create_table_versions(
@@ -123,7 +90,7 @@ class VersionOperations(Operations):
         """Create versions of several tables, all or none. Errors: 0, 1, 4, 13, 14, 18, 19, 22."""
         request = as_model(BatchCreateTableVersionsRequest, request)
         steps = [
-            batches.create_version(self._bridge, self._lance_table(entry.id), staged_version(entry))
+            batches.create_version(self._bridge, self._lance_table(entry.id), Staged.of(entry))
             for entry in request.entries
         ]
         made = batches.run(steps)
@@ -148,7 +115,7 @@ class VersionOperations(Operations):
     # -- tags ------------------------------------------------------------------------------------
 
     def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
-        """List tags, sorted by name. Errors: 1, 4, 13."""
+        """List tags, sorted by name. Errors: 1, 4, 13, 19."""
         path = self._table(request.id)
         page = PageRequest.parse(f"tags {path}", request.limit, request.page_token)
         found = tags.list_all(self._bridge, self._lance_table(request.id))
@@ -158,7 +125,7 @@ class VersionOperations(Operations):
     def get_table_tag_version(
         self, request: GetTableTagVersionRequest
     ) -> GetTableTagVersionResponse:
-        """Return what a tag points to. Errors: 1, 4, 8, 13."""
+        """Return what a tag points to. Errors: 1, 4, 8, 13, 19."""
         found = tags.get(self._bridge, self._lance_table(request.id), request.tag)
         return GetTableTagVersionResponse(version=found.version, branch=found.branch)
 
@@ -169,26 +136,26 @@ class VersionOperations(Operations):
         return CreateTableTagResponse()
 
     def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
-        """Let a tag point to another version. Errors: 1, 4, 8, 11, 13, 22."""
+        """Let a tag point to another version. Errors: 1, 4, 8, 11, 13, 19, 22."""
         ref = Ref.of(request.version, branch=request.branch)
         tags.update(self._bridge, self._lance_table(request.id), request.tag, ref)
         return UpdateTableTagResponse()
 
     def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
-        """Delete a tag; its version stays. Errors: 1, 4, 8, 13."""
+        """Delete a tag; its version stays. Errors: 1, 4, 8, 13, 19."""
         tags.delete(self._bridge, self._lance_table(request.id), request.tag)
         return DeleteTableTagResponse()
 
     # -- branches --------------------------------------------------------------------------------
 
     def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
-        """Make a branch of a version. Errors: 1, 4, 11, 13, 14, 19, 22 (of the source), 23."""
+        """Make a branch of a version. Errors: 0, 1, 4, 11, 13, 14, 19, 22 (of the source), 23."""
         source = Ref.of(request.from_version, branch=request.from_branch)
         branches.create(self._bridge, self._lance_table(request.id), request.name, source)
         return CreateTableBranchResponse()
 
     def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
-        """List branches but main, sorted by name. Errors: 1, 4, 13."""
+        """List branches but main, sorted by name. Errors: 1, 4, 13, 19."""
         path = self._table(request.id)
         page = PageRequest.parse(f"branches {path}", request.limit, request.page_token)
         found = branches.list_all(self._bridge, self._lance_table(request.id))

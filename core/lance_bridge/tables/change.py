@@ -16,12 +16,9 @@ from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.properties import visible
 from ..errors import concurrent_modification, display, invalid, unsupported
-from . import commits, expressions, paths, sql_check
+from . import commits, expressions, paths
 from .data import Rows
-from .dataset import LANCE_FAILURES, Ref, brief, open_dataset
-
-_STORAGE_FAILURE = "LanceError(IO)"
-"""What Lance says, at any depth of a message, where the storage failed."""
+from .dataset import LANCE_FAILURES, Ref, brief, open_dataset, raise_what_catalog_said
 
 
 @dataclass(frozen=True)
@@ -136,10 +133,8 @@ def _expressions(
                 "Update that, with named_struct(…)"
             )
     found = {each.name: sql for each, (_, sql) in zip(columns, updates, strict=True)}
-    for name, expression in found.items():
-        sql_check.check(dataset, f"The expression for column '{name}',", expression)
-    if len(found) > 1:
-        _require_independent(dataset, found)
+    expressions.types_of(dataset, display(record.path), found)
+    _require_independent(dataset, found)
     return found
 
 
@@ -150,10 +145,13 @@ def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) 
     """
     for name, expression in found.items():
         others = found.keys() - {name}
+        # Of the columns named there, some may be words of SQL: those can be planned without.
+        if not expressions.columns_in(expression, sorted(others)):
+            continue
         left = pa.schema([field for field in dataset.schema if field.name not in others])
         without_others = lance.write_dataset(left.empty_table(), "memory://")
         try:
-            sql_check.check(without_others, "The expression", expression)
+            expressions.types_of(without_others, "", {name: expression})
         except LanceNamespaceError as error:
             raise unsupported(
                 f"Lance cannot update '{name}' to {expressions.shown(expression)} while it updates "
@@ -189,11 +187,12 @@ def changing(
     except LANCE_FAILURES as error:
         if rows is not None and rows.failure is not None:
             raise rows.failure from None
+        raise_what_catalog_said(dataset, error)
         if look is not None:
             look()
         if is_of_the_input(error):
             raise invalid(f"Table '{name}' is not changed: {brief(error)}") from error
-        if _latest(dataset) > before:
+        if commits.latest_of(dataset) > before:
             raise concurrent_modification(record.path) from error
         raise ServiceUnavailableError(
             f"Table '{name}' could not be changed: {brief(error)}"
@@ -202,13 +201,6 @@ def changing(
 
 def is_of_the_input(error: Exception) -> bool:
     """Return whether Lance blames what it was given, and not the storage or other writers."""
-    if _STORAGE_FAILURE in str(error):
+    if commits.OF_STORAGE in str(error):
         return False
     return isinstance(error, ValueError) or commits.is_refusal(error)
-
-
-def _latest(dataset: lance.LanceDataset) -> int:
-    try:
-        return int(dataset.latest_version)
-    except LANCE_FAILURES:
-        return 0

@@ -11,7 +11,7 @@ from lance_namespace.errors import ServiceUnavailableError
 
 from ..catalog import TableRecord
 from ..errors import concurrent_modification, display, invalid
-from .dataset import LANCE_FAILURES, brief, translated
+from .dataset import LANCE_FAILURES, brief, raise_what_catalog_said, translated
 
 REFUSALS = (
     "Invalid user input",
@@ -27,36 +27,50 @@ REFUSALS = (
 )
 """How Lance names the kinds of its errors that are about a request or the rows, not storage."""
 
-
-_OF_STORAGE = "LanceError(IO)"
+OF_STORAGE = "LanceError(IO)"
 """What Lance says, at any depth, where the storage failed."""
 
 
 def is_refusal(error: BaseException) -> bool:
     """Return whether Lance refused what it was asked, rather than failed at it."""
     text = str(error)
-    return text.startswith(REFUSALS) and _OF_STORAGE not in text
+    return text.startswith(REFUSALS) and OF_STORAGE not in text
 
 
 @contextmanager
-def committing(record: TableRecord, what: str) -> Iterator[None]:
+def committing(record: TableRecord, what: str, dataset: lance.LanceDataset) -> Iterator[None]:
     """Translate what goes wrong while Lance changes a table; nothing was written then.
 
     Args:
         what: What did not happen, to go in the middle of a sentence.
 
     Raises:
+        LanceNamespaceError: What the catalog raised that manages the table's versions.
         InvalidInputError: (13) Lance refuses it.
         ConcurrentModificationError: (14) another writer's commit came first and does not fit.
         ServiceUnavailableError: (17) the storage failed.
     """
+    before = int(dataset.version)
     try:
         yield
     except CommitConflictError as error:
         raise concurrent_modification(record.path) from error
     except LANCE_FAILURES as error:
+        raise_what_catalog_said(dataset, error)
         told = f"Table '{display(record.path)}': {what}: {brief(error)}"
-        raise invalid(told) if is_refusal(error) else ServiceUnavailableError(told) from error
+        if is_refusal(error):
+            raise invalid(told) from error
+        if OF_STORAGE not in str(error) and latest_of(dataset) > before:
+            raise concurrent_modification(record.path) from error
+        raise ServiceUnavailableError(told) from error
+
+
+def latest_of(dataset: lance.LanceDataset) -> int:
+    """Return the latest version, or 0 where it cannot be read."""
+    try:
+        return int(dataset.latest_version)
+    except LANCE_FAILURES:
+        return 0
 
 
 def transaction_id(dataset: lance.LanceDataset, record: TableRecord) -> str | None:

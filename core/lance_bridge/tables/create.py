@@ -11,15 +11,25 @@ from lance_namespace.errors import ServiceUnavailableError, TableAlreadyExistsEr
 
 from .. import location as locations
 from ..bridge import Bridge
-from ..catalog import Path, TableRecord
+from ..catalog import IMPLEMENTATION, Path, TableRecord
 from ..entries import placement
 from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.modes import CreateMode
+from ..entries.properties import manager_in
 from ..errors import concurrent_modification, display, table_already_exists
-from .columns import columns_of
+from ..managed import conversion
+from ..managed.entry import refreshed
 from .data import Rows
-from .dataset import LANCE_FAILURES, brief, open_dataset, translated
+from .dataset import (
+    LANCE_FAILURES,
+    brief,
+    commits_through,
+    open_dataset,
+    raise_what_catalog_said,
+    translated,
+)
+from .spark_types import columns_of
 
 FIRST_VERSION = 1
 
@@ -33,6 +43,8 @@ class NewTable:
     mode: CreateMode = CreateMode.CREATE
     properties: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = None
+    manager: str | None = None
+    """Who is to hold its versions, where the properties say so."""
 
 
 def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
@@ -48,12 +60,16 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad rows or properties, or no location can be found.
         ConcurrentModificationError: (14)
+        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
         ServiceUnavailableError: (17) the storage did not take the data.
     """
-    table = replace(table, properties=_checked(table.properties))
+    asked = table.properties
+    table = replace(table, properties=_checked(asked), manager=manager_in(asked))
     table.rows.require_storable()
     table.rows.check_ahead()
-    place = placement.free_location(bridge, table.path, must_look=True)
+    home = placement.Home(bridge, table.path[:-1])
+    managed = conversion.is_wanted(bridge, table.path, home, asked)
+    place = placement.free_location(bridge, table.path, home, must_look=True)
     record, is_new = entries.add_or_find(
         bridge,
         table.path,
@@ -62,10 +78,14 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
         declared=True,
         columns=columns_of(table.rows.schema),
     )
+    if is_new and managed:
+        with entries.undone(bridge, record):
+            record = conversion.begin(bridge, record)
     try:
         if is_new:
             return record, write_first(bridge, record, table.rows, table.storage_options)
         if entries.is_only_declared(bridge, record):
+            record = conversion.begin(bridge, record) if managed else record
             return _complete(bridge, table, record)
     except TableAlreadyExistsError:
         # Another writer's data came first, even where the entry is this one's.
@@ -90,11 +110,14 @@ def _complete(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[Tab
 
 def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
     """Do with a table that has data what the mode says."""
+    record = refreshed(bridge, record)
     if table.mode is CreateMode.CREATE:
         raise table_already_exists(table.path)
     if table.mode is CreateMode.EXIST_OK:
         return record, open_dataset(bridge, record).version
     entries.require_settable(bridge, record, table.properties or {})
+    if table.manager == IMPLEMENTATION:
+        record = conversion.begin(bridge, record)
     version = _overwrite(bridge, table, record)
     return entries.set_properties(bridge, record, table.properties or {}), version
 
@@ -107,16 +130,18 @@ def _overwrite(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
     """
     if not table.rows.can_be_read:  # the first write took them, and lost the race
         raise concurrent_modification(record.path)
-    place, options = _target(bridge, record, table.storage_options)
-    before = open_dataset(bridge, record).version
+    _, options = _target(bridge, record, table.storage_options)
+    dataset = open_dataset(bridge, record, write=True)
+    before = dataset.version
     try:
         with table.rows.blamed():
             written = lance.write_dataset(
-                table.rows.reader(), place, mode="overwrite", storage_options=options
+                table.rows.reader(), dataset, mode="overwrite", storage_options=options
             )
     except LANCE_FAILURES as error:
         if table.rows.failure is error:
             raise
+        raise_what_catalog_said(dataset, error)
         if open_dataset(bridge, record).version > before:
             raise concurrent_modification(record.path) from error
         raise not_written(record, error, "It is as it was") from error
@@ -148,10 +173,17 @@ def write_first(
             )
         first = lance.LanceOperation.Overwrite(rows.schema, fragments)
         transaction = lance.Transaction(read_version=0, operation=first)
-        lance.LanceDataset.commit(place, transaction, max_retries=0, storage_options=options)
+        lance.LanceDataset.commit(
+            place,
+            transaction,
+            max_retries=0,
+            storage_options=options,
+            **commits_through(bridge, record),
+        )
     except LANCE_FAILURES as error:
         if rows.failure is error:
             raise
+        record = refreshed(bridge, record)
         if entries.is_only_declared(bridge, record):
             hint = "The entry is there; create the table again to complete it"
             raise not_written(record, error, hint) from error

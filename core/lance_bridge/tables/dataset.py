@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import lance
 from lance_namespace.errors import (
@@ -21,10 +23,11 @@ from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..entries.tables import is_only_declared
 from ..errors import display, invalid
+from ..managed import foreign
+from ..managed.state import own_state, require_main, require_own, state_of
+from ..managed.view import TableView
 from ..storage import TableStorage
-
-MAIN = "main"
-"""How a request names the branch that every table has."""
+from .history.manifests import MAIN
 
 LANCE_FAILURES = (OSError, ValueError, RuntimeError, NotImplementedError, OverflowError)
 """What pylance raises for anything that goes wrong in its Rust half."""
@@ -84,12 +87,19 @@ def open_dataset(
         TableTagNotFoundError: (8)
         TableBranchNotFoundError: (22)
         ServiceUnavailableError: (17) the storage does not answer.
+        UnsupportedOperationError: (0) another implementation manages the versions, and the dataset
+            is to be written to.
     """
+    if write:
+        require_own(record)
     place = locations.for_lance(record.location or "")
     options = bridge.storage_options(record, vend=vend, write=write)
     if not locations.is_local(place):
         # Lance waits for minutes for a store that never answers. This look ends in time.
         TableStorage(options or {}).is_occupied(place)
+    if state_of(record) is not None:
+        record = foreign.make_room(bridge, record) if write else record
+        return _open_managed(TableView(bridge, record, write), ref, options)
     on_main = ref.version if ref.branch is None else None
     try:
         dataset = lance.dataset(place, version=ref.tag or on_main, storage_options=options)
@@ -98,6 +108,69 @@ def open_dataset(
     except LANCE_FAILURES as error:
         raise _why_not(bridge, record, ref, options, error) from error
     return dataset
+
+
+def _open_managed(view: TableView, ref: Ref, options: dict[str, str] | None) -> lance.LanceDataset:
+    """Open a table whose versions the catalog holds, at one of those; its commits go there, too."""
+    record, name = view.record, display(view.record.path)
+    state = own_state(record)
+    require_main(record, ref.branch)
+    if state.version == 0:
+        raise _no_version(name, ref) if ref.version else _only_declared(name)
+    if (ref.version or 0) > state.version:
+        raise _no_version(name, ref)
+    version = ref.version or state.version
+    if ref.tag is not None:
+        version = _tagged(_open_version(view, state.version, options), name, ref.tag)
+    return _open_version(view, version, options)
+
+
+def _open_version(
+    view: TableView, version: int, options: dict[str, str] | None
+) -> lance.LanceDataset:
+    record = view.record
+    place = locations.for_lance(record.location or "")
+    try:
+        return lance.LanceDataset(
+            place,
+            version=version,
+            storage_options=options,
+            namespace_client=view,
+            table_id=list(record.path),
+            namespace_client_managed_versioning=True,
+        )
+    except LANCE_FAILURES as error:
+        if view.failure is not None:
+            raise view.failure from error
+        raise ServiceUnavailableError(
+            f"Table '{display(record.path)}' at {place} could not be opened: {brief(error)}"
+        ) from error
+
+
+def _tagged(dataset: lance.LanceDataset, name: str, tag: str) -> int:
+    with translated(f"The tags of table '{name}' could not be read"):
+        found = dataset.tags.list().get(tag)
+    if found is None:
+        raise TableTagNotFoundError(f"Table '{name}' has no tag '{tag}'")
+    return int(found["version"])
+
+
+def raise_what_catalog_said(dataset: lance.LanceDataset, error: Exception) -> None:
+    """Raise what the catalog refused while pylance committed through it, if it did."""
+    view = getattr(dataset, "_namespace_client", None)
+    if isinstance(view, TableView) and view.failure is not None:
+        raise view.failure from error
+
+
+def commits_through(bridge: Bridge, record: TableRecord) -> dict[str, Any]:
+    """Return the arguments of `lance.LanceDataset.commit` that have the right place commit."""
+    if state_of(record) is None:
+        return {}
+    return {
+        "namespace_client": TableView(bridge, record, write=True),
+        "table_id": list(record.path),
+        "namespace_client_managed_versioning": True,
+    }
 
 
 def _why_not(
@@ -113,9 +186,7 @@ def _why_not(
     if is_only_declared(bridge, record):
         if ref.version is not None:
             return _no_version(name, ref)
-        return InvalidTableStateError(
-            f"Table '{name}' is declared and holds no data yet: write to it first"
-        )
+        return _only_declared(name)
     if ref != LATEST:
         with translated(f"Table '{name}' at {place}"):
             latest = lance.dataset(place, storage_options=options)
@@ -131,6 +202,12 @@ def _why_not(
     return ServiceUnavailableError(f"Table '{name}' at {place} could not be opened: {brief(error)}")
 
 
+def _only_declared(name: str) -> InvalidTableStateError:
+    return InvalidTableStateError(
+        f"Table '{name}' is declared and holds no data yet: write to it first"
+    )
+
+
 def _no_version(name: str, ref: Ref) -> TableVersionNotFoundError:
     return TableVersionNotFoundError(f"Table '{name}' has no {ref}")
 
@@ -144,6 +221,7 @@ def translated(what: str) -> Iterator[None]:
         raise ServiceUnavailableError(f"{what}: {brief(error)}") from error
 
 
-def brief(error: BaseException) -> str:
+def brief(error: BaseException | str) -> str:
     """Return the first line of what pylance said, without the places in its source."""
-    return str(error).split("\n", 1)[0].split(", /", 1)[0][:300]
+    first_line = str(error).split("\n", 1)[0]
+    return re.split(r", (?:location: )?/", first_line, maxsplit=1)[0][:300]

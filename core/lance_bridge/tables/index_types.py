@@ -58,7 +58,8 @@ class IndexType:
     bits: tuple[int, ...] = ()
 
 
-def _storage(field: pa.Field) -> pa.DataType:
+def stored(field: pa.Field) -> pa.DataType:
+    """Return a column's type, and of an extension type what it is stored as."""
     kind = field.type
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
@@ -78,7 +79,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _has_order(field: pa.Field) -> bool:
-    kind, is_ = _storage(field), pa.types
+    kind, is_ = stored(field), pa.types
     return bool(
         is_.is_boolean(kind)
         or is_.is_integer(kind)
@@ -92,7 +93,7 @@ def _has_order(field: pa.Field) -> bool:
 
 
 def _fits_bloom_filter(field: pa.Field) -> bool:
-    kind, is_ = _storage(field), pa.types
+    kind, is_ = stored(field), pa.types
     return bool(
         is_.is_integer(kind)
         or is_.is_float32(kind)
@@ -104,16 +105,16 @@ def _fits_bloom_filter(field: pa.Field) -> bool:
 
 
 def _is_list_of_plain(field: pa.Field) -> bool:
-    kind = _storage(field)
+    kind = stored(field)
     return _is_list(kind) and not pa.types.is_nested(kind.value_type)
 
 
 def _is_text_column(field: pa.Field) -> bool:
-    return _is_text(_storage(field))
+    return _is_text(stored(field))
 
 
 def _is_searchable(field: pa.Field) -> bool:
-    kind = _storage(field)
+    kind = stored(field)
     return _extension(field) == "lance.json" or _is_text(
         kind.value_type if _is_list(kind) else kind
     )
@@ -134,7 +135,7 @@ def _extension(field: pa.Field) -> str:
 
 def vector_of(field: pa.Field) -> pa.DataType | None:
     """Return the type of a column's vectors as a fixed-size list, or None where it has none."""
-    kind = _storage(field)
+    kind = stored(field)
     if isinstance(field.type, pa.FixedShapeTensorType) and len(field.type.shape) != 1:
         return None
     if pa.types.is_list(kind):
@@ -261,7 +262,7 @@ def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
             )
     elif distance == "hamming":
         raise invalid("distance_type hamming is for vectors of uint8, not of floats")
-    if pa.types.is_list(_storage(field)) and distance != "cosine":
+    if pa.types.is_list(stored(field)) and distance != "cosine":
         raise invalid(f"distance_type for lists of vectors is cosine, not {distance}")
     return distance
 

@@ -66,7 +66,7 @@ def create(
     options = index_types.options_of(request, kind, field)
     name = _free_name(dataset, record, request.name, f"{column.path}_idx")
     build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
-    with committing(record, f"no index was built on column '{column.path}'"):
+    with committing(record, f"no index was built on column '{column.path}'", dataset):
         build(column.path, kind.name, name=name, replace=False, **options)
     return transaction_id(dataset, record)
 
@@ -175,7 +175,7 @@ def drop(bridge: Bridge, record: TableRecord, ref: Ref, name: str | None) -> str
     named = _required(name)
     dataset = open_dataset(bridge, record, ref, write=True)
     _find(dataset, record, named)
-    with committing(record, f"index '{named}' was not dropped"):
+    with committing(record, f"index '{named}' was not dropped", dataset):
         dataset.drop_index(named)
     return transaction_id(dataset, record)
 

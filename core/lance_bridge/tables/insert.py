@@ -19,6 +19,7 @@ from lance_namespace.errors import (
 from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..errors import concurrent_modification, display
+from ..managed.entry import refreshed
 from .change import changing
 from .create import write_first
 from .data import Rows
@@ -59,7 +60,7 @@ def insert(bridge: Bridge, record: TableRecord, rows: Rows, mode: InsertMode, re
     dataset = open_or_none(bridge, record, ref)
     if dataset is None:
         return first_or_again(
-            bridge, record, rows, lambda: insert(bridge, record, rows, mode, ref), Inserted
+            bridge, record, rows, lambda now: insert(bridge, now, rows, mode, ref), Inserted
         )
     if mode is InsertMode.OVERWRITE:
         require_fit(record, rows.schema, dataset.schema)  # Lance would change the table's
@@ -90,7 +91,7 @@ def first_or_again(
     bridge: Bridge,
     record: TableRecord,
     rows: Rows,
-    again: Callable[[], ResultT],
+    again: Callable[[TableRecord], ResultT],
     done: Callable[[int, int], ResultT],
 ) -> ResultT:
     """Make the first version of a declared table; where another writer was first, begin anew.
@@ -106,7 +107,7 @@ def first_or_again(
     except TableAlreadyExistsError as error:
         if not rows.can_be_read:
             raise concurrent_modification(record.path) from error
-        return again()
+        return again(refreshed(bridge, record))
     return done(rows.count, version)
 
 
@@ -116,13 +117,14 @@ def require_fit(record: TableRecord, rows: pa.Schema, table: pa.Schema) -> None:
     Raises:
         TableSchemaValidationError: (20)
     """
+    if rows.equals(table, check_metadata=True):
+        return
     like_table = lance.write_dataset(table.empty_table(), "memory://")
     try:
         write_fragments(rows.empty_table(), like_table, mode="append")
     except LANCE_FAILURES as error:
-        why = brief(error).split(", location: ", 1)[0]
         raise TableSchemaValidationError(
-            f"The rows do not fit table '{display(record.path)}': {why}"
+            f"The rows do not fit table '{display(record.path)}': {brief(error)}"
         ) from error
 
 

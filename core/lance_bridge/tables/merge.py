@@ -13,8 +13,6 @@ import pyarrow as pa
 from lance.dataset import MergeInsertBuilder
 from lance_namespace.errors import (
     ConcurrentModificationError,
-    LanceNamespaceError,
-    ServiceUnavailableError,
     TableSchemaValidationError,
 )
 from tenacity import (
@@ -28,16 +26,20 @@ from tenacity import (
 
 from ..bridge import Bridge
 from ..catalog import TableRecord
-from ..errors import display, invalid, unsupported
+from ..errors import concurrent_modification, display, invalid, unsupported
+from ..managed.entry import refreshed
 from . import commits, expressions, paths
 from .change import changing
 from .data import Rows
-from .dataset import LANCE_FAILURES, Ref, brief
+from .dataset import LANCE_FAILURES, Ref
 from .insert import first_or_again, open_or_none, require_fit
 
 _ATTEMPTS = 11
 _RETRY_TIME = timedelta(seconds=30)
 """How often, and for how long, a merge is tried: as Lance does it."""
+
+_PART = 2**20
+"""About how many bytes of rows are handed over at once."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
 _UNITS = {
@@ -81,14 +83,18 @@ class Merge:
         """Return pylance's form of it."""
         builder = dataset.merge_insert(list(self.on or []))
         if self.updates:
-            builder = builder.when_matched_update_all(self.update_condition)
+            builder = builder.when_matched_update_all(_enclosed(self.update_condition))
         if self.insert_unmatched:
             builder = builder.when_not_matched_insert_all()
         if self.deletes:
-            builder = builder.when_not_matched_by_source_delete(self.delete_condition)
+            builder = builder.when_not_matched_by_source_delete(_enclosed(self.delete_condition))
         if self.timeout is not None:
             builder = builder.retry_timeout(self.timeout)
         return builder.use_index(self.use_index)
+
+
+def _enclosed(condition: str | None) -> str | None:
+    return None if condition is None else expressions.enclosed(condition)
 
 
 @dataclass(frozen=True)
@@ -128,8 +134,9 @@ def merge(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: R
     A table that is only declared gets its first version, with all rows.
 
     Raises:
-        UnsupportedOperationError: (0) a field of the key is nested: Lance cannot match by it.
-        TableColumnNotFoundError: (12) a field of the key is not in the table.
+        UnsupportedOperationError: (0) a field of the key is nested: Lance cannot match by it. Or a
+            condition calls a function of ``source.x`` or ``target.x``.
+        TableColumnNotFoundError: (12) a field of the key, or of a condition, is not there.
         InvalidInputError: (13) bad rows, nothing to do, a condition that is malformed or fails on a
             row, two rows for one of the table, or, by way of an index, a new row whose key is null;
             nothing is changed.
@@ -151,27 +158,38 @@ def merge(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: R
         wait=wait_random_exponential(0.05, max=1),
         reraise=True,
     )
-    return attempts(_merge_once, bridge, record, rows, wanted, ref)
+    for attempt in attempts:
+        with attempt:
+            if attempt.retry_state.attempt_number > 1:
+                record = refreshed(bridge, record)
+            return _merge_once(bridge, record, rows, wanted, ref)
+    raise concurrent_modification(record.path)  # not reached: the last attempt has raised
 
 
 def _merge_once(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
     dataset = open_or_none(bridge, record, ref)
     if dataset is None:
         like_rows = lance.write_dataset(rows.schema.empty_table(), "memory://")
+        _require_key(record, like_rows, rows.schema, wanted.on or ())
         _require_plan(record, like_rows, rows.schema, wanted)
         return first_or_again(
             bridge,
             record,
             rows,
-            lambda: _merge_once(bridge, record, rows, wanted, ref),
+            lambda now: _merge_once(bridge, now, rows, wanted, ref),
             lambda count, version: Merged(version, inserted=count),
         )
-    _require_plan(record, dataset, rows.schema, wanted)
+    _require_key(record, dataset, rows.schema, wanted.on or ())
+    _require_conditions(record, dataset, wanted)
+    if _nested(wanted) is not None:
+        _require_plan(record, dataset, rows.schema, wanted)
     return _execute(record, dataset, rows, wanted)
 
 
 def _execute(record: TableRecord, dataset: lance.LanceDataset, rows: Rows, wanted: Merge) -> Merged:
     def look() -> None:
+        # Lance plans before it reads rows, and to plan ahead of it would take as long again.
+        _require_plan(record, dataset, rows.schema, wanted)
         require_fit(record, rows.schema, _merged_schema(rows.schema, dataset.schema, wanted))
 
     with changing(record, dataset, rows, look):
@@ -179,6 +197,7 @@ def _execute(record: TableRecord, dataset: lance.LanceDataset, rows: Rows, wante
         if not wanted.insert_unmatched and not dataset.count_rows():
             # Lance would not read them to their end, and so not see what is wrong there.
             reader = _drained(reader)
+        reader = sliced(reader)
         builder = wanted.builder(dataset)
         if rows.is_repeatable:
             builder = builder.conflict_retries(0)
@@ -199,7 +218,7 @@ def _check_of_keys(
 
     It matches by an index without the nulls, and then does not know those rows as new.
     """
-    if not (wanted.use_index and wanted.insert_unmatched):
+    if not (wanted.use_index and wanted.insert_unmatched and dataset.describe_indices()):
         return None
     try:
         wanted.builder(dataset).explain_plan(rows.schema)
@@ -216,6 +235,18 @@ def _check_of_keys(
             )
 
     return check
+
+
+def sliced(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Hand over large batches in parts: Lance holds several at once, for each of its threads."""
+
+    def parts() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            count = max(1, batch.num_rows * _PART // max(batch.nbytes, 1))
+            for start in range(0, max(batch.num_rows, 1), count):
+                yield batch.slice(start, count)
+
+    return pa.RecordBatchReader.from_batches(reader.schema, parts())
 
 
 def _drained(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -244,10 +275,32 @@ def _require_request(wanted: Merge) -> None:
         )
 
 
+def _require_conditions(record: TableRecord, dataset: lance.LanceDataset, wanted: Merge) -> None:
+    """Check the conditions as far as Lance does not, or not with certainty, when it merges.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13)
+    """
+    if wanted.update_condition is not None:
+        expressions.require_sound(wanted.update_condition, _bad_update(record, wanted))
+    condition = wanted.delete_condition
+    if condition is None:
+        return
+
+    def plan(sql: str) -> None:
+        # A merge knows fewer columns than a scan, and takes null, which is neither true nor false.
+        dataset.merge_insert(list(wanted.on or ())).when_not_matched_by_source_delete(sql)
+        dataset.scanner(filter=sql).explain_plan()
+
+    what = "when_not_matched_by_source_delete_filt"
+    expressions.check(plan, condition, expressions.misfit(what, condition, display(record.path)))
+
+
 def _require_plan(
     record: TableRecord, dataset: lance.LanceDataset, rows: pa.Schema, wanted: Merge
 ) -> None:
-    """Check the key and the conditions by planning with them; no rows are read.
+    """Check the merge by planning it; no rows are read.
 
     Raises:
         UnsupportedOperationError: (0)
@@ -255,21 +308,32 @@ def _require_plan(
         InvalidInputError: (13)
         TableSchemaValidationError: (20)
     """
-    _require_key(record, dataset, rows, wanted.on or ())
-    if (
-        _nested(wanted) is None
-        and wanted.update_condition is None
-        and wanted.delete_condition is None
-    ):
-        return
+    _require_conditions(record, dataset, wanted)
     # With an index, Lance has no plan to show.
-    shown = replace(wanted, use_index=False)
+    bare = _without_conditions(replace(wanted, use_index=False))
+    if wanted.update_condition is None:
+        _require_merge(record, dataset, rows, bare)
+        return
+    bad = _bad_update(record, wanted)
+
+    def plan(condition: str) -> None:
+        replace(bare, update_condition=condition).builder(dataset).explain_plan(rows)
+
     try:
-        shown.builder(dataset).explain_plan(rows)
+        plan(wanted.update_condition)
     except expressions.NOT_PLANNED as error:
-        raise _why_not_planned(record, dataset, rows, shown, error) from error
-    for bad, condition, plan in _conditions(dataset, rows, shown):
-        expressions.require_whole(plan, condition, bad)
+        _require_merge(record, dataset, rows, bare)
+        missing = (expressions.missing_in(error) or "").replace('"', "`")
+        if missing and expressions.why_not(lambda: plan(f"{missing} is null"), bad) is None:
+            raise unsupported(
+                f"{bad}: Lance takes {missing} as part of no function in a merge"
+            ) from error
+        raise expressions.not_planned(error, bad) from error
+
+
+def _bad_update(record: TableRecord, wanted: Merge) -> str:
+    condition = wanted.update_condition or ""
+    return expressions.misfit("when_matched_update_all_filt", condition, display(record.path))
 
 
 def _require_key(
@@ -289,34 +353,18 @@ def _nested(wanted: Merge) -> str | None:
     return next((path for path in wanted.on or () if len(paths.parse(path)) > 1), None)
 
 
-def _why_not_planned(
-    record: TableRecord,
-    dataset: lance.LanceDataset,
-    rows: pa.Schema,
-    shown: Merge,
-    error: Exception,
-) -> LanceNamespaceError:
-    """Find out what it is that cannot be planned, by planning without it."""
-    require_fit(record, rows, _merged_schema(rows, dataset.schema, shown))
+def _require_merge(
+    record: TableRecord, dataset: lance.LanceDataset, rows: pa.Schema, bare: Merge
+) -> None:
+    """Require that a merge without conditions can be planned."""
     try:
-        _without_conditions(shown).builder(dataset).explain_plan(rows)
-    except LANCE_FAILURES:
-        nested = _nested(shown)
+        bare.builder(dataset).explain_plan(rows)
+    except expressions.NOT_PLANNED as error:
+        require_fit(record, rows, _merged_schema(rows, dataset.schema, bare))
+        nested = _nested(bare)
         if nested is not None:
-            return unsupported(f"Lance cannot match rows by a nested field: '{nested}'")
-        return _not_planned("The merge cannot be planned", error)
-    for bad, condition, plan in _conditions(dataset, rows, shown):
-        try:
-            plan(condition)
-        except expressions.NOT_PLANNED as fault:
-            return _not_planned(bad, fault)
-    return _not_planned("The merge cannot be planned", error)
-
-
-def _not_planned(bad: str, error: Exception) -> LanceNamespaceError:
-    if isinstance(error, OSError) and not commits.is_refusal(error):
-        return ServiceUnavailableError(f"{bad}: {brief(error)}")
-    return invalid(f"{bad}: {brief(error)}")
+            raise unsupported(f"Lance cannot match rows by a nested field: '{nested}'") from error
+        raise expressions.not_planned(error, "The merge cannot be planned") from error
 
 
 def _without_conditions(wanted: Merge) -> Merge:
@@ -327,23 +375,3 @@ def _without_conditions(wanted: Merge) -> Merge:
         delete_by_source=wanted.deletes,
         delete_condition=None,
     )
-
-
-def _conditions(
-    dataset: lance.LanceDataset, rows: pa.Schema, wanted: Merge
-) -> Iterator[tuple[str, str, expressions.Plan]]:
-    """Yield the beginning of a message, the condition, and how to plan with it alone."""
-    bare = _without_conditions(wanted)
-
-    def plan_update(text: str) -> object:
-        return replace(bare, update_condition=text).builder(dataset).explain_plan(rows)
-
-    def plan_delete(text: str) -> object:
-        return replace(bare, delete_condition=text).builder(dataset).explain_plan(rows)
-
-    for name, condition, plan in (
-        ("when_matched_update_all_filt", wanted.update_condition, plan_update),
-        ("when_not_matched_by_source_delete_filt", wanted.delete_condition, plan_delete),
-    ):
-        if condition is not None:
-            yield f"{name} {expressions.shown(condition)} does not fit", condition, plan

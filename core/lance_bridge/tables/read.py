@@ -11,6 +11,7 @@ from ..catalog import TableRecord
 from ..entries.properties import visible
 from ..entries.tables import is_only_declared
 from ..errors import display
+from ..managed.state import state_of
 from . import expressions
 from . import schema as schemas
 from .dataset import LATEST, Ref, open_dataset, translated
@@ -39,6 +40,7 @@ def describe(
             record, vend=request.vend_credentials, write=bridge.config.credentials_write
         ),
         properties=visible(record.properties),
+        managed_versioning=True if state_of(record) is not None else None,
     )
     detailed = bool(request.load_detailed_metadata)
     if detailed:

@@ -23,8 +23,8 @@ from lance_namespace.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
+    TableBranchNotFoundError,
     UnauthenticatedError,
-    UnsupportedOperationError,
 )
 from servers.glue_server import GlueServer
 from servers.http_proxy import Answer, Fault, HttpProxy, Request
@@ -193,9 +193,11 @@ def test_a_predicate_of_which_lance_reads_only_the_beginning_is_invalid_input(
         count(on_disk, [database, "t"], predicate=predicate)
 
 
-def test_the_rows_of_a_branch_are_not_counted(on_disk: GlueNamespace, database: str) -> None:
+def test_the_rows_of_a_branch_that_is_not_there_are_not_counted(
+    on_disk: GlueNamespace, database: str
+) -> None:
     create(on_disk, [database, "t"])
-    with pytest.raises(UnsupportedOperationError, match="`branch`"):
+    with pytest.raises(TableBranchNotFoundError, match="no branch 'b'"):
         count(on_disk, [database, "t"], branch="b")
 
 

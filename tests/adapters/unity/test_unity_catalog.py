@@ -297,7 +297,7 @@ def test_tables_of_a_schema_without_a_place_go_to_its_catalogs(proxy: HttpProxy)
         catalog.create_namespace(namespace("d", **{"catalog.storage-root": "file:///data/d"}))
         catalog.create_namespace(namespace("d", "e"))
         assert catalog.load_namespace(("d", "e")).location is None
-        place = catalog.place_for_tables(("d", "e"))
+        place = catalog.place_for_tables(catalog.load_namespace(("d", "e")))
         assert place is not None
         assert place.startswith("file:///data/d")
 

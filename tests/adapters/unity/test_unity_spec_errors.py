@@ -201,9 +201,9 @@ def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
         calls.describe_table(TABLE, tag="v1", **other)
 
 
-def test_the_rows_of_a_branch_are_not_counted(calls: Calls) -> None:
+def test_the_rows_of_a_branch_that_is_not_there_are_not_counted(calls: Calls) -> None:
     calls.create_table(TABLE, ROWS)
-    with refused(ErrorCode.UNSUPPORTED, naming="`branch`"):
+    with refused(ErrorCode.TABLE_BRANCH_NOT_FOUND, naming="no branch 'b'"):
         calls.count(TABLE, branch="b")
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lance_namespace_urllib3_client.models import UpdateFieldMetadataEntry
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import invalid, require_text
-from . import computed, paths
-from .commits import committing, transaction_id
-from .dataset import Ref, open_dataset
-from .paths import Column
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import invalid, require_text
+from .. import paths
+from ..commits import committing, transaction_id
+from ..dataset import Ref, open_dataset
+from ..paths import Column
+from . import computed
 
 _TYPE_KEYS = "ARROW:extension:"
 """Keys that say how the values of a column are to be read, and so are part of its type."""
@@ -33,7 +34,7 @@ def replace_schema_metadata(
         raise invalid("The request has no metadata: send an empty map to remove all there is")
     _check_text(metadata, metadata.values())
     dataset = open_dataset(bridge, record, ref, write=True)
-    with committing(record, "the metadata was not changed"):
+    with committing(record, "the metadata was not changed", dataset):
         now = dataset.update_schema_metadata(dict(metadata), replace=True)
     return dict(now), transaction_id(dataset, record)
 
@@ -59,7 +60,7 @@ def update_field_metadata(
     updates = {
         column.path: _changes(column, entry) for column, entry in zip(columns, entries, strict=True)
     }
-    with committing(record, "no metadata was changed"):
+    with committing(record, "no metadata was changed", dataset):
         dataset.update_field_metadata(updates)
     now = [paths.find(dataset, record, column.path) for column in columns]
     return int(dataset.version), {column.path: paths.metadata_of(column) for column in now}

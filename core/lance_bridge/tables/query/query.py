@@ -14,11 +14,12 @@ import pyarrow as pa
 from lance.dataset import LanceScanner
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid, unsupported
-from . import expressions, full_text, hybrid, nearest, paths, projection
-from .dataset import Ref, open_dataset
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display, invalid, unsupported
+from .. import expressions, paths
+from ..dataset import Ref, open_dataset
+from . import full_text, hybrid, nearest, projection
 from .nearest import Request
 
 T = TypeVar("T")
@@ -26,6 +27,10 @@ T = TypeVar("T")
 
 IPC_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 """A file has one dictionary for each column, and Lance one for each file of its own."""
+
+
+READ_AHEAD = 64 * 2**20
+"""Bytes that Lance reads ahead of what is asked for; its own 2 GiB hold most tables whole."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,9 @@ class Query:
     table: str
     """What messages call the table."""
     columns: projection.Columns
+    """As pylance is to read them."""
+    asked: projection.Columns
+    """As the request has them."""
     predicate: str | None
     limit: int | None
     """How many rows; for a batch of vectors, for each of them. None for all."""
@@ -57,17 +65,20 @@ class Scan:
     adds: str | None
     """The column that the search adds."""
 
-    def scanner(self, columns: projection.Columns, predicate: str | None) -> LanceScanner:
-        """Return the scanner with other columns and another predicate, to find what is wrong."""
+    def scanner(self, columns: projection.Columns, *, is_filtered: bool) -> LanceScanner:
+        """Return the scanner, with other columns or without the filter to find what is wrong."""
         columns_of = projection.scanned(columns, self.adds)
         options = {**self.query.options, **self.search, **columns_of}
-        return self.query.dataset.scanner(filter=predicate, **options)
+        predicate = self.query.predicate if is_filtered else None
+        condition = None if predicate is None else expressions.enclosed(predicate)
+        return self.query.dataset.scanner(filter=condition, **options)
 
 
 def parse(bridge: Bridge, record: TableRecord, request: Request) -> Query:
     """Return what a request asks for.
 
-    ``k`` is how many rows are returned, after ``offset``; 0 means all, but for a search by vector.
+    ``k`` is how many rows are returned, after ``offset``. 0 means all, and for a search by vector
+    as many as Lance finds unless told; pylance's directory namespace has it so.
 
     Raises:
         InvalidInputError: (13) an option that does not fit.
@@ -80,20 +91,28 @@ def parse(bridge: Bridge, record: TableRecord, request: Request) -> Query:
     offset = request.offset or 0
     if request.k < 0 or offset < 0:
         raise invalid("k and offset must be 0 or more")
-    columns = projection.parse(request.columns)
+    asked = projection.parse(request.columns)
     dataset = open_dataset(bridge, record, Ref.of(request.version, branch=request.branch))
     table = display(record.path)
+    columns = projection.enclosed(asked, table, partial(_is_field, dataset))
+    if request.filter is not None:
+        expressions.require_sound(request.filter, _bad_filter(request.filter, table))
     vector = nearest.parse(dataset, record, request)
     text = full_text.parse(dataset, record, request.full_text_query)
     if text is not None and vector is not None and vector.batch:
         raise unsupported("A full-text query together with several vectors: send one vector")
-    options = {"prefilter": bool(request.prefilter), "fast_search": bool(request.fast_search)}
+    options = {
+        "prefilter": bool(request.prefilter),
+        "fast_search": bool(request.fast_search),
+        "io_buffer_size": READ_AHEAD,
+    }
     return Query(
         dataset=dataset,
         table=table,
         columns=columns,
+        asked=asked,
         predicate=request.filter,
-        limit=request.k or None,
+        limit=(request.k if vector is None else nearest.wanted_rows(request)) or None,
         offset=offset,
         with_row_id=bool(request.with_row_id),
         options=options,
@@ -156,7 +175,8 @@ def _scans(query: Query) -> list[Scan]:
         return [Scan(_with_row_id(query), search, projection.DISTANCE)]
     if query.vector is None:
         return [Scan(_with_row_id(query), {**by_text, **page}, projection.SCORE)]
-    both = _with_row_id(replace(query, columns=_own(query.columns), with_row_id=True))
+    own = replace(query, columns=_own(query.columns), asked=_own(query.asked), with_row_id=True)
+    both = _with_row_id(own)
     limit = (query.limit or 0) + query.offset
     return [
         Scan(both, by_vector, projection.DISTANCE),
@@ -201,23 +221,9 @@ def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
     """Run a scan, or raise why it cannot be planned."""
     query = scan.query
     try:
-        _check_whole(scan)
-        return run(scan.scanner(query.columns, query.predicate))
+        return run(scan.scanner(query.columns, is_filtered=True))
     except expressions.NOT_PLANNED as error:
         raise _why_not(scan) or expressions.failed(error, _failed(query)) from error
-
-
-def _check_whole(scan: Scan) -> None:
-    query = scan.query
-    projection.check_whole(
-        query.columns, partial(_plan, scan), query.table, partial(_is_field, query.dataset)
-    )
-    if query.predicate is not None:
-        expressions.require_whole(
-            lambda sql: scan.scanner(query.columns, sql).explain_plan(),
-            query.predicate,
-            _bad_filter(query),
-        )
 
 
 def _is_field(dataset: lance.LanceDataset, path: str) -> bool:
@@ -230,37 +236,18 @@ def _is_field(dataset: lance.LanceDataset, path: str) -> bool:
 def _why_not(scan: Scan) -> LanceNamespaceError | None:
     """Plan again in parts, and return what is wrong with the first that fails."""
     query = scan.query
+
+    def plan(columns: projection.Columns, *, is_filtered: bool = False) -> None:
+        scan.scanner(columns, is_filtered=is_filtered).explain_plan()
+
+    bad = f"The query does not fit table '{query.table}'"
+    bad_filter = _bad_filter(query.predicate or "", query.table)
     return (
-        _why_not_at_all(scan, None, None)
-        or _why_not_filter(scan)
-        or projection.why_not(query.columns, partial(_plan, scan), query.table)
-        or _why_not_at_all(scan, query.columns, query.predicate)
+        expressions.why_not(partial(plan, None), bad)
+        or expressions.why_not(partial(plan, None, is_filtered=True), bad_filter)
+        or projection.why_not(query.asked, query.columns, plan, query.table)
+        or expressions.why_not(partial(plan, query.columns, is_filtered=True), bad)
     )
-
-
-def _why_not_at_all(
-    scan: Scan, columns: projection.Columns, predicate: str | None
-) -> LanceNamespaceError | None:
-    try:
-        scan.scanner(columns, predicate).explain_plan()
-    except expressions.NOT_PLANNED as error:
-        return expressions.not_planned(error, f"The query does not fit table '{scan.query.table}'")
-    return None
-
-
-def _why_not_filter(scan: Scan) -> LanceNamespaceError | None:
-    if scan.query.predicate is None:
-        return None
-    return expressions.why_not(
-        lambda sql: scan.scanner(None, sql).explain_plan(),
-        scan.query.predicate,
-        _bad_filter(scan.query),
-    )
-
-
-def _plan(scan: Scan, columns: projection.Columns) -> None:
-    # Without the filter, which is found out about apart from the columns.
-    scan.scanner(columns, None).explain_plan()
 
 
 def _batches(query: Query, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -286,8 +273,8 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     )
 
 
-def _bad_filter(query: Query) -> str:
-    return f"Filter {expressions.shown(query.predicate or '')} does not fit table '{query.table}'"
+def _bad_filter(predicate: str, table: str) -> str:
+    return expressions.misfit("Filter", predicate, table)
 
 
 def _failed(query: Query) -> str:

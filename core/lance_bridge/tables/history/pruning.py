@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid
-from .dataset import MAIN, open_dataset
-from .manifests import Manifest, VersionDirectory
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display, invalid
+from ..dataset import open_dataset
+from .manifests import MAIN, Manifest, VersionDirectory
 from .references import needed_versions
 from .versions import directory_of
 

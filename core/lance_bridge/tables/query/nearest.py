@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from lance_namespace import AnalyzeTableQueryPlanRequest, QueryTableRequest
 
-from ..catalog import TableRecord
-from ..errors import display, invalid
-from . import paths
+from ...catalog import TableRecord
+from ...errors import display, invalid
+from .. import index_types, paths
 
 Request = QueryTableRequest | AnalyzeTableQueryPlanRequest
 """Both have every option of a query."""
@@ -29,6 +29,9 @@ DISTANCE_TYPES = ("l2", "euclidean", "cosine", "dot", "hamming")
 
 DEFAULT_COLUMN = "vector"
 """Which of several vector columns is searched by default. Source: the same."""
+
+DEFAULT_K = 10
+"""How many rows a search finds where ``k`` is 0: Lance's own number. Source: the same."""
 
 _OPTIONS = (
     "vector_column",
@@ -71,15 +74,22 @@ def parse(dataset: lance.LanceDataset, record: TableRecord, request: Request) ->
     _check_numbers(request)
     table = display(record.path)
     path = request.vector_column or _default_column(dataset, table)
-    kind = _stored(paths.find(dataset, record, path).field.to_arrow().type)
-    several_a_row = _is_list(kind)
-    if several_a_row:
-        kind = kind.value_type
-    if not pa.types.is_fixed_size_list(kind):
-        raise invalid(f"Column {path!r} of table '{table}' holds no vectors of one length")
+    field = paths.find(dataset, record, path).field.to_arrow()
+    kind = index_types.vector_of(field)
+    if kind is None:
+        raise invalid(
+            f"Column {path!r} of table '{table}' holds no vectors: those are fixed-size lists of "
+            "float16, float32, float64 or uint8"
+        )
+    several_a_row = pa.types.is_list(index_types.stored(field))
     query = [_checked(vector, i, path, kind) for i, vector in enumerate(vectors)]
     options = {"column": path, "q": query if many else query[0], **_options(dataset, request)}
     return Nearest(options, batch=many and not several_a_row)
+
+
+def wanted_rows(request: Request) -> int:
+    """Return how many rows a search by vector is to return, for each vector."""
+    return request.k or DEFAULT_K
 
 
 def _vectors(request: Request) -> tuple[list[list[float]], bool]:
@@ -100,8 +110,6 @@ def _refuse_options(request: Request) -> None:
 
 
 def _check_numbers(request: Request) -> None:
-    if request.k < 1:
-        raise invalid(f"k must be 1 or more to search by vector, not {request.k}")
     for name in _AT_LEAST_ONE:
         value = getattr(request, name)
         if value is not None and value < 1:
@@ -109,7 +117,7 @@ def _check_numbers(request: Request) -> None:
     low, high = request.minimum_nprobes, request.maximum_nprobes
     if low is not None and high is not None and low > high:
         raise invalid(f"`minimum_nprobes` ({low}) is more than `maximum_nprobes` ({high})")
-    if request.ef is not None and request.ef < request.k + (request.offset or 0):
+    if request.ef is not None and request.ef < wanted_rows(request) + (request.offset or 0):
         raise invalid(f"`ef` ({request.ef}) must be at least k and offset together")
     if request.bypass_vector_index and request.fast_search:
         raise invalid("`bypass_vector_index` reads every row, `fast_search` only those of an index")
@@ -127,7 +135,7 @@ def _check_bounds(request: Request) -> None:
 
 def _options(dataset: lance.LanceDataset, request: Request) -> dict[str, Any]:
     rows = max(int(dataset.count_rows()), 1)
-    k = min(request.k + (request.offset or 0), rows)
+    k = min(wanted_rows(request) + (request.offset or 0), rows)
     found: dict[str, Any] = {
         "k": k,
         "metric": _distance_type(request.distance_type),
@@ -172,28 +180,11 @@ def _candidates(
 ) -> Iterator[tuple[str, ...]]:
     """Yield the paths of fields with vectors, those in structs too."""
     for field in fields:
-        kind, path = _stored(field.type), (*above, field.name)
+        kind, path = index_types.stored(field), (*above, field.name)
         if pa.types.is_struct(kind):
             yield from _candidates((kind.field(i) for i in range(kind.num_fields)), path)
-        elif _holds_vectors(kind):
+        elif index_types.vector_of(field) is not None:
             yield path
-
-
-def _holds_vectors(kind: pa.DataType) -> bool:
-    if _is_list(kind):
-        kind = kind.value_type
-    if not pa.types.is_fixed_size_list(kind):
-        return False
-    return bool(pa.types.is_floating(kind.value_type) or pa.types.is_uint8(kind.value_type))
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return what an extension type is stored as, and any other type itself."""
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind))
 
 
 def _checked(vector: Sequence[float], i: int, path: str, kind: pa.DataType) -> list[float]:

@@ -24,11 +24,14 @@ from lance_namespace_urllib3_client.models import TableVersion
 from obstore.exceptions import AlreadyExistsError, NotFoundError
 from obstore.store import LocalStore
 
-from .. import location as locations
-from ..errors import invalid
-from ..storage import TableStorage, _translated
+from ... import location as locations
+from ...errors import invalid
+from ...storage import TableStorage, store_errors
 
 logger = logging.getLogger(__name__)
+
+MAIN = "main"
+"""How a request names the branch that every table has."""
 
 VERSIONS = "_versions"
 _ENDING = ".manifest"
@@ -117,7 +120,7 @@ class TableFiles:
 
     def list(self, inside: str) -> list[Any]:
         """Return obstore's metadata of each file under a directory; none if it is not there."""
-        with _translated(self.location):
+        with store_errors(self.location):
             store = self._open()
             if store is None:
                 return []
@@ -125,7 +128,7 @@ class TableFiles:
 
     def head(self, path: str) -> Any | None:
         """Return obstore's metadata of a file, or None where it is not there."""
-        with _translated(self.location):
+        with store_errors(self.location):
             store = self._open()
             try:
                 return store and obstore.head(store, path)
@@ -134,7 +137,7 @@ class TableFiles:
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content, or None where it is not there."""
-        with _translated(self.location):
+        with store_errors(self.location):
             store = self._open()
             try:
                 return store and bytes(obstore.get(store, path).bytes())
@@ -143,12 +146,9 @@ class TableFiles:
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write a file that is not there yet; return False where it is, and change nothing."""
-        with _translated(self.location):
-            store = self._open()
-            if store is None:
-                raise FileNotFoundError(f"There is no directory {self.location}")
+        with store_errors(self.location):
             try:
-                obstore.put(store, path, data, mode="create")
+                obstore.put(self._open_existing(), path, data, mode="create")
             except AlreadyExistsError:
                 return False
             return True
@@ -169,9 +169,14 @@ class TableFiles:
         # The store may have repeated a write whose reply was lost, and met its own.
         return self.read(path) == data
 
+    def put_over(self, path: str, data: bytes) -> None:
+        """Write a file, in place of one that may be there."""
+        with store_errors(self.location):
+            obstore.put(self._open_existing(), path, data, mode="overwrite")
+
     def remove(self, paths: Sequence[str]) -> None:
         """Delete files; what is not there does no harm."""
-        with _translated(self.location):
+        with store_errors(self.location):
             store = self._open()
             if store is None:
                 return
@@ -184,7 +189,7 @@ class TableFiles:
     @cached_property
     def _remote(self) -> Any:
         """One client for all calls: each new one would connect anew."""
-        return self._storage._store(self.location)
+        return self._storage.store_at(self.location)
 
     def _open(self) -> Any | None:
         """Return the store at the location, or None where a local directory is not there."""
@@ -196,6 +201,12 @@ class TableFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return LocalStore(place) if stat.S_ISDIR(mode) else None
+
+    def _open_existing(self) -> Any:
+        store = self._open()
+        if store is None:
+            raise FileNotFoundError(f"There is no directory {self.location}")
+        return store
 
 
 def _remove_one(store: Any, path: str) -> None:
@@ -236,6 +247,14 @@ class VersionDirectory:
             )
         return sorted(found, key=lambda each: each.version)
 
+    def latest(self) -> Manifest | None:
+        """Return the latest version's manifest, or None where there is no version."""
+        return next(reversed(self.list()), None)
+
+    def last_two(self) -> Sequence[Manifest] | None:
+        """Return the two latest versions where that takes no listing of all; else None."""
+        return None
+
     def find(self, version: int) -> Manifest | None:
         """Return one version's manifest, or None where there is no such version."""
         if not 0 < version <= _LARGEST:
@@ -273,10 +292,11 @@ class VersionDirectory:
 
     def _manifest(self, meta: Any, name: str) -> Manifest | None:
         parsed = parse_name(name)
-        if parsed is None:
-            return None
-        millis = int(meta["last_modified"].timestamp() * 1000)
-        return Manifest(*parsed, name, f"{self.path}/{name}", meta["size"], meta["e_tag"], millis)
+        return None if parsed is None else self._of(meta, *parsed, name)
+
+    def _of(self, meta: Any, version: int, scheme: Scheme, name: str) -> Manifest:
+        path, millis = f"{self.path}/{name}", int(meta["last_modified"].timestamp() * 1000)
+        return Manifest(version, scheme, name, path, meta["size"], meta["e_tag"], millis)
 
 
 def discard(files: TableFiles, path: str) -> None:

@@ -16,10 +16,10 @@ import lance
 from lance_namespace.errors import TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid, unsupported
-from .dataset import Ref, open_dataset, translated
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display, invalid, unsupported
+from ..dataset import Ref, open_dataset, translated
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of
 

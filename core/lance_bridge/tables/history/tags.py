@@ -15,10 +15,10 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import TagContents
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display
-from .dataset import LANCE_FAILURES, Ref, brief, open_dataset, translated
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display
+from ..dataset import LANCE_FAILURES, Ref, brief, open_dataset, translated
 from .manifests import TableFiles
 from .references import check_tag_name, tags_of
 from .versions import directory_of

@@ -13,13 +13,13 @@ import lance
 import pyarrow as pa
 from lance_namespace import AlterTableBackfillColumnsRequest
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid, unsupported
-from . import expressions, paths, sql_check
-from .commits import committing
-from .dataset import Ref, open_dataset
-from .paths import Column
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display, invalid, unsupported
+from .. import expressions, paths
+from ..commits import committing
+from ..dataset import Ref, open_dataset
+from ..paths import Column
 
 FLAG = "computed_column"
 KIND, EXPRESSION, INPUTS = f"{FLAG}.kind", f"{FLAG}.expression", f"{FLAG}.inputs"
@@ -47,7 +47,7 @@ def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> 
     Args:
         names: The table's columns, of which the expression reads some.
     """
-    inputs = json.dumps(sql_check.columns_in(expression, names))
+    inputs = json.dumps(expressions.columns_in(expression, names))
     metadata = {FLAG: "true", KIND: SQL, EXPRESSION: expression, INPUTS: inputs}
     return pa.field(name, kind, nullable=True, metadata=metadata)
 
@@ -85,7 +85,7 @@ def require_unread(dataset: lance.LanceDataset, changed: Sequence[Column]) -> No
         if metadata.get(FLAG) != "true":
             continue
         names = paths.siblings(dataset, ())
-        for name in sql_check.columns_in(metadata.get(EXPRESSION, ""), names):
+        for name in expressions.columns_in(metadata.get(EXPRESSION, ""), names):
             if name in roots:
                 raise invalid(
                     f"Column '{roots[name].path}' is what column '{column.path}' is computed "
@@ -113,12 +113,13 @@ def backfill(
     dataset = open_dataset(bridge, record, ref, write=True)
     column = paths.find(dataset, record, request.column)
     expression = _expression(column)
-    found = sql_check.check(dataset, f"Column '{column.path}' is computed as", expression)
+    table = display(record.path)
+    found = expressions.types_of(dataset, table, {column.name: expression})[column.name]
     if found != column.field.to_arrow().type:
         raise invalid(f"Column '{column.path}' is computed as {found}, another type than it is")
     if request.where is not None:
-        expressions.check_predicate(dataset, display(record.path), request.where, "where")
-    with committing(record, f"column '{column.path}' was not filled"):
+        expressions.check_predicate(dataset, table, request.where, "where")
+    with committing(record, f"column '{column.path}' was not filled", dataset):
         return _commit(dataset, column, expression, request.where)
 
 
@@ -155,6 +156,8 @@ def _commit(dataset: lance.LanceDataset, column: Column, expression: str, where:
         rows = fragment.scanner(
             columns={column.name: expression, "_rowid": "_rowid"}, filter=where
         ).to_reader()
+        # Lance fills rows that are left out with null, also where the expression is never null.
+        rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
         updated.append(fragment.update_columns(rows, left_on="_rowid", right_on="_rowid")[0])
     operation = lance.LanceOperation.Update(
         updated_fragments=updated, fields_modified=[column.field.id()] if updated else []

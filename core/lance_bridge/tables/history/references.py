@@ -9,8 +9,9 @@ from typing import Any
 
 import lance
 
-from ..errors import invalid
-from .dataset import LANCE_FAILURES, MAIN, brief, translated
+from ...errors import invalid
+from ..dataset import LANCE_FAILURES, brief, translated
+from .manifests import MAIN
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,12 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import BranchContents
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display, invalid, unsupported
+from ...managed.state import require_own, state_of
+from ..dataset import LANCE_FAILURES, Ref, brief, open_dataset, translated
 from . import locks
-from .dataset import LANCE_FAILURES, Ref, brief, open_dataset, translated
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of, check_branch_name, tags_of
 from .versions import directory_of
@@ -61,6 +62,12 @@ def create(bridge: Bridge, record: TableRecord, name: str, source: Ref) -> None:
         ConcurrentModificationError: (14) files of such a branch are there, and not the branch.
     """
     check_branch_name(name)
+    require_own(record)
+    if state_of(record) is not None:
+        raise unsupported(
+            f"Table '{display(record.path)}' cannot have branches: its versions are managed by its "
+            "catalog, and Lance makes branches in the storage only"
+        )
     dataset = open_dataset(bridge, record, source, write=True)
 
     def is_there() -> bool:

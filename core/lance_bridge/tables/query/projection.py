@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from lance_namespace.errors import LanceNamespaceError
 from lance_namespace_urllib3_client.models import QueryTableRequestColumns
 
-from ..errors import invalid
-from . import expressions
+from ...errors import invalid
+from .. import expressions
 
 ROW_ID = "_rowid"
 DISTANCE = "_distance"
@@ -22,10 +21,12 @@ RELEVANCE = "_relevance_score"
 GIVEN = (ROW_ID, DISTANCE, SCORE, QUERY_INDEX, RELEVANCE)
 """What a search adds by itself. An alias of that name would be lost, or hide it."""
 
+_ALONE = "value"
+
 Columns = list[str] | dict[str, str] | None
 """Names, expressions by alias, or all columns: what the scanner of pylance takes."""
 
-PlanColumns = Callable[[Columns], None]
+PlanColumns = Callable[[Columns], object]
 """Plans a query with other columns, reads no rows, and raises what pylance raises."""
 
 
@@ -67,56 +68,48 @@ def scanned(columns: Columns, added: str | None) -> dict[str, Any]:
     return {"columns": wanted, "disable_scoring_autoprojection": True}
 
 
-def check_whole(
-    columns: Columns, plan: PlanColumns, table: str, is_field: Callable[[str], bool]
-) -> None:
-    """Require that each expression is SQL for one value to its end, which Lance does not.
+def enclosed(columns: Columns, table: str, is_field: Callable[[str], bool]) -> Columns:
+    """Return columns whose expressions Lance reads to their end, or has no plan for.
 
     Args:
         is_field: Whether a source is the path of a field.
 
     Raises:
-        InvalidInputError: (13)
-        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) an expression that Lance cannot plan safely.
     """
     if not isinstance(columns, dict):
-        return
-    computed = {k: v for k, v in columns.items() if k not in GIVEN and not is_field(v)}
-    if not computed:
-        return
-    for source in computed.values():
-        expressions.require_no_placeholder(source, _bad(source, table))
-    for source in computed.values():
-        expressions.require_whole(partial(_plan_expression, plan), source, _bad(source, table))
-    try:
-        # Lance takes no notice of what begins like a whole query: `distinct a`, `top 5 a`.
-        plan({ROW_ID: ROW_ID, **{k: f"({v}\n)" for k, v in computed.items()}})
-    except expressions.NOT_PLANNED as error:
-        found = why_not(computed, plan, table)
-        sources = ", ".join(map(expressions.shown, computed.values()))
-        bad = f"Not each of these columns of table '{table}' is one value: {sources}"
-        raise found or invalid(bad) from error
+        return columns
+    made = {}
+    for alias, source in columns.items():
+        if alias in GIVEN or is_field(source):
+            made[alias] = source
+            continue
+        expressions.require_sound(source, _bad(source, table))
+        made[alias] = expressions.enclosed(source)
+    return made
 
 
-def why_not(columns: Columns, plan: PlanColumns, table: str) -> LanceNamespaceError | None:
-    """Return what is wrong with the first column that cannot be planned, or None."""
-    alone = _plan_expression if isinstance(columns, dict) else _plan_name
-    sources = columns.values() if isinstance(columns, dict) else columns or ()
-    for source in sources:
-        found = expressions.why_not(partial(alone, plan), source, _bad(source, table))
+def why_not(
+    asked: Columns, columns: Columns, plan: PlanColumns, table: str
+) -> LanceNamespaceError | None:
+    """Return what is wrong with the first column that cannot be planned, or None.
+
+    Args:
+        asked: The columns as the request has them.
+        columns: The same, `enclosed`.
+    """
+    if isinstance(asked, dict) and isinstance(columns, dict):
+        # The row's id goes with it: Lance does not plan a scan of constants alone.
+        alone: list[Columns] = [{_ALONE: each, ROW_ID: ROW_ID} for each in columns.values()]
+    else:
+        alone = [[name] for name in columns or ()]
+    sources = asked.values() if isinstance(asked, dict) else asked or ()
+    for source, each in zip(sources, alone, strict=True):
+        found = expressions.why_not(partial(plan, each), _bad(source, table))
         if found is not None:
             return found
     return None
 
 
-def _plan_name(plan: PlanColumns, name: str) -> None:
-    plan([name])
-
-
-def _plan_expression(plan: PlanColumns, source: str) -> None:
-    # The row's id goes with it: Lance does not plan a scan of constants alone.
-    plan({f"value_{uuid.uuid4().hex}": source, ROW_ID: ROW_ID})
-
-
 def _bad(source: str, table: str) -> str:
-    return f"Column {expressions.shown(source)} does not fit table '{table}'"
+    return expressions.misfit("Column", source, table)

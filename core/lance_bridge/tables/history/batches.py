@@ -13,14 +13,16 @@ from typing import Any
 
 from lance_namespace.errors import InternalError, LanceNamespaceError, TableNotFoundError
 
-from .. import location as locations
-from ..bridge import Bridge
-from ..catalog import Path, TableRecord
-from ..entries import placement
-from ..entries import properties as entry_properties
-from ..entries import tables as entries
-from ..errors import display, table_already_exists, unsupported
+from ... import location as locations
+from ...bridge import Bridge
+from ...catalog import Path, TableRecord
+from ...entries import placement
+from ...entries import properties as entry_properties
+from ...entries import tables as entries
+from ...errors import display, table_already_exists, unsupported
+from ...managed import conversion
 from . import pruning, versions
+from .staging import Staged
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,13 @@ def _undo(step: Step, stays: list[str]) -> None:
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def create_version(bridge: Bridge, record: TableRecord, staged: versions.Staged) -> Step:
+def create_version(bridge: Bridge, record: TableRecord, staged: Staged) -> Step:
     """Create a version; its result is a `Manifest`. Raises what `versions.prepare` raises."""
     planned = versions.prepare(bridge, record, staged)
     return Step(
         (record.path, planned.directory.inside),
-        lambda: versions.commit(planned),
-        lambda: versions.take_back(planned),
+        planned.do,
+        planned.take_back,
     )
 
 
@@ -120,11 +122,15 @@ def declare(
     given = entry_properties.checked(properties)
     place = locations.check(location) if location is not None else None
     _require_free(bridge, path)
-    target = place or placement.free_location(bridge, path, must_look=False)
+    home = placement.Home(bridge, path[:-1])
+    managed = conversion.is_wanted(bridge, path, home, properties)
+    target = place or placement.free_location(bridge, path, home, must_look=False)
     made: list[TableRecord] = []
 
     def do() -> tuple[TableRecord, dict[str, str] | None]:
         made.append(entries.add(bridge, path, target, given, declared=True))
+        if managed:
+            made[0] = conversion.begin(bridge, made[0])
         return made[0], bridge.storage_options(made[0], vend=vend, write=True)
 
     def undo() -> None:

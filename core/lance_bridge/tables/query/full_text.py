@@ -22,10 +22,10 @@ from lance_namespace_urllib3_client.models import (
     StringFtsQuery,
 )
 
-from ..catalog import TableRecord
-from ..errors import display, invalid, unsupported
-from . import paths
-from .dataset import brief
+from ...catalog import TableRecord
+from ...errors import display, invalid, unsupported
+from .. import paths
+from ..dataset import brief
 
 FORMS = ("match", "phrase", "boost", "multi_match", "boolean")
 INDEX_TYPE = "Inverted"

@@ -11,14 +11,15 @@ import lance
 import pyarrow as pa
 from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid, require_text, unsupported
-from . import computed, paths, sql_check
-from . import schema as schemas
-from .commits import committing, transaction_id
-from .dataset import Ref, open_dataset
-from .paths import Column
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display, invalid, require_text, unsupported
+from .. import expressions, paths
+from .. import schema as schemas
+from ..commits import committing, transaction_id
+from ..dataset import Ref, open_dataset
+from ..paths import Column
+from . import computed
 
 RESERVED = frozenset(
     {
@@ -54,15 +55,12 @@ def add_columns(
     dataset = open_dataset(bridge, record, ref, write=True)
     _check_new_names(dataset, [entry.name for entry in entries])
     sql = {entry.name: _sql(entry) for entry in entries}
-    types = {
-        name: sql_check.check(dataset, f"The expression of column '{name}'", each)
-        for name, each in sql.items()
-    }
+    types = expressions.types_of(dataset, display(record.path), sql)
     new: dict[str, str] | pa.Schema = sql
     if entries[0].computed is not None:
         old = paths.siblings(dataset, ())
         new = pa.schema([computed.declare(name, types[name], sql[name], old) for name in sql])
-    with committing(record, "no column was added"):
+    with committing(record, "no column was added", dataset):
         dataset.add_columns(new)
     return int(dataset.version)
 
@@ -166,7 +164,7 @@ def alter_columns(
     changed = [a.column for a in alterations if a.rename is not None or a.data_type is not None]
     computed.require_unread(dataset, changed)
     before = {column.segments: paths.metadata_of(column) for column in paths.walk(dataset)}
-    with committing(record, "no column was altered"):
+    with committing(record, "no column was altered", dataset):
         dataset.alter_columns(*(each.as_lance() for each in alterations))
     if any(each.data_type is not None for each in alterations):
         _put_back_metadata(dataset, record, before, alterations)
@@ -231,7 +229,7 @@ def _put_back_metadata(
         if metadata and new in now and not paths.metadata_of(now[new]):
             lost[now[new].path] = dict(metadata)
     if lost:
-        with committing(record, "columns got their new types, and lost their metadata"):
+        with committing(record, "columns got their new types, and lost their metadata", dataset):
             dataset.update_field_metadata(lost)
 
 
@@ -258,7 +256,7 @@ def drop_columns(
     if all(_is_in(leaf, dropped) for leaf in leaves):
         raise invalid(f"Table '{display(record.path)}' must keep at least one column")
     computed.require_unread(dataset, found)
-    with committing(record, "no column was dropped"):
+    with committing(record, "no column was dropped", dataset):
         dataset.drop_columns([column.path for column in found])
     return int(dataset.version), transaction_id(dataset, record)
 

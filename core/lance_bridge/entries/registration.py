@@ -1,0 +1,61 @@
+"""RegisterTable: an entry for data that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .. import location as locations
+from ..bridge import Bridge
+from ..catalog import Path, TableRecord
+from ..errors import table_already_exists
+from ..managed import conversion
+from . import properties as entry_properties
+from . import tables
+from .outcome import settle
+from .placement import Home
+
+
+def register(
+    bridge: Bridge,
+    path: Path,
+    location: str,
+    properties: Mapping[str, str] | None,
+    *,
+    overwrite: bool,
+) -> TableRecord:
+    """Add an entry for data that exists; the data is neither read nor changed.
+
+    Raises:
+        TableAlreadyExistsError: (5) the name is taken; with ``overwrite``, by another kind of
+            entry than a Lance table.
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) bad location or properties.
+    """
+    place = locations.check(location)
+    given = entry_properties.checked(properties)
+    managed = conversion.is_wanted(bridge, path, Home(bridge, path[:-1]), properties)
+    record, is_new = tables.add_or_find(bridge, path, place, given)
+    if is_new:
+        with tables.undone(bridge, record):
+            return conversion.begin(bridge, record) if managed else record
+    if not overwrite:
+        raise table_already_exists(path)
+    if managed:
+        conversion.latest_in_storage(bridge, replace(record, location=place))
+    record = _move_registration(bridge, record, place, given)
+    return conversion.begin(bridge, record) if managed else record
+
+
+def _move_registration(
+    bridge: Bridge, record: TableRecord, location: str, properties: Mapping[str, str]
+) -> TableRecord:
+    """Point an entry to another place; the files of the old one stay."""
+    tables.require_change(bridge, record, "Deregister it first, for the location of")
+    moved = replace(
+        record,
+        location=locations.for_catalog(location),
+        properties=entry_properties.for_new_table(properties),
+    )
+    settle(lambda: bridge.catalog.alter_table(moved), lambda: tables.is_same(bridge, moved))
+    return moved

@@ -1,0 +1,117 @@
+"""Committing a version through the catalog: the entry is compared and set, and that is the commit.
+
+Then the manifest gets its final name. Whatever happens after the entry was set, the version is
+there: who comes next finishes what is left to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lance_namespace.errors import ConcurrentModificationError
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..errors import concurrent_modification
+from ..tables.history import staging
+from ..tables.history.manifests import Manifest, Scheme, name_of
+from ..tables.history.staging import Staged
+from . import entry, foreign
+from .directory import ManagedDirectory, directory_of
+from .state import State, state_of
+
+
+@dataclass(frozen=True)
+class CatalogCommit(staging.Commit):
+    """A version that was checked and can be committed through the catalog."""
+
+    bridge: Bridge
+    old: State
+    new: State
+
+    def do(self) -> Manifest:
+        """Also see the base class.
+
+        Raises:
+            ConcurrentModificationError: (14)
+            OutcomeUnknownError: (17) whether it is committed could not be found out.
+        """
+        if not self.is_there:
+            entry.swap(self.bridge, self.record, self.new, self._is_under)
+        return self._finished()
+
+    def _finished(self) -> Manifest:
+        """Return the new version's manifest, under its final name if storage lets that be done."""
+        files = self.directory.files
+        manifest = ManagedDirectory(files, self.new).latest()
+        if manifest is None:
+            raise concurrent_modification(self.record.path)
+        return manifest
+
+    def _is_under(self, later: State) -> bool:
+        """Return whether a later version was built on this one, and not on another's of its number.
+
+        Nobody commits a version before the one below has its final name.
+        """
+        if later.version <= self.version:
+            return False
+        return self.directory.files.read(self.directory.within(self.name)) == self.data
+
+    def take_back(self) -> None:
+        """Also see the base class."""
+        record = entry.reload(self.bridge, self.record)
+        if self.is_there or state_of(record) == self.old:
+            return
+        files, path = self.directory.files, self.directory.within(self.name)
+        files.put_new(self.staged, self.data)
+        try:
+            entry.swap(self.bridge, record, self.old)
+        except ConcurrentModificationError as error:
+            raise self.stays() from error
+        if files.read(path) == self.data:
+            files.remove([path])
+
+
+def prepare(bridge: Bridge, record: TableRecord, state: State, staged: Staged) -> CatalogCommit:
+    """Check all that can be checked before a version is committed; finish the one before it.
+
+    Raises:
+        ConcurrentModificationError: (14) the version is there, or is not the next one, or the
+            table is held. What lies in the storage without having been committed is set aside.
+        InvalidInputError: (13) the manifest is not there, or is not of this version.
+        UnsupportedOperationError: (0) metadata is given.
+    """
+    staging.refuse_metadata(record, staged)
+    staging.require_scheme(record, staged, Scheme.V2)
+    directory = directory_of(bridge, record, state, write=True)
+    name = directory.name_of_staged(staged.manifest_path)
+    path = directory.within(name)
+    data = directory.files.read(path)
+    new = State(staged.version, name)
+    final = name_of(staged.version, Scheme.V2)
+
+    def commit(content: bytes, *, is_there: bool) -> CatalogCommit:
+        return CatalogCommit(
+            record, directory, staged.version, final, path, content, is_there, bridge, state, new
+        )
+
+    if new == state.free() or _is_committed(directory, state, staged, data):
+        # The same call again, after its reply was lost, is not a conflict.
+        return commit(data or b"", is_there=True)
+    entry.require_free(record, state)
+    if staged.version > state.version + 1:
+        foreign.clear(bridge, record)
+    if staged.version != state.version + 1:
+        raise staging.conflict(record, staged.version, state.version + 1)
+    checked = staging.require_content(directory, path, staged, data)
+    directory.finish()
+    return commit(checked, is_there=False)
+
+
+def _is_committed(
+    directory: ManagedDirectory, state: State, staged: Staged, data: bytes | None
+) -> bool:
+    if data is None or staged.version > state.version:
+        return False
+    final = directory.within(name_of(staged.version, Scheme.V2))
+    return data == directory.files.read(final)

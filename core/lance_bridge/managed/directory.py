@@ -1,0 +1,143 @@
+"""The manifests of a table whose versions the catalog holds: what is committed, and what is not."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+
+from lance_namespace.errors import LanceNamespaceError
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..tables.history.manifests import (
+    Manifest,
+    Scheme,
+    TableFiles,
+    VersionDirectory,
+    discard,
+    name_of,
+)
+from .state import State
+
+FOREIGN = ".manifest-foreign-"
+"""In the file name of a manifest that was set aside; Lance takes such a file for no version."""
+
+logger = logging.getLogger(__name__)
+
+
+class ManagedDirectory(VersionDirectory):
+    """Shows the versions up to the latest that the catalog knows, and finishes that one first."""
+
+    def __init__(self, files: TableFiles, state: State) -> None:
+        super().__init__(files)
+        self.state = state
+        self._is_finished = not state.staged
+
+    def list(self) -> list[Manifest]:
+        """Also see the base class. What was not committed through the catalog is left out."""
+        latest = self.latest()
+        older = [each for each in super().list() if each.version < self.state.version]
+        return older if latest is None else [*older, latest]
+
+    def latest(self) -> Manifest | None:
+        """Return the latest version's manifest, without listing all."""
+        return self.find(self.state.version)
+
+    def last_two(self) -> Sequence[Manifest] | None:
+        """Also see the base class. Lance asks for the latest each time it opens a table."""
+        last = [self.find(version) for version in (self.state.version - 1, self.state.version)]
+        found = [each for each in last if each is not None]
+        return found if len(found) == len(last) else None
+
+    def find(self, version: int) -> Manifest | None:
+        """Also see the base class. What was not committed through the catalog is not found."""
+        if version > self.state.version:
+            return None
+        if version < self.state.version or self._can_finish():
+            return super().find(version)
+        return self._staged()
+
+    def _can_finish(self) -> bool:
+        try:
+            self.finish()
+        except LanceNamespaceError as error:
+            # Readers need not be allowed to write: the staged manifest says the same.
+            logger.info("version %s stays staged: %s", self.state.version, error)
+            return False
+        return True
+
+    def _staged(self) -> Manifest | None:
+        name = self.state.staged
+        meta = self.files.head(self.within(name))
+        return None if meta is None else self._of(meta, self.state.version, Scheme.V2, name)
+
+    def finish(self) -> None:
+        """Give the latest version's manifest its final name, unless somebody has done so.
+
+        Doing so twice, or at once with others, does no harm: all write the same.
+        """
+        if self._is_finished:
+            return
+        staged = self.within(self.state.staged)
+        data = self.files.read(staged)
+        if data is not None:
+            self._put_final(self.within(name_of(self.state.version, Scheme.V2)), data)
+            discard(self.files, staged)
+        self._is_finished = True
+
+    def _put_final(self, path: str, data: bytes) -> None:
+        if self.files.put_own(path, data):
+            return
+        there = self.files.read(path)
+        if there is not None:
+            # Somebody wrote to the storage behind the catalog's back, and loses to the commit.
+            self._keep(path, there)
+        self.files.put_over(path, data)
+
+    # -- what was not committed ------------------------------------------------------------------
+
+    def foreign(self) -> Sequence[Manifest]:
+        """Return the manifests of versions that the catalog does not know of."""
+        return [each for each in super().list() if each.version > self.state.version]
+
+    def has_next(self) -> bool:
+        """Return whether a manifest lies where the version after the latest goes."""
+        name = name_of(self.state.version + 1, Scheme.V2)
+        return self.files.head(self.within(name)) is not None
+
+    def set_aside(self, manifests: Sequence[Manifest]) -> None:
+        """Take manifests from where Lance looks for versions. They stay, under other names.
+
+        Only while the table is held: else one of them could become committed meanwhile.
+        """
+        for each in manifests:
+            path = self.within(each.name)
+            data = self.files.read(path)
+            if data is not None:
+                self._keep(path, data)
+                self.files.remove([path])
+
+    def aside(self) -> Sequence[str]:
+        """Return the file names of the manifests that were set aside."""
+        metas = self.files.list(self.inside)
+        names = (meta["path"].rpartition("/")[2] for meta in metas)
+        return sorted(name for name in names if FOREIGN in name)
+
+    def _keep(self, path: str, data: bytes) -> None:
+        name = path.removesuffix(".manifest") + FOREIGN + hashlib.sha256(data).hexdigest()[:16]
+        self.files.put_own(name, data)
+        logger.warning(
+            "version %s in %s was not committed through the catalog: it is set aside as %s",
+            path,
+            self.files.location,
+            name,
+        )
+
+
+def directory_of(
+    bridge: Bridge, record: TableRecord, state: State, *, write: bool
+) -> ManagedDirectory:
+    """Return the versions of a table that the catalog manages."""
+    storage = bridge.storage(record, write=write)
+    return ManagedDirectory(TableFiles(storage, record.location or ""), state)

@@ -1,0 +1,140 @@
+"""Changing the entry of an implementation-managed table: compare, set, and know what became of it.
+
+Every change goes through here, so that a commit is never overwritten by what was read before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
+
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..entries.outcome import settle
+from ..entries.properties import ENTRY_ID
+from ..errors import concurrent_modification, display
+from .state import State, state_of, with_state
+
+_ATTEMPTS = 10
+
+logger = logging.getLogger(__name__)
+
+IsLater = Callable[[State], bool]
+
+
+def swap(
+    bridge: Bridge,
+    record: TableRecord,
+    new: State,
+    is_later: IsLater = lambda _: False,
+) -> TableRecord:
+    """Put one state of a table in the place of the one that was loaded; return the entry then.
+
+    Other changes of the entry meanwhile do not matter.
+
+    Args:
+        is_later: Whether a state that came after is known to stand on the new one.
+
+    Raises:
+        ConcurrentModificationError: (14) the state is another one by now.
+        TableNotFoundError: (4) the table was dropped meanwhile.
+        OutcomeUnknownError: (17) the reply was lost, and what became of it cannot be found out.
+    """
+    old = state_of(record)
+    for _ in range(_ATTEMPTS):
+        changed = with_state(record, new)
+        try:
+            _alter(bridge, changed, new, is_later)
+        except ConcurrentModificationError:
+            record = reload(bridge, record)
+            found = state_of(record)
+            if _has_happened(found, new, is_later):
+                return record
+            if found != old:
+                raise
+        else:
+            return changed
+    raise concurrent_modification(record.path)
+
+
+def _alter(bridge: Bridge, changed: TableRecord, new: State, is_later: IsLater) -> None:
+    settle(
+        lambda: bridge.catalog.alter_table(changed),
+        lambda: _has_happened(state_of(reload(bridge, changed)), new, is_later),
+    )
+
+
+def _has_happened(found: State | None, new: State, is_later: IsLater) -> bool:
+    return found == new or (found is not None and is_later(found))
+
+
+def reload(bridge: Bridge, record: TableRecord) -> TableRecord:
+    """Return the entry as it is now.
+
+    Raises:
+        TableNotFoundError: (4)
+        ConcurrentModificationError: (14) another table has the name by now.
+    """
+    found = bridge.catalog.load_table(record.path)
+    if found.properties.get(ENTRY_ID) != record.properties.get(ENTRY_ID):
+        raise concurrent_modification(record.path)
+    return found
+
+
+def refreshed(bridge: Bridge, record: TableRecord) -> TableRecord:
+    """Return the entry as it is now, where others can have committed through it; else as it was."""
+    return record if state_of(record) is None else reload(bridge, record)
+
+
+@contextmanager
+def held(bridge: Bridge, record: TableRecord) -> Iterator[TableRecord]:
+    """Keep everybody from committing to a table; does nothing for one that storage manages.
+
+    Yields the entry as it is then. After the time of a hold others may commit again, whatever
+    became of the holder.
+
+    Raises:
+        ConcurrentModificationError: (14) somebody commits, or holds the table.
+    """
+    state = state_of(record)
+    if state is None:
+        yield record
+        return
+    require_free(record, state)
+    swap(bridge, record, state.hold())
+    record = reload(bridge, record)
+    try:
+        yield record
+    finally:
+        release(bridge, record)
+
+
+def release(bridge: Bridge, record: TableRecord) -> None:
+    """End a hold. Where the entry is gone, or is not held by this hold any more, there is none."""
+    state = state_of(record)
+    if state is None or state.held is None:
+        return
+    try:
+        now = reload(bridge, record)
+        if state_of(now) == state:
+            swap(bridge, now, state.free())
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return
+    except LanceNamespaceError as error:
+        logger.warning("%s stays held for a while: %s", display(record.path), error)
+
+
+def require_free(record: TableRecord, state: State) -> None:
+    """Raise ConcurrentModification (14) while somebody holds the table."""
+    if state.is_held:
+        raise ConcurrentModificationError(
+            f"Table '{display(record.path)}' is being renamed or mended: try again in a moment"
+        )

@@ -1,0 +1,1 @@
+"""Versions of a table and what names them: manifests, tags, branches, transactions, batches."""

@@ -1,0 +1,118 @@
+"""Versions of a table: list, describe, create and restore. `pruning` deletes them.
+
+Whether its storage manages a table or its catalog does is decided here, and nowhere below.
+"""
+
+from __future__ import annotations
+
+from lance_namespace.errors import TableBranchNotFoundError, TableVersionNotFoundError
+
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...errors import display
+from ...managed import commits as managed_commits
+from ...managed import directory as managed
+from ...managed.state import require_main, require_own, state_of
+from ...paging import PageRequest
+from ..commits import committing, transaction_id
+from ..dataset import Ref, open_dataset
+from . import staging
+from .manifests import MAIN, Manifest, TableFiles, VersionDirectory, sorting_key
+from .references import branches_of, is_branch_name
+from .staging import Commit, Staged
+
+
+def directory_of(
+    bridge: Bridge, record: TableRecord, branch: str | None = None, *, write: bool = False
+) -> VersionDirectory:
+    """Return where the versions of a table, or of one of its branches, are recorded.
+
+    Raises:
+        UnsupportedOperationError: (0) another implementation manages the table's versions.
+        TableBranchNotFoundError: (22)
+    """
+    require_own(record)
+    state = state_of(record)
+    if state is not None:
+        require_main(record, branch)
+        return managed.directory_of(bridge, record, state, write=write)
+    name = None if branch in (None, MAIN) else branch
+    if name is not None:
+        _require_branch(bridge, record, name, write=write)
+    files = TableFiles(bridge.storage(record, write=write), record.location or "")
+    return VersionDirectory(files, name)
+
+
+def _require_branch(bridge: Bridge, record: TableRecord, name: str, *, write: bool) -> None:
+    """Raise TableBranchNotFound (22) unless there is a branch: its name becomes part of a path."""
+    if is_branch_name(name):
+        open_dataset(bridge, record, Ref.of(branch=name), write=write)
+        return
+    dataset = open_dataset(bridge, record, write=write)
+    if name not in branches_of(dataset):
+        raise TableBranchNotFoundError(
+            f"Table '{display(record.path)}' has no branch {name[:60]!r}"
+        )
+
+
+def list_page(
+    directory: VersionDirectory, page: PageRequest, *, descending: bool
+) -> tuple[list[Manifest], str | None]:
+    """Return one page of the versions, oldest first unless ``descending``, and the next's token."""
+    is_for_latest = descending and page.limit == 1 and page.after is None
+    present = (directory.last_two() if is_for_latest else None) or directory.list()
+    found = {sorting_key(each.version, descending=descending): each for each in present}
+    keys, token = page.cut_names(list(found))
+    return [found[key] for key in keys], token
+
+
+def describe(record: TableRecord, directory: VersionDirectory, version: int | None) -> Manifest:
+    """Return one version, or the latest.
+
+    Raises:
+        TableVersionNotFoundError: (11) also where the table holds no data yet.
+        InvalidInputError: (13) the version is below 1.
+    """
+    ref = Ref.of(version)
+    manifest = directory.latest() if version is None else directory.find(version)
+    if manifest is None:
+        raise TableVersionNotFoundError(f"Table '{display(record.path)}' has no {ref}")
+    return manifest
+
+
+def restore(bridge: Bridge, record: TableRecord, ref: Ref) -> str | None:
+    """Make a version's state the latest, as a new version; return its transaction's id.
+
+    Raises:
+        TableVersionNotFoundError: (11)
+        TableBranchNotFoundError: (22)
+        ConcurrentModificationError: (14) another writer committed meanwhile.
+        InvalidTableStateError: (19) the table holds no data yet.
+    """
+    dataset = open_dataset(bridge, record, ref, write=True)
+    with committing(record, f"{ref} was not restored", dataset):
+        dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
+    return transaction_id(dataset, record)
+
+
+def create(bridge: Bridge, record: TableRecord, staged: Staged) -> Manifest:
+    """Make a staged manifest the next version, if no other has come first.
+
+    Raises:
+        ConcurrentModificationError: (14) the version is there, or is not the next one.
+        InvalidInputError: (13) the manifest is not there, or is not of this version, or would be
+            named unlike those of the table.
+        UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
+    """
+    return prepare(bridge, record, staged).do()
+
+
+def prepare(bridge: Bridge, record: TableRecord, staged: Staged) -> Commit:
+    """Check all that can be checked before a version is created. Raises as `create` does."""
+    Ref.of(staged.version)
+    state = state_of(record)
+    if state is not None:
+        require_main(record, staged.branch)
+        return managed_commits.prepare(bridge, record, state, staged)
+    directory = directory_of(bridge, record, staged.branch, write=True)
+    return staging.prepare(record, directory, staged)

@@ -1,0 +1,1 @@
+"""Queries: what is asked, the columns that are wanted, and how rows are found."""

@@ -1,0 +1,90 @@
+"""What the tests of implementation-managed tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+
+from lance_bridge.managed.state import State, state_of
+
+from .building import TABLE, create
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+
+MANAGED = {"managed_by": "impl"}
+KEY = tuple(TABLE)
+
+
+@pytest.fixture
+def able(server: MemoryServer) -> MemoryServer:
+    """The server of the test, whose entries can be compared, set and renamed."""
+    server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
+    return server
+
+
+def create_managed(ns: MemoryNamespace, rows: int = 3) -> None:
+    """Create the table, with rows 0, 1, 2, …, as version 1 of a managed one."""
+    create(ns, TABLE, rows, properties=MANAGED)
+
+
+def state(server: MemoryServer) -> State:
+    """Return what the entry says of the latest version."""
+    found = state_of(server.tables[KEY])
+    assert found is not None
+    return found
+
+
+def directory(server: MemoryServer) -> Path:
+    """Return where the table lies."""
+    return Path((server.tables[KEY].location or "").removeprefix("file://"))
+
+
+def rows(ns: MemoryNamespace) -> list[int]:
+    """Return the rows as pylance reads them by name."""
+    found = lance.dataset(namespace_client=ns, table_id=TABLE).to_table()["a"].to_pylist()
+    return sorted(found)
+
+
+def append(ns: MemoryNamespace, *values: int) -> lance.LanceDataset:
+    """Append rows as pylance does, by name."""
+    table = pa.table({"a": list(values)})
+    return lance.write_dataset(table, namespace_client=ns, table_id=TABLE, mode="append")
+
+
+def append_past_the_catalog(server: MemoryServer, *values: int) -> None:
+    """Append rows as one does who knows the place, and not the catalog."""
+    lance.write_dataset(pa.table({"a": list(values)}), str(directory(server)), mode="append")
+
+
+def versions(ns: MemoryNamespace) -> list[int]:
+    """Return the versions that the namespace lists."""
+    found = ns.list_table_versions(api.ListTableVersionsRequest(id=TABLE)).versions
+    return [each.version for each in found]
+
+
+def fail_once(name: str, moment: str, error: Exception) -> Callable[[str, str], None]:
+    """Return a fault of the server that strikes one change, before or after its effect."""
+    left = [error]
+
+    def fault(change: str, when: str) -> None:
+        if (change, when) == (name, moment) and left:
+            raise left.pop()
+
+    return fault
+
+
+def commit(ns: MemoryNamespace, version: int, staged: str) -> api.CreateTableVersionResponse:
+    """Make a staged manifest a version, as pylance does."""
+    return ns.create_table_version(
+        api.CreateTableVersionRequest(id=TABLE, version=version, manifest_path=staged)
+    )
+
+
+def table(*values: int) -> pa.Table:
+    """Return rows of the one column."""
+    return pa.table({"a": list(values)})

@@ -1,0 +1,118 @@
+"""The command line: who manages a table's versions, and what was written past the catalog."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lance_bridge import cli
+from lance_bridge.cli.app import app
+from lance_bridge.cli.managed import FOUND
+
+from .building import TABLE, create
+from .managing import (
+    able,  # noqa: F401 - a fixture
+    append_past_the_catalog,
+    create_managed,
+    rows,
+    state,
+)
+from .memory_catalog import MemoryNamespace, MemoryServer
+
+pytestmark = pytest.mark.usefixtures("able")
+
+CLASS = f"{MemoryNamespace.__module__}.{MemoryNamespace.__qualname__}"
+
+
+def run(server_name: str, *arguments: str, answer: str | None = None) -> Result:
+    command = ["managed", arguments[0], CLASS, ".".join(TABLE), "-p", f"uri={server_name}"]
+    return CliRunner().invoke(app, [*command, *arguments[1:]], input=answer)
+
+
+@pytest.fixture
+def uri(request: pytest.FixtureRequest) -> str:
+    return str(request.node.nodeid)
+
+
+def test_a_table_is_converted_both_ways(
+    namespace: MemoryNamespace, server: MemoryServer, uri: str
+) -> None:
+    create(namespace, TABLE)
+    begun = run(uri, "begin")
+    assert (begun.exit_code, begun.stdout) == (
+        0, "eu.shop.sales.Orders: its versions are in the catalog\n"
+    )  # fmt: skip
+    assert state(server).version == 1
+    ended = run(uri, "end", "--output", "json")
+    assert json.loads(ended.stdout) == {"table": "eu.shop.sales.Orders", "managed": False}
+    assert rows(namespace) == [0, 1, 2]
+
+
+def test_what_was_written_past_the_catalog_is_told_and_adopted(
+    namespace: MemoryNamespace, server: MemoryServer, uri: str
+) -> None:
+    create_managed(namespace)
+    clean = run(uri, "check")
+    assert clean.exit_code == 0
+    assert "all that is there was committed" in clean.stdout
+    append_past_the_catalog(server, 8)
+    found = run(uri, "check", "-o", "json")
+    assert found.exit_code == FOUND
+    assert json.loads(found.stdout)["versions"] == [2]
+    adopted = run(uri, "adopt")
+    assert (adopted.exit_code, adopted.stdout) == (
+        0, "eu.shop.sales.Orders: the latest version is 2\n"
+    )  # fmt: skip
+    assert rows(namespace) == [0, 1, 2, 8]
+
+
+def test_what_was_written_past_the_catalog_is_discarded_once_confirmed(
+    namespace: MemoryNamespace, server: MemoryServer, uri: str
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    refused = run(uri, "discard", answer="n\n")
+    assert refused.exit_code == 1
+    assert run(uri, "check").exit_code == FOUND
+    done = run(uri, "discard", "--yes", "-o", "json")
+    assert json.loads(done.stdout)["discarded"] == 1
+    assert run(uri, "check").exit_code == 0
+
+
+def test_a_failure_is_told_with_its_code_and_without_a_traceback(uri: str) -> None:
+    failed = run(uri, "adopt")
+    assert failed.exit_code == 1
+    assert failed.stdout == ""
+    assert failed.stderr.startswith("lance-bridge: ")
+    assert "eu.shop.sales.Orders" in failed.stderr
+
+
+@pytest.mark.parametrize("properties", [["uri"], ["=x"]])
+def test_a_property_that_is_none_is_refused(properties: list[str]) -> None:
+    options = [option for each in properties for option in ("-p", each)]
+    failed = CliRunner().invoke(app, ["managed", "check", CLASS, "a.b", *options])
+    assert failed.exit_code == 1
+    assert "key=value" in failed.stderr
+
+
+def test_pylance_s_own_namespaces_are_not_managed(tmp_path: object) -> None:
+    command = ["managed", "check", "dir", "a.b", "-p", f"root={tmp_path}"]
+    failed = CliRunner().invoke(app, command)
+    assert failed.exit_code == 1
+    assert "pylance's own" in failed.stderr
+
+
+def test_without_the_extra_the_command_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(package: str) -> bool:
+        assert package == "typer"
+        return False
+
+    monkeypatch.setattr("lance_bridge.extras._is_installed", absent)
+    monkeypatch.setattr(sys, "argv", ["lance-bridge"])
+    with pytest.raises(SystemExit, match=r"pip install 'lance-bridge\[cli\]'"):
+        cli.main()

@@ -1,0 +1,295 @@
+"""Implementation-managed tables: every commit goes through the catalog, whatever fails on the way.
+
+The catalog is the one in memory: what is shown is what core does with a catalog that compares and
+sets. That real catalogs do is shown with the adapters.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.managed import directory as directories
+
+from .building import TABLE, create, stream
+from .managing import (
+    KEY,
+    able,  # noqa: F401 - a fixture
+    append,
+    commit,
+    create_managed,
+    directory,
+    fail_once,
+    rows,
+    state,
+    table,
+    versions,
+)
+from .memory_catalog import MemoryNamespace, MemoryServer
+from .staging import stage
+
+pytestmark = pytest.mark.usefixtures("able")
+
+
+def manifest_files(server: MemoryServer) -> list[str]:
+    return sorted(p.name for p in (directory(server) / "_versions").glob("*.manifest*"))
+
+
+def test_a_commit_is_a_change_of_the_entry(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    before = server.effects.count("alter_table")
+    assert append(namespace, 7).version == 2
+    assert server.effects.count("alter_table") == before + 1
+    assert state(server).version == 2
+    assert rows(namespace) == [0, 1, 2, 7]
+
+
+def test_a_description_says_that_commits_go_through_the_namespace(
+    namespace: MemoryNamespace,
+) -> None:
+    declared = namespace.declare_table(
+        api.DeclareTableRequest(id=TABLE, properties={"managed_by": "impl"})
+    )
+    assert declared.managed_versioning is True
+    found = namespace.describe_table(api.DescribeTableRequest(id=TABLE, check_declared=True))
+    assert (found.managed_versioning, found.is_only_declared) == (True, True)
+    assert found.properties == {}
+
+
+def test_pylance_creates_a_declared_table_through_the_catalog(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties={"managed_by": "impl"}))
+    append_first = lance.write_dataset(
+        table(1, 2), namespace_client=namespace, table_id=TABLE, mode="overwrite"
+    )
+    assert append_first.version == 1
+    assert state(server).version == 1
+    assert rows(namespace) == [1, 2]
+
+
+def test_a_finished_commit_leaves_no_staged_manifest(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append(namespace, 7)
+    assert [name for name in manifest_files(server) if not name.endswith(".manifest")] == []
+    assert versions(namespace) == [1, 2]
+
+
+def test_every_operation_that_changes_rows_commits_through_the_catalog(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
+    namespace.update_table(
+        api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 10"]], predicate="a = 0")
+    )
+    namespace.delete_from_table(api.DeleteFromTableRequest(id=TABLE, predicate="a = 1"))
+    namespace.merge_insert_into_table(
+        api.MergeInsertIntoTableRequest(id=TABLE, on=["a"], when_not_matched_insert_all=True),
+        stream(4),
+    )
+    namespace.restore_table(api.RestoreTableRequest(id=TABLE, version=1))
+    create(namespace, TABLE, 5, mode="Overwrite")
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE, mode="overwrite"), stream(1))
+    assert state(server).version == 8
+    assert versions(namespace) == list(range(1, 9))
+    assert rows(namespace) == [0]
+    counted = [
+        namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=v)).count
+        for v in range(1, 9)
+    ]
+    assert counted == [3, 5, 5, 3, 6, 3, 5, 1]
+
+
+def test_writers_that_race_commit_one_after_the_other(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+
+    def write(number: int) -> None:
+        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+        append(namespace, number)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(100, 108)))
+    assert state(server).version == 17
+    assert rows(namespace) == sorted([0, 1, 2, *[0] * 8, *range(100, 108)])
+
+
+# -- crashes and lost replies ----------------------------------------------------------------------
+
+
+class Died(Exception):
+    """A writer stops here."""
+
+
+def crash_while_finishing(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise Died(step)
+
+    if step == "before the final name":
+        monkeypatch.setattr(directories.ManagedDirectory, "_put_final", die)
+    else:
+        monkeypatch.setattr(directories, "discard", die)
+
+
+@pytest.mark.parametrize("step", ["before the final name", "before the staged file is deleted"])
+def test_a_version_whose_writer_died_is_read_and_built_upon(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    create_managed(namespace)
+    version, staged = stage(namespace)
+    with monkeypatch.context() as patched:
+        crash_while_finishing(patched, step)
+        with pytest.raises(Died):
+            commit(namespace, version, str(staged))
+    assert state(server).version == 2
+    assert state(server).staged in manifest_files(server)
+    found = namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE)).count
+    assert versions(namespace) == [1, 2]
+    assert append(namespace, 9).version == 3
+    assert len(rows(namespace)) == (found or 0) + 1
+    assert [name for name in manifest_files(server) if not name.endswith(".manifest")] == []
+
+
+def test_a_commit_finishes_the_version_before_it(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    version, staged = stage(namespace)
+    with monkeypatch.context() as patched:
+        crash_while_finishing(patched, "before the final name")
+        with pytest.raises(Died):
+            commit(namespace, version, str(staged))
+    final = staged.with_name(staged.name.split(".manifest")[0] + ".manifest")
+    final.write_bytes(staged.read_bytes())
+    version, next_staged = stage(namespace)
+    final.unlink()
+    commit(namespace, version, str(next_staged))
+    assert final.exists()
+    assert versions(namespace) == [1, 2, 3]
+
+
+def test_a_reader_who_may_not_write_reads_a_version_that_is_still_staged(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    version, staged = stage(namespace)
+    with monkeypatch.context() as patched:
+        crash_while_finishing(patched, "before the final name")
+        with pytest.raises(Died):
+            commit(namespace, version, str(staged))
+
+    def refuse(*_: Any) -> None:
+        raise errors.PermissionDeniedError("read only")
+
+    monkeypatch.setattr(directories.ManagedDirectory, "_put_final", refuse)
+    described = namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE))
+    assert described.version.version == 2
+    assert ".manifest-" in described.version.manifest_path
+    assert len(rows(namespace)) > 3
+
+
+def test_a_writer_that_died_before_the_commit_leaves_the_table_as_it_was(
+    namespace: MemoryNamespace,
+) -> None:
+    create_managed(namespace)
+    stage(namespace)
+    assert versions(namespace) == [1]
+    assert rows(namespace) == [0, 1, 2]
+    assert append(namespace, 9).version == 2
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_commit_whose_reply_was_lost_is_made_once(
+    namespace: MemoryNamespace, server: MemoryServer, moment: str
+) -> None:
+    create_managed(namespace)
+    server.fault = fail_once("alter_table", moment, OutcomeUnknownError("lost"))
+    assert append(namespace, 7).version == 2
+    assert rows(namespace) == [0, 1, 2, 7]
+
+
+def test_a_commit_whose_reply_was_lost_is_known_though_others_have_built_on_it(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    other = MemoryNamespace(uri=namespace._properties["uri"], root=namespace._properties["root"])
+
+    def fault(change: str, moment: str) -> None:
+        if (change, moment) == ("alter_table", "after"):
+            server.fault = None
+            append(other, 8)
+            raise OutcomeUnknownError("lost")
+
+    server.fault = fault
+    assert append(namespace, 7).version == 2
+    assert rows(namespace) == [0, 1, 2, 7, 8]
+    assert versions(namespace) == [1, 2, 3]
+
+
+def test_a_commit_that_never_arrived_is_not_taken_for_another_of_its_number(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    other = MemoryNamespace(uri=namespace._properties["uri"], root=namespace._properties["root"])
+
+    def fault(change: str, moment: str) -> None:
+        if (change, moment) == ("alter_table", "before"):
+            server.fault = None
+            append(other, 8)
+            append(other, 9)
+            raise OutcomeUnknownError("lost")
+
+    server.fault = fault
+    assert append(namespace, 7).version == 4
+    assert rows(namespace) == [0, 1, 2, 7, 8, 9]
+
+
+def test_another_change_of_the_entry_does_not_stop_a_commit(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+
+    def fault(change: str, moment: str) -> None:
+        if (change, moment) == ("alter_table", "before"):
+            server.fault = None
+            found = server.tables[KEY]
+            changed = found.with_properties({**found.properties, "owner": "me"})
+            server.tables[KEY] = type(found)(**{**changed.__dict__, "revision": server.stamp()})
+
+    server.fault = fault
+    assert append(namespace, 7).version == 2
+    found = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert found.properties == {"owner": "me"}
+
+
+def test_a_commit_that_the_catalog_refuses_says_why(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    server.fault = fail_once("alter_table", "before", errors.PermissionDeniedError("not yours"))
+    with pytest.raises(errors.PermissionDeniedError, match="not yours"):
+        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
+    assert rows(namespace) == [0, 1, 2]
+
+
+def test_a_commit_to_a_table_that_was_dropped_is_not_found(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    dataset = lance.dataset(namespace_client=namespace, table_id=TABLE)
+    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    with pytest.raises(OSError, match="is unknown"):
+        lance.write_dataset(table(5), dataset, mode="append")
+    assert KEY not in server.tables

@@ -1,0 +1,141 @@
+"""What is written past the catalog of an implementation-managed table: never shown, never lost."""
+
+from __future__ import annotations
+
+import lance
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import MANAGED_BY
+
+from .building import TABLE, stream
+from .managing import (
+    KEY,
+    able,  # noqa: F401 - a fixture
+    append,
+    append_past_the_catalog,
+    create_managed,
+    directory,
+    rows,
+)
+from .memory_catalog import MemoryNamespace, MemoryServer
+
+pytestmark = pytest.mark.usefixtures("able")
+
+
+def test_what_was_written_past_the_catalog_can_be_adopted(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    append_past_the_catalog(server, 9)
+    found = namespace.list_out_of_band_versions(TABLE)
+    assert [each.version for each in found.versions] == [2, 3]
+    assert namespace.adopt_out_of_band_versions(TABLE) == 3
+    assert rows(namespace) == [0, 1, 2, 8, 9]
+    assert append(namespace, 10).version == 4
+
+
+def test_what_was_written_past_the_catalog_can_be_discarded(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    assert namespace.discard_out_of_band_versions(TABLE) == 1
+    assert namespace.list_out_of_band_versions(TABLE).versions == ()
+    assert namespace.list_out_of_band_versions(TABLE).set_aside == ()
+    assert append(namespace, 10).version == 2
+    assert rows(namespace) == [0, 1, 2, 10]
+
+
+def test_there_may_be_nothing_to_adopt_or_discard(namespace: MemoryNamespace) -> None:
+    create_managed(namespace)
+    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+        namespace.adopt_out_of_band_versions(TABLE)
+    assert namespace.discard_out_of_band_versions(TABLE) == 0
+
+
+def test_a_table_is_not_released_with_versions_that_would_show_up(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    with pytest.raises(errors.InvalidTableStateError, match="adopt or discard"):
+        namespace.release_table(TABLE)
+    assert server.tables[KEY].properties[MANAGED_BY] == "impl"
+    namespace.discard_out_of_band_versions(TABLE)
+    namespace.release_table(TABLE)
+    assert rows(namespace) == [0, 1, 2]
+
+
+def test_writes_through_the_namespace_win_over_those_past_it(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    assert rows(namespace) == [0, 0, 1, 2]
+    aside = namespace.list_out_of_band_versions(TABLE).set_aside
+    assert len(aside) == 1
+    assert (directory(server) / "_versions" / aside[0]).exists()
+    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+        namespace.adopt_out_of_band_versions(TABLE)
+
+
+def test_pylance_s_own_write_makes_room_for_the_next_one(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
+        append(namespace, 9)
+    assert rows(namespace) == [0, 1, 2]
+    assert append(namespace, 9).version == 2
+    assert rows(namespace) == [0, 1, 2, 9]
+
+
+def test_a_write_past_the_catalog_that_comes_between_loses(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+
+    def fault(change: str, moment: str) -> None:
+        if (change, moment) == ("alter_table", "after"):
+            server.fault = None
+            append_past_the_catalog(server, 666)
+
+    server.fault = fault
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    assert rows(namespace) == [0, 0, 1, 2]
+    assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 1
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    assert rows(namespace) == [0, 0, 0, 1, 2]
+
+
+def test_a_tag_of_what_was_written_past_the_catalog_leads_nowhere(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    lance.dataset(str(directory(server))).tags.create("foreign", 2)
+    namespace.create_table_tag(api.CreateTableTagRequest(id=TABLE, tag="own", version=1))
+    with pytest.raises(errors.TableVersionNotFoundError):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, tag="foreign"))
+    found = namespace.describe_table(
+        api.DescribeTableRequest(id=TABLE, tag="own", load_detailed_metadata=True)
+    )
+    assert found.version == 1
+    with pytest.raises(errors.TableTagNotFoundError):
+        namespace.describe_table(api.DescribeTableRequest(id=TABLE, tag="none"))
+
+
+def test_dropping_a_table_takes_what_was_set_aside_with_it(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    place = directory(server)
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert not place.exists()

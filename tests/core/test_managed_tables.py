@@ -1,0 +1,348 @@
+"""Making tables implementation-managed, renaming them, and leaving them to their storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+
+from lance_bridge.catalog import GUARD, MANAGED_BY, Capabilities, NamespaceRecord
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.managed import entry
+from lance_bridge.managed.state import HOLD_SECONDS, LATEST, with_state
+
+from .building import DATASET, TABLE, count_rows, create, stream
+from .managing import (
+    KEY,
+    MANAGED,
+    able,  # noqa: F401 - a fixture
+    append,
+    append_past_the_catalog,
+    create_managed,
+    fail_once,
+    rows,
+    state,
+    table,
+    versions,
+)
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+
+pytestmark = pytest.mark.usefixtures("able")
+
+NEW = [*TABLE[:-1], "Renamed"]
+
+
+def mark(server: MemoryServer) -> str | None:
+    return server.tables[KEY].properties.get(MANAGED_BY)
+
+
+# -- conversion ------------------------------------------------------------------------------------
+
+
+def test_a_table_goes_to_the_catalog_and_back_with_all_its_versions(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    append(namespace, 7)
+    namespace.manage_table(TABLE)
+    assert (mark(server), state(server).version) == ("impl", 2)
+    append(namespace, 8)
+    namespace.release_table(TABLE)
+    assert mark(server) == "storage"
+    assert not {LATEST, GUARD} & set(server.tables[KEY].properties)
+    append_past_the_catalog(server, 9)
+    assert versions(namespace) == [1, 2, 3, 4]
+    assert rows(namespace) == [0, 1, 2, 7, 8, 9]
+
+
+def test_to_manage_a_managed_table_changes_nothing(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    effects = len(server.effects)
+    namespace.manage_table(TABLE)
+    assert len(server.effects) == effects
+
+
+def test_to_release_a_table_of_the_storage_is_refused(namespace: MemoryNamespace) -> None:
+    create(namespace, TABLE)
+    with pytest.raises(errors.InvalidInputError, match="managed by its storage"):
+        namespace.release_table(TABLE)
+
+
+def test_what_was_committed_to_the_storage_during_the_conversion_is_kept(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+
+    def fault(change: str, moment: str) -> None:
+        if (change, moment) == ("alter_table", "before"):
+            server.fault = None
+            append_past_the_catalog(server, 5)
+
+    server.fault = fault
+    namespace.manage_table(TABLE)
+    assert rows(namespace) == [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("way", ["manage_table", "release_table"])
+def test_a_conversion_whose_reply_was_lost_is_made(
+    namespace: MemoryNamespace, server: MemoryServer, way: str, moment: str
+) -> None:
+    create(namespace, TABLE, properties=MANAGED if way == "release_table" else {})
+    server.fault = fail_once("alter_table", moment, OutcomeUnknownError("lost"))
+    getattr(namespace, way)(TABLE)
+    assert mark(server) == ("impl" if way == "manage_table" else "storage")
+    append(namespace, 7)
+    assert rows(namespace) == [0, 1, 2, 7]
+
+
+def test_a_table_with_branches_stays_with_its_storage(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b"))
+    with pytest.raises(errors.InvalidTableStateError, match="branches"):
+        namespace.manage_table(TABLE)
+    assert mark(server) == "storage"
+
+
+def test_a_managed_table_gets_no_branch(namespace: MemoryNamespace) -> None:
+    create_managed(namespace)
+    with pytest.raises(errors.UnsupportedOperationError, match="branches"):
+        namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b"))
+    with pytest.raises(errors.TableBranchNotFoundError):
+        namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, branch="b"))
+    listed = namespace.list_table_branches(api.ListTableBranchesRequest(id=TABLE))
+    assert listed.branches == {}
+
+
+def test_a_table_with_manifests_of_the_first_scheme_stays_with_its_storage(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any
+) -> None:
+    place = str(tmp_path / "old.lance")
+    lance.write_dataset(table(0, 1, 2), place, enable_v2_manifest_paths=False)
+    with pytest.raises(errors.InvalidTableStateError, match="migrate_manifest_paths_v2"):
+        namespace.register_table(
+            api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED)
+        )
+    assert KEY not in server.tables
+
+
+def test_a_table_that_another_implementation_manages_is_left_to_it(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    found = server.tables[KEY]
+    server.tables[KEY] = found.with_properties({**found.properties, MANAGED_BY: "impl"})
+    refused: list[Callable[[], object]] = [
+        lambda: namespace.manage_table(TABLE),
+        lambda: namespace.list_table_versions(api.ListTableVersionsRequest(id=TABLE)),
+        lambda: namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1)),
+        lambda: namespace.create_table_branch(api.CreateTableBranchRequest(id=TABLE, name="b")),
+    ]
+    for call in refused:
+        with pytest.raises(errors.UnsupportedOperationError, match="another implementation"):
+            call()
+    assert count_rows(namespace, TABLE) == 3
+    described = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert described.managed_versioning is None
+
+
+# -- new tables ------------------------------------------------------------------------------------
+
+
+def test_new_tables_of_a_managed_namespace_are_managed(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    path = tuple(DATASET)
+    server.namespaces[path] = NamespaceRecord(path, dict(MANAGED))
+    create(namespace, TABLE)
+    assert state(server).version == 1
+    plain = [*DATASET, "Plain"]
+    create(namespace, plain, properties={"managed_by": "storage"})
+    assert server.tables[tuple(plain)].properties[MANAGED_BY] == "storage"
+
+
+def test_data_that_is_there_is_registered_as_managed(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any
+) -> None:
+    place = str(tmp_path / "there.lance")
+    lance.write_dataset(table(0, 1, 2), place)
+    lance.write_dataset(table(0, 1, 2), place, mode="append")
+    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED))
+    assert state(server).version == 2
+    append(namespace, 7)
+    assert len(rows(namespace)) == 7
+
+
+def test_a_registration_that_is_overwritten_is_managed_as_it_says(
+    namespace: MemoryNamespace, tmp_path: Any
+) -> None:
+    create_managed(namespace)
+    place = str(tmp_path / "other.lance")
+    lance.write_dataset(table(0, 1, 2), place)
+    for properties, version in (({}, None), (MANAGED, 1)):
+        namespace.register_table(
+            api.RegisterTableRequest(
+                id=TABLE, location=place, mode="overwrite", properties=properties
+            )
+        )
+        managed = namespace.describe_table(api.DescribeTableRequest(id=TABLE)).managed_versioning
+        assert managed is (True if version else None)
+
+
+def test_a_registration_stays_where_it_is_if_the_new_place_cannot_be_managed(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any
+) -> None:
+    create(namespace, TABLE)
+    before = server.tables[KEY]
+    place = str(tmp_path / "old.lance")
+    lance.write_dataset(table(1), place, enable_v2_manifest_paths=False)
+    with pytest.raises(errors.InvalidTableStateError):
+        namespace.register_table(
+            api.RegisterTableRequest(id=TABLE, location=place, mode="overwrite", properties=MANAGED)
+        )
+    assert server.tables[KEY] == before
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        replace(CAPABILITIES, no_alter="it forgets"),
+        replace(CAPABILITIES, no_alter="", no_managed_tables="it forgets"),
+    ],
+)
+def test_a_catalog_that_cannot_says_why_and_makes_nothing(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any, capabilities: Capabilities
+) -> None:
+    server.capabilities = capabilities
+    place = str(tmp_path / "x.lance")
+    calls: list[Callable[[], object]] = [
+        lambda: create_managed(namespace),
+        lambda: namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED)),
+        lambda: namespace.register_table(
+            api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED)
+        ),
+        lambda: namespace.create_namespace(
+            api.CreateNamespaceRequest(id=["eu", "shop", "new"], properties=MANAGED)
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(errors.UnsupportedOperationError, match="it forgets"):
+            call()
+    assert not server.effects
+
+
+def test_a_table_that_cannot_be_guarded_is_taken_back(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> str:
+        raise errors.UnsupportedOperationError("neither lock nor condition")
+
+    monkeypatch.setattr(type(namespace._bridge.catalog), "commit_guard", refuse)
+    calls: list[Callable[[], object]] = [
+        lambda: create_managed(namespace),
+        lambda: namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED)),
+    ]
+    for call in calls:
+        with pytest.raises(errors.UnsupportedOperationError, match="neither"):
+            call()
+        assert not server.tables
+
+
+def test_of_two_creators_one_creates(namespace: MemoryNamespace, server: MemoryServer) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED))
+
+    def fault(change: str, moment: str) -> None:
+        if (change, moment) == ("alter_table", "before"):
+            server.fault = None
+            create(namespace, TABLE, 5)
+
+    server.fault = fault
+    with pytest.raises(errors.TableAlreadyExistsError):
+        create(namespace, TABLE, 3)
+    assert len(rows(namespace)) == 5
+    create(namespace, TABLE, 3, mode="ExistOk")
+    assert len(rows(namespace)) == 5
+
+
+def test_properties_change_without_losing_a_commit(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    namespace.update_table(
+        api.UpdateTableRequest(id=TABLE, updates=[["a", "a + 1"]], properties={"owner": "me"})
+    )
+    found = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert found.properties == {"owner": "me"}
+    assert state(server).version == 2
+    assert rows(namespace) == [1, 2, 3]
+
+
+# -- renames ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_copy", [False, True])
+def test_a_renamed_table_is_managed_under_its_new_name(
+    namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
+) -> None:
+    server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
+    create_managed(namespace)
+    namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
+    lance.write_dataset(table(0, 1, 2), namespace_client=namespace, table_id=NEW, mode="append")
+    assert count_rows(namespace, NEW) == 6
+    assert set(server.tables) == {tuple(NEW)}
+
+
+@pytest.mark.parametrize("by_copy", [False, True])
+def test_nobody_commits_to_a_table_that_is_being_renamed(
+    namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
+) -> None:
+    server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
+    create_managed(namespace)
+    told: list[str] = []
+
+    def fault(change: str, _: str) -> None:
+        if change in ("rename_table", "copy_table", "drop_table"):
+            with pytest.raises(errors.LanceNamespaceError) as caught:
+                namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+            told.append(type(caught.value).__name__)
+
+    server.fault = fault
+    namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
+    assert told[0] == "ConcurrentModificationError"
+    assert count_rows(namespace, NEW) == 3
+
+
+@pytest.mark.parametrize("by_copy", [False, True])
+def test_a_rename_that_fails_lets_the_table_go_again(
+    namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
+) -> None:
+    server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
+    create_managed(namespace)
+    create(namespace, NEW)
+    with pytest.raises(errors.TableAlreadyExistsError):
+        namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
+    assert state(server).held is None
+    assert append(namespace, 7).version == 2
+
+
+def test_a_hold_whose_holder_died_ends_by_itself(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    with entry.held(namespace._bridge, server.tables[KEY]):
+        with pytest.raises(errors.ConcurrentModificationError, match="try again"):
+            namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+        held = state(server)
+        old = replace(held, held=(held.held or 0) - int(HOLD_SECONDS * 1000) - 1)
+        server.tables[KEY] = with_state(server.tables[KEY], old)
+        assert append(namespace, 7).version == 2
+    assert state(server).version == 2

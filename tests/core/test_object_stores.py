@@ -1,0 +1,378 @@
+"""Tables whose files are in an object store (S3, by moto): what is done with their files there.
+
+Moto takes each request by itself and always answers alike; how a real store behaves under load, and
+what it costs to list, is not seen here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import errors
+from lance_namespace_urllib3_client import models
+from servers.objectstore import MotoServer
+
+from .building import BUCKET, DATASET, TABLE, at, count_rows, create, stream
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .merging import counts, merge
+from .querying import ask, vectors
+from .test_branches import branches, create_branch, delete_branch, rows
+from .test_restore import delete as delete_versions
+from .test_restore import restore
+from .test_tags import create_tag, delete_tag, tagged, tags, update_tag
+from .writing import ipc
+
+pytestmark = pytest.mark.server
+OTHER = [*DATASET, "other"]
+
+
+@pytest.fixture
+def on_s3(
+    server: MemoryServer, moto: MotoServer, request: pytest.FixtureRequest
+) -> MemoryNamespace:
+    """A namespace whose tables are under a prefix of the test's own."""
+    assert not server.effects
+    options = {f"storage.{key}": value for key, value in moto.storage_options.items()}
+    root = f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    return MemoryNamespace(uri=request.node.nodeid, root=root, **options)
+
+
+def place(ns: MemoryNamespace, table: list[str] = TABLE) -> str:
+    return str(ns.describe_table(api.DescribeTableRequest(id=table)).location)
+
+
+def opened(ns: MemoryNamespace, moto: MotoServer, table: list[str] = TABLE) -> lance.LanceDataset:
+    """Open a table by its path, past the namespace."""
+    return lance.dataset(place(ns, table), storage_options=moto.storage_options)
+
+
+def keys(ns: MemoryNamespace, moto: MotoServer, inside: str, table: list[str] = TABLE) -> list[str]:
+    """Return the names of a table's files in one directory."""
+    prefix = f"{place(ns, table).removeprefix(f's3://{BUCKET}/')}/{inside}/"
+    return [key.removeprefix(prefix) for key in moto.keys(BUCKET) if key.startswith(prefix)]
+
+
+def append(ns: MemoryNamespace, value: int = 100, table: list[str] = TABLE) -> int:
+    data = ipc(pa.table({"a": [value]}))
+    return int(ns.insert_into_table(api.InsertIntoTableRequest(id=table), data).version or 0)
+
+
+def build(ns: MemoryNamespace, versions: int, table: list[str] = TABLE) -> None:
+    create(ns, table)
+    assert [append(ns, each, table) for each in range(2, versions + 1)] == [*range(2, versions + 1)]
+
+
+def listed(ns: MemoryNamespace, table: list[str] = TABLE, **more: Any) -> list[models.TableVersion]:
+    return ns.list_table_versions(api.ListTableVersionsRequest(id=table, **more)).versions
+
+
+def numbers(ns: MemoryNamespace, table: list[str] = TABLE, **more: Any) -> list[int]:
+    return [each.version for each in listed(ns, table, **more)]
+
+
+def stage(ns: MemoryNamespace, moto: MotoServer, table: list[str] = TABLE) -> tuple[int, str]:
+    """Write what the next version would be, but its manifest under a name that is no version's.
+
+    Returns:
+        The version, and the path of the staged manifest in the bucket.
+    """
+    store, own = moto.client, place(ns, table).removeprefix(f"s3://{BUCKET}/")
+    copy = f"copies/{uuid.uuid4().hex}"
+
+    def copy_all(source: str, target: str, only: str = "") -> None:
+        for key in moto.keys(BUCKET):
+            if key.startswith(f"{source}/{only}"):
+                to = target + key.removeprefix(source)
+                store.copy_object(Bucket=BUCKET, Key=to, CopySource={"Bucket": BUCKET, "Key": key})
+
+    copy_all(own, copy)
+    version = lance.write_dataset(
+        pa.table({"a": [100]}),
+        f"s3://{BUCKET}/{copy}",
+        mode="append",
+        storage_options=moto.storage_options,
+    ).version
+    name = f"{2**64 - 1 - version:020d}.manifest"
+    staged = f"{own}/_versions/{name}-{uuid.uuid4()}"
+    source = {"Bucket": BUCKET, "Key": f"{copy}/_versions/{name}"}
+    store.copy_object(Bucket=BUCKET, Key=staged, CopySource=source)
+    copy_all(copy, own, "data/")
+    copy_all(copy, own, "_transactions/")
+    return version, staged
+
+
+def creation(
+    version: int, staged: str, table: list[str] = TABLE, **more: Any
+) -> api.CreateTableVersionRequest:
+    return api.CreateTableVersionRequest(id=table, version=version, manifest_path=staged, **more)
+
+
+# -- versions --------------------------------------------------------------------------------------
+
+
+def test_versions_are_those_whose_manifests_are_in_the_store(
+    on_s3: MemoryNamespace, moto: MotoServer
+) -> None:
+    build(on_s3, 3)
+    found = listed(on_s3)
+    assert [each.version for each in found] == [1, 2, 3]
+    assert numbers(on_s3, descending=True, limit=2) == [3, 2]
+    for each in found:
+        head = moto.client.head_object(Bucket=BUCKET, Key=each.manifest_path)
+        assert each.manifest_size == head["ContentLength"]
+        assert str(each.e_tag).strip('"') == head["ETag"].strip('"')
+        assert (each.timestamp_millis or 0) // 1000 == int(head["LastModified"].timestamp())
+
+
+def test_a_version_is_described_and_one_that_is_not_there_is_not_found(
+    on_s3: MemoryNamespace,
+) -> None:
+    build(on_s3, 2)
+    for version in (None, 2):
+        request = api.DescribeTableVersionRequest(id=TABLE, version=version)
+        assert on_s3.describe_table_version(request).version == listed(on_s3)[-1]
+    with pytest.raises(errors.TableVersionNotFoundError):
+        on_s3.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=9))
+
+
+def test_a_staged_manifest_becomes_the_next_version(
+    on_s3: MemoryNamespace, moto: MotoServer
+) -> None:
+    build(on_s3, 1)
+    version, staged = stage(on_s3, moto)
+    e_tag = moto.client.head_object(Bucket=BUCKET, Key=staged)["ETag"]
+    made = on_s3.create_table_version(creation(version, staged, e_tag=e_tag)).version
+    assert made == listed(on_s3)[-1]
+    assert numbers(on_s3) == [1, 2]
+    assert count_rows(on_s3, TABLE) == 4
+    assert opened(on_s3, moto).version == 2
+    assert len(keys(on_s3, moto, "_versions")) == 2
+
+
+def test_a_version_of_another_e_tag_is_not_created(
+    on_s3: MemoryNamespace, moto: MotoServer
+) -> None:
+    build(on_s3, 1)
+    version, staged = stage(on_s3, moto)
+    other = moto.client.head_object(Bucket=BUCKET, Key=listed(on_s3)[0].manifest_path)["ETag"]
+    with pytest.raises(errors.InvalidInputError, match="e_tag"):
+        on_s3.create_table_version(creation(version, staged, e_tag=other))
+    assert numbers(on_s3) == [1]
+
+
+def test_a_version_that_is_there_is_not_replaced(on_s3: MemoryNamespace, moto: MotoServer) -> None:
+    build(on_s3, 1)
+    first, second = stage(on_s3, moto), stage(on_s3, moto)
+    on_s3.create_table_version(creation(*first))
+    made = listed(on_s3)
+    with pytest.raises(errors.ConcurrentModificationError):
+        on_s3.create_table_version(creation(*second))
+    assert listed(on_s3) == made
+
+
+def test_of_several_creators_of_one_version_one_wins(
+    on_s3: MemoryNamespace, moto: MotoServer
+) -> None:
+    build(on_s3, 1)
+    staged = [stage(on_s3, moto) for _ in range(4)]
+
+    def attempt(each: tuple[int, str]) -> bool:
+        try:
+            on_s3.create_table_version(creation(*each))
+        except errors.ConcurrentModificationError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(staged)) as pool:
+        assert sorted(pool.map(attempt, staged)) == [False, False, False, True]
+    assert numbers(on_s3) == [1, 2]
+    assert count_rows(on_s3, TABLE) == 4
+
+
+def test_a_version_is_restored_and_others_are_deleted(
+    on_s3: MemoryNamespace, moto: MotoServer
+) -> None:
+    build(on_s3, 4)
+    create_tag(on_s3, "kept", 2)
+    assert restore(on_s3, 1) is not None
+    assert (numbers(on_s3)[-1], count_rows(on_s3, TABLE)) == (5, 3)
+    with pytest.raises(errors.LanceNamespaceError, match="kept"):
+        delete_versions(on_s3, (1, 5))
+    assert numbers(on_s3) == [1, 2, 3, 4, 5]
+    assert delete_versions(on_s3, (3, 5)) == 2
+    assert numbers(on_s3) == [1, 2, 5]
+    assert len(keys(on_s3, moto, "_versions")) == 3
+    assert opened(on_s3, moto).version == 5
+
+
+# -- tags and branches -----------------------------------------------------------------------------
+
+
+def test_tags_are_made_moved_and_deleted(on_s3: MemoryNamespace, moto: MotoServer) -> None:
+    build(on_s3, 2)
+    create_tag(on_s3, "one", 1)
+    with pytest.raises(errors.TableTagAlreadyExistsError):
+        create_tag(on_s3, "one", 2)
+    assert tagged(on_s3, "one") == (1, None)
+    assert opened(on_s3, moto).tags.list()["one"]["version"] == 1
+    update_tag(on_s3, "one", 2)
+    assert {name: tag.version for name, tag in tags(on_s3).items()} == {"one": 2}
+    delete_tag(on_s3, "one")
+    assert tags(on_s3) == {}
+    with pytest.raises(errors.TableTagNotFoundError):
+        delete_tag(on_s3, "one")
+
+
+def test_of_several_creators_of_one_tag_one_wins(on_s3: MemoryNamespace) -> None:
+    build(on_s3, 4)
+
+    def attempt(version: int) -> int | None:
+        try:
+            create_tag(on_s3, "best", version)
+        except errors.TableTagAlreadyExistsError:
+            return None
+        return version
+
+    with ThreadPoolExecutor(4) as pool:
+        won = [each for each in pool.map(attempt, [1, 2, 3, 4]) if each is not None]
+    assert won == [tagged(on_s3, "best")[0]]
+
+
+def test_branches_are_made_written_to_and_deleted(on_s3: MemoryNamespace, moto: MotoServer) -> None:
+    build(on_s3, 2)
+    create_branch(on_s3, "dev")
+    with pytest.raises(errors.TableBranchAlreadyExistsError):
+        create_branch(on_s3, "dev")
+    request = api.InsertIntoTableRequest(id=TABLE, branch="dev")
+    on_s3.insert_into_table(request, stream(5))
+    assert (rows(on_s3, "dev"), rows(on_s3, None)) == (9, 4)
+    assert numbers(on_s3, branch="dev") == [2, 3]
+    assert numbers(on_s3) == [1, 2]
+    assert list(branches(on_s3)) == list(opened(on_s3, moto).branches.list()) == ["dev"]
+    delete_branch(on_s3, "dev")
+    assert branches(on_s3) == {}
+    assert keys(on_s3, moto, "tree") == []
+    with pytest.raises(errors.TableBranchNotFoundError):
+        rows(on_s3, "dev")
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+def batch(ns: MemoryNamespace, *operations: dict[str, Any]) -> list[dict[str, Any]]:
+    request = api.BatchCommitTablesRequest.model_validate({"operations": list(operations)})
+    return [each.to_dict() for each in ns.batch_commit_tables(request).results]
+
+
+def creating(table: list[str], version: int, staged: str) -> dict[str, Any]:
+    return {"create_table_version": {"id": table, "version": version, "manifest_path": staged}}
+
+
+def test_versions_of_several_tables_are_committed_together_or_not_at_all(
+    on_s3: MemoryNamespace, moto: MotoServer
+) -> None:
+    build(on_s3, 1)
+    build(on_s3, 2, OTHER)
+    version, staged = stage(on_s3, moto)
+    with pytest.raises(errors.LanceNamespaceError):
+        batch(on_s3, creating(TABLE, version, staged), creating(OTHER, 3, staged))
+    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1], [1, 2])
+    batch(on_s3, creating(TABLE, version, staged), creating(OTHER, *stage(on_s3, moto, OTHER)))
+    assert (numbers(on_s3), numbers(on_s3, OTHER)) == ([1, 2], [1, 2, 3])
+    assert (count_rows(on_s3, TABLE), count_rows(on_s3, OTHER)) == (4, 5)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def test_rows_are_inserted_merged_updated_deleted_and_found(on_s3: MemoryNamespace) -> None:
+    data = pa.table(
+        {
+            "k": list(range(300)),
+            "word": [f"w{i % 7}" for i in range(300)],
+            "v": vectors([[i, i % 3] for i in range(300)]),
+        }
+    )
+    on_s3.create_table(api.CreateTableRequest(id=TABLE), ipc(data))
+    one_more = pa.table({"k": [300], "word": ["w9"], "v": vectors([[0, 9]])}, schema=data.schema)
+    on_s3.insert_into_table(api.InsertIntoTableRequest(id=TABLE), ipc(one_more))
+    merged = merge(
+        on_s3,
+        pa.concat_tables([one_more, data.slice(0, 2)]).set_column(1, "word", [["new"] * 3]),
+        when_matched_update_all_filt="source.k >= 1",
+        when_not_matched_by_source_delete_filt="k > 250 and k < 260",
+    )
+    assert counts(merged) == (2, 0, 9)
+    on_s3.update_table(
+        api.UpdateTableRequest(id=TABLE, updates=[["word", "'up'"]], predicate="k = 5")
+    )
+    on_s3.delete_from_table(api.DeleteFromTableRequest(id=TABLE, predicate="k = 6"))
+    assert count_rows(on_s3, TABLE) == 291
+    found = ask(on_s3, k=0, filter="word in ('new', 'up')", columns=["k"])
+    assert sorted(found.column("k").to_pylist()) == [1, 5, 300]
+
+
+def test_indices_are_built_used_listed_and_dropped(
+    on_s3: MemoryNamespace, moto: MotoServer
+) -> None:
+    data = pa.table(
+        {
+            "k": list(range(300)),
+            "word": [f"w{i % 7} and more" for i in range(300)],
+            "v": vectors([[i, i % 3] for i in range(300)]),
+        }
+    )
+    on_s3.create_table(api.CreateTableRequest(id=TABLE), ipc(data))
+    for column, kind, parts in (("k", "BTREE", None), ("word", "FTS", None), ("v", "IVF_FLAT", 2)):
+        request = api.CreateTableIndexRequest(
+            id=TABLE, column=column, index_type=kind, num_partitions=parts
+        )
+        assert on_s3.create_table_index(request).transaction_id
+    found = on_s3.list_table_indices(api.ListTableIndicesRequest(id=TABLE)).indexes
+    assert [each.index_name for each in found] == ["k_idx", "v_idx", "word_idx"]
+    nearest = ask(on_s3, k=3, vector=[7.0, 1.0], filter="k < 290", prefilter=True)
+    assert nearest.column("k").to_pylist()[0] == 7
+    assert ask(on_s3, k=0, text="w3").num_rows == 43
+    assert merge(on_s3, data.slice(4, 1), when_matched_update_all=True, use_index=True)
+    on_s3.drop_table_index(api.DropTableIndexRequest(id=TABLE, index_name="v_idx"))
+    assert [each.name for each in opened(on_s3, moto).describe_indices()] == ["k_idx", "word_idx"]
+
+
+# -- what else -------------------------------------------------------------------------------------
+
+
+def test_a_managed_table_is_committed_to_through_the_catalog(
+    on_s3: MemoryNamespace, server: MemoryServer, moto: MotoServer
+) -> None:
+    server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")
+    create(on_s3, TABLE, properties={"managed_by": "impl"})
+    assert append(on_s3) == 2
+    lance.write_dataset(pa.table({"a": [7]}), namespace_client=on_s3, table_id=TABLE, mode="append")
+    assert server.effects.count("alter_table") >= 2
+    lance.write_dataset(
+        pa.table({"a": [8]}), place(on_s3), mode="append", storage_options=moto.storage_options
+    )
+    assert (numbers(on_s3), count_rows(on_s3, TABLE)) == ([1, 2, 3], 5)
+    assert on_s3.adopt_out_of_band_versions(TABLE) == 4
+    on_s3.release_table(TABLE)
+    assert (numbers(on_s3), count_rows(on_s3, TABLE)) == ([1, 2, 3, 4], 6)
+    assert len(keys(on_s3, moto, "_versions")) == 4
+
+
+def test_a_table_in_a_store_that_is_gone_is_not_taken_for_empty(
+    on_s3: MemoryNamespace, server: MemoryServer
+) -> None:
+    build(on_s3, 1)
+    entry = server.tables[tuple(TABLE)]
+    lost = str(entry.location).replace(f"s3://{BUCKET}/", "s3://no-such-bucket/")
+    server.tables[at("Orders")] = replace(entry, location=lost)
+    for look in (lambda: numbers(on_s3), lambda: tags(on_s3), lambda: count_rows(on_s3, TABLE)):
+        with pytest.raises(errors.ServiceUnavailableError, match="no-such-bucket"):
+            look()

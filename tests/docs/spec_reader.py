@@ -22,6 +22,11 @@ _CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
 _CASE = re.compile(r"\[`(test_\w+)`\]\(([^)#]+)\)")
 _SHOWN = re.compile(rf"<br><sub>Shown by {_CASE.pattern}(?:, {_CASE.pattern})*\.</sub>$")
 _ERROR_HANDLING = "**Error Handling:**"
+_REQUEST = "**Request:**"
+_NAMES = r"(?:\*\*\w+\*\*(?:,\s+)?)+"
+_FIELDS = re.compile(rf"^- (?P<names>{_NAMES}): (?P<text>(?:.|\n(?!- |\n))+)", re.MULTILINE)
+_ALL_FIELDS = re.compile(r"^- All fields of \[(\w+)\]\(#\w+\)\.$", re.MULTILINE)
+_REFUSED = re.compile(r"refused with `(\d+)`")
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,38 @@ class Operation:
         """The numbers of the steps, in their order."""
         _, _, after = self.text.partition("The implementation:")
         return [int(number) for number in _STEP.findall(after.partition(_ERROR_HANDLING)[0])]
+
+    @property
+    def request(self) -> str:
+        """What it says of the request's fields; nothing where there is no such part."""
+        return self.text.partition(_REQUEST)[2].partition("The implementation:")[0]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The request's fields that it names, each with what it says of it."""
+        return {
+            name: " ".join(match["text"].split())
+            for match in _FIELDS.finditer(self.request)
+            for name in re.findall(r"\w+", match["names"])
+        }
+
+    @property
+    def same_fields_as(self) -> str | None:
+        """The operation whose fields it has, all of them."""
+        match = _ALL_FIELDS.search(self.request)
+        return match[1] if match else None
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Fields that are refused whatever their value is, with the code."""
+        said = {name: _REFUSED.match(text) for name, text in self.fields.items()}
+        return {name: int(match[1]) for name, match in said.items() if match}
+
+    @property
+    def answer(self) -> str:
+        """What it answers; nothing where that is not said."""
+        found = [text for text in paragraphs(self.text) if text.startswith("**Answer:** ")]
+        return found[0].removeprefix("**Answer:** ") if found else ""
 
     @property
     def errors(self) -> list[ErrorParagraph]:
@@ -149,6 +186,11 @@ class Spec:
                 )
         return found
 
+    def snippets(self, language: str) -> list[str]:
+        """Return the code blocks of a language, in their order."""
+        text = self.path.read_text(encoding="utf-8")
+        return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
     @property
     def anchors(self) -> set[str]:
         """The fragments that links within the file may have."""
@@ -163,6 +205,11 @@ def paragraphs(text: str) -> list[str]:
 def error_paragraphs(text: str) -> list[ErrorParagraph]:
     """Return the paragraphs of a text that must each describe one error."""
     return [ErrorParagraph(paragraph) for paragraph in paragraphs(text)]
+
+
+def case_links(text: str) -> list[tuple[str, str]]:
+    """Return the names of all cases that a text links to, each with the path of its file."""
+    return _CASE.findall(text)
 
 
 @cache

@@ -106,10 +106,14 @@ def test_the_wheel_holds_the_conformance_kit(wheel: ZipFile) -> None:
     assert "lance_bridge/testing/__main__.py" in wheel.namelist()
 
 
-def test_the_wheel_registers_every_adapter(wheel: ZipFile) -> None:
+def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> None:
     [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
 
     assert wheel.read(name).decode().split() == [
+        "[console_scripts]",
+        "lance-bridge",
+        "=",
+        "lance_bridge.cli:main",
         "[lance_bridge.catalogs]",
         *(
             word

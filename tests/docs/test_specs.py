@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import importlib
 import re
-from pathlib import Path
 
 import pytest
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import ErrorCode
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
+from lance_bridge.operations.compute import UNSUPPORTED
 
-from .spec_reader import (
-    ErrorParagraph,
-    Spec,
-    StatedProperty,
-    cases_in,
-    error_paragraphs,
-    paragraphs,
+from .spec_facts import (
+    CASES,
+    OPERATIONS_SPEC,
+    REPOSITORY,
+    SPECS,
+    bad_cases,
+    documented_codes,
+    is_implemented,
+    misnamed_codes,
+    operations,
+    operations_inside,
 )
-
-REPOSITORY = Path(__file__).parents[2]
-SPECS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
+from .spec_reader import ErrorParagraph, Spec, StatedProperty, error_paragraphs, paragraphs
 
 BASIC_OPERATIONS = [
     "CreateNamespace",
@@ -60,10 +60,9 @@ TABLE_PARAGRAPHS = [
     "The **table location** is",
     "**Table properties** are",
 ]
-CASES = ("core/lance_bridge/testing", "tests/core")
-"""Where the cases that a spec names may be, beside the tests of its adapter."""
 COMMON_ERRORS = "Errors of Every Operation"
-ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
+INSIDE = "Operations Inside a Table"
+MANAGED = "Implementation-Managed Tables"
 
 every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 
@@ -90,27 +89,6 @@ def namespace_class(spec: Spec) -> type[LanceBridgeNamespace]:
     module, _, name = lance_bridge.catalogs()[spec.name].rpartition(".")
     found: type[LanceBridgeNamespace] = getattr(importlib.import_module(module), name)
     return found
-
-
-def operations_of(kind: type[LanceNamespace]) -> dict[str, str]:
-    """Every operation of the namespace API: its name in a spec, to that of its method."""
-    public = [name for name in vars(LanceNamespace) if not name.startswith("_")]
-    return {
-        "".join(word.capitalize() for word in name.split("_")): name
-        for name in public
-        if name != "namespace_id" and callable(getattr(kind, name))
-    }
-
-
-def is_implemented(kind: type[LanceNamespace], method: str) -> bool:
-    return getattr(kind, method) is not getattr(LanceNamespace, method)
-
-
-def documented_codes(kind: type[LanceNamespace], method: str) -> set[int]:
-    """The codes that a method's docstring lists: ``Errors: 1, 4 (why), 13.``"""
-    match = re.search(r"Errors: ([^.]+)\.", getattr(kind, method).__doc__ or "")
-    assert match, f"the docstring of {method} lists no error codes"
-    return {int(code) for code in re.findall(r"\b\d+\b", match[1])}
 
 
 every_section = pytest.mark.parametrize(
@@ -193,21 +171,52 @@ def test_the_properties_of_a_spec_are_those_that_the_catalog_declares(spec: Spec
 
 
 @every_spec
-def test_every_operation_has_a_section_exactly_if_it_is_implemented(spec: Spec) -> None:
-    kind = namespace_class(spec)
-    implemented = {n for n, m in operations_of(kind).items() if is_implemented(kind, m)}
+def test_every_operation_is_specified_exactly_once(spec: Spec) -> None:
+    """Here, or with those that are the same on every catalog, or with the reason why it is not."""
+    unsupported = {n for n, m in operations().items() if m in UNSUPPORTED}
+    places = [operation_names(spec), operations_inside(), sorted(unsupported)]
 
-    assert sorted(operation_names(spec)) == sorted(implemented)
+    assert sorted(name for place in places for name in place) == sorted(operations())
 
 
 @every_spec
-def test_the_operations_called_unsupported_are_those_that_are_not_implemented(spec: Spec) -> None:
+def test_what_is_specified_is_implemented(spec: Spec) -> None:
     kind = namespace_class(spec)
-    absent = {n for n, m in operations_of(kind).items() if not is_implemented(kind, m)}
-    section = spec.body("Unsupported Operations")
-    _, _, listed = section.partition(":\n")
+    methods = operations()
+    named = [*operation_names(spec), *operations_inside()]
 
-    assert set(re.findall(r"[A-Z]\w+", listed.partition(".\n")[0])) == absent
+    assert [name for name in named if not is_implemented(kind, methods[name])] == []
+
+
+@every_spec
+def test_a_spec_says_where_each_operation_inside_a_table_is_specified(spec: Spec) -> None:
+    section = spec.body(INSIDE)
+    links = re.findall(r"\[(\w+)\]\(operations\.md#(\w+)\)", section)
+
+    assert sorted(name for name, _ in links) == sorted(operations_inside())
+    assert [name for name, anchor in links if anchor != name.lower()] == []
+
+
+@every_spec
+def test_a_link_to_the_operations_leads_to_one_of_its_headings(spec: Spec) -> None:
+    text = spec.path.read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(operations\.md#([^)]+)\)", text))
+
+    assert linked <= OPERATIONS_SPEC.anchors
+
+
+@every_spec
+def test_the_operations_called_unsupported_are_those_that_no_catalog_can_do(spec: Spec) -> None:
+    section = spec.body("Unsupported Operations")
+    listed = {n for n in operations() if re.search(rf"\b{n}\b", section)}
+
+    assert {operations()[name] for name in listed} == set(UNSUPPORTED)
+
+
+@every_spec
+def test_a_spec_says_how_its_catalog_compares_and_sets(spec: Spec) -> None:
+    assert spec.body(MANAGED).strip()
+    assert OPERATIONS_SPEC.body(MANAGED).strip()
 
 
 @every_operation
@@ -222,7 +231,7 @@ def test_an_operation_has_a_description_and_numbered_steps(spec: Spec, name: str
 @every_operation
 def test_the_codes_that_a_method_documents_are_described(spec: Spec, name: str) -> None:
     kind = namespace_class(spec)
-    documented = documented_codes(kind, operations_of(kind)[name])
+    documented = documented_codes(kind, operations()[name])
 
     assert documented <= spec.operation(name).codes
 
@@ -240,10 +249,7 @@ def test_a_section_describes_errors_one_paragraph_per_condition(spec: Spec, sect
 
 @every_section
 def test_an_error_code_has_the_name_that_belongs_to_it(spec: Spec, section: str) -> None:
-    codes = [item for error in errors_of(spec, section) for item in error.codes.items()]
-
-    assert codes
-    assert [(code, name) for code, name in codes if ERROR_NAMES.get(code) != name] == []
+    assert misnamed_codes(errors_of(spec, section)) == []
 
 
 @every_section
@@ -266,9 +272,4 @@ def test_an_error_names_a_case_that_exists(spec: Spec, section: str) -> None:
     places = [REPOSITORY / place for place in (*CASES, f"tests/adapters/{spec.name}")]
 
     for error in errors_of(spec, section):
-        assert error.cases, f"no case: {error.text}"
-        for case, link in error.cases:
-            file = (spec.path.parent / link).resolve()
-            assert file.parent in places, f"no place for cases: {link}"
-            assert file.is_file(), f"no such file: {link}"
-            assert case in cases_in(file), f"{link} has no {case}"
+        assert bad_cases(spec, error.cases, places) == [], error.text

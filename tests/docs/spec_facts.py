@@ -1,0 +1,81 @@
+"""What specs are held to: the interface's operations, and what the code documents of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import ErrorCode
+
+from lance_bridge.operations.management import ManagementOperations
+
+from .spec_reader import ErrorParagraph, Spec, cases_in
+
+REPOSITORY = Path(__file__).parents[2]
+CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs")
+"""Where the cases that a spec names may be, beside the tests of its adapter."""
+INSIDE = "operations"
+"""The spec of what is the same on every catalog."""
+SPECS = {
+    path.stem: Spec(path)
+    for path in sorted((REPOSITORY / "specs").glob("*.md"))
+    if path.stem != INSIDE
+}
+"""By catalog."""
+OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")
+
+_ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
+
+
+def operations() -> dict[str, str]:
+    """Every operation of the namespace API: its name in a spec, to that of its method."""
+    public = [name for name, each in vars(LanceNamespace).items() if callable(each)]
+    return {
+        "".join(word.capitalize() for word in name.split("_")): name
+        for name in public
+        if name != "namespace_id" and not name.startswith("_")
+    }
+
+
+def operations_inside() -> list[str]:
+    """The operations that have a section in `OPERATIONS_SPEC`, in its order."""
+    known = operations()
+    return [text for level, text in OPERATIONS_SPEC.headings if level == 3 and text in known]
+
+
+def methods_of_managed_tables() -> list[str]:
+    """The methods beyond the namespace API, which have a section there, too."""
+    return [name for name in vars(ManagementOperations) if not name.startswith("_")]
+
+
+def is_implemented(kind: type[LanceNamespace], method: str) -> bool:
+    return getattr(kind, method) is not getattr(LanceNamespace, method)
+
+
+def documented_codes(kind: type[LanceNamespace], method: str) -> set[int]:
+    """The codes that a method's docstring lists: ``Errors: 1, 4 (why), 13.``"""
+    match = re.search(r"Errors: ([^.]+)\.", getattr(kind, method).__doc__ or "")
+    assert match, f"the docstring of {method} lists no error codes"
+    return {int(code) for code in re.findall(r"\b\d+\b", match[1])}
+
+
+def misnamed_codes(errors: Iterable[ErrorParagraph]) -> list[tuple[int, str]]:
+    """Codes of error paragraphs with another name than that of the specification."""
+    codes = [item for error in errors for item in error.codes.items()]
+    assert codes
+    return [(code, name) for code, name in codes if _ERROR_NAMES.get(code) != name]
+
+
+def bad_cases(
+    spec: Spec, cases: Sequence[tuple[str, str]], places: Sequence[Path]
+) -> list[tuple[str, str]]:
+    """Cases that a spec names, each with its link, and that are not there."""
+    assert cases
+    return [(case, link) for case, link in cases if not _is_there(spec, case, link, places)]
+
+
+def _is_there(spec: Spec, case: str, link: str, places: Sequence[Path]) -> bool:
+    file = (spec.path.parent / link).resolve()
+    return file.parent in places and file.is_file() and case in cases_in(file)

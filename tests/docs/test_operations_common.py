@@ -1,0 +1,319 @@
+"""What operations inside a table have in common: each of them, over the catalog in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from core.memory_catalog import SERVERS, MemoryCatalog, MemoryNamespace, MemoryServer
+from lance_namespace import errors
+
+from lance_bridge.catalog import TableRecord
+
+from .operation_samples import (
+    BATCHES,
+    DATABASE,
+    FIELDS,
+    ROWS,
+    TABLE,
+    TAKE_ROWS,
+    call,
+    fill,
+    new_namespace,
+    request_type,
+    stage,
+)
+
+OPERATIONS = sorted(FIELDS)
+CREATE_VERSIONS = (*BATCHES, "create_table_version")
+BRANCH_FIELDS = {"create_table_branch": "from_branch"}
+HAVE_BRANCHES = [
+    method
+    for method in OPERATIONS
+    if "branch" in request_type(method).model_fields or method in (*BATCHES, *BRANCH_FIELDS)
+]
+VERSION_FIELDS = {"create_table_branch": "from_version"}
+HAVE_VERSIONS = [
+    method
+    for method in OPERATIONS
+    if "version" in request_type(method).model_fields or method in VERSION_FIELDS
+    if method not in CREATE_VERSIONS
+]
+HAVE_PAGES = [name for name in OPERATIONS if "page_token" in request_type(name).model_fields]
+WITHOUT_DATA = {
+    **dict.fromkeys(("list_table_branches", "list_table_tags", "list_table_versions"), None),
+    **dict.fromkeys(("create_table_tag", "describe_table_version", "restore_table"), 11),
+    **dict.fromkeys(("delete_table_tag", "get_table_tag_version", "update_table_tag"), 8),
+    "batch_delete_table_versions": None,
+}
+"""The code of an operation on a table without data, where it is not 19; None where it answers."""
+COMMITS = [
+    "alter_table_add_columns",
+    "alter_table_alter_columns",
+    "alter_table_backfill_columns",
+    "alter_table_drop_columns",
+    "create_table_index",
+    "create_table_scalar_index",
+    "delete_from_table",
+    "drop_table_index",
+    "insert_into_table",
+    "merge_insert_into_table",
+    "update_field_metadata",
+    "update_table",
+    "update_table_schema_metadata",
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[MemoryServer]:
+    namespace, server = new_namespace(tmp_path / "lake")
+    fill(namespace)
+    yield server
+    SERVERS.pop(name_of(server))
+
+
+@pytest.fixture
+def ns(server: MemoryServer, tmp_path: Path) -> MemoryNamespace:
+    return MemoryNamespace(uri=name_of(server), root=str(tmp_path / "lake"))
+
+
+def name_of(server: MemoryServer) -> str:
+    return next(name for name, each in SERVERS.items() if each is server)
+
+
+def place(ns: MemoryNamespace) -> Path:
+    return Path(ns.describe_table(api.DescribeTableRequest(id=TABLE)).location or "")
+
+
+def staged(ns: MemoryNamespace, method: str) -> dict[str, Any]:
+    """Return what a request needs that creates a version, and nothing for others."""
+    return stage(place(ns)) if method in CREATE_VERSIONS else {}
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_an_operation_asks_the_catalog_once(
+    ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    fields = staged(ns, method)
+    asked, load = [], MemoryCatalog.load_table
+
+    def counting(catalog: MemoryCatalog, path: tuple[str, ...]) -> TableRecord:
+        asked.append(path)
+        return load(catalog, path)
+
+    monkeypatch.setattr(MemoryCatalog, "load_table", counting)
+    assert call(ns, method, **fields) is not None
+    assert asked == [tuple(TABLE)]
+
+
+# -- finding the table -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_an_operation_in_a_namespace_that_is_not_there_is_namespace_not_found(
+    ns: MemoryNamespace, method: str
+) -> None:
+    with pytest.raises(errors.NamespaceNotFoundError):
+        call(ns, method, [*DATABASE[:-1], "nope", "orders"])
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_an_operation_on_a_table_that_is_not_there_is_table_not_found(
+    ns: MemoryNamespace, method: str
+) -> None:
+    with pytest.raises(errors.TableNotFoundError):
+        call(ns, method, [*DATABASE, "nope"])
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_an_operation_on_what_is_not_lances_is_invalid_input(
+    ns: MemoryNamespace, server: MemoryServer, method: str
+) -> None:
+    record = server.tables[tuple(TABLE)]
+    server.tables[tuple(TABLE)] = replace(record, properties={"table_type": "ICEBERG"})
+    with pytest.raises(errors.InvalidInputError):
+        call(ns, method)
+
+
+@pytest.mark.parametrize("names", [[], ["orders"], [*TABLE, "x", "y"]], ids=len)
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_an_operation_without_the_identifier_of_a_table_is_invalid_input(
+    ns: MemoryNamespace, method: str, names: list[str]
+) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        call(ns, method, names)
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_an_operation_on_an_entry_without_a_location_is_in_an_invalid_state(
+    ns: MemoryNamespace, server: MemoryServer, method: str
+) -> None:
+    record = server.tables[tuple(TABLE)]
+    server.tables[tuple(TABLE)] = replace(record, location=None)
+    with pytest.raises(errors.InvalidTableStateError):
+        call(ns, method)
+
+
+# -- what a request names --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", HAVE_BRANCHES)
+def test_an_operation_on_a_branch_that_is_not_there_is_branch_not_found(
+    ns: MemoryNamespace, method: str
+) -> None:
+    fields = {**staged(ns, method), BRANCH_FIELDS.get(method, "branch"): "nope"}
+    with pytest.raises(errors.TableBranchNotFoundError, match="nope"):
+        call(ns, method, **fields)
+
+
+def in_query(method: str, **fields: Any) -> dict[str, Any]:
+    """Return fields where a method's request has them: those of a plan are in its query."""
+    if method == "explain_table_query_plan":
+        return {"query": {**FIELDS["query_table"], **fields}}
+    return fields
+
+
+@pytest.mark.parametrize("method", [*HAVE_VERSIONS, "explain_table_query_plan"])
+def test_an_operation_on_a_version_that_is_not_there_is_version_not_found(
+    ns: MemoryNamespace, method: str
+) -> None:
+    with pytest.raises(errors.TableVersionNotFoundError, match="99"):
+        call(ns, method, **in_query(method, **{VERSION_FIELDS.get(method, "version"): 99}))
+
+
+@pytest.mark.parametrize("method", [*HAVE_VERSIONS, *CREATE_VERSIONS, "explain_table_query_plan"])
+def test_a_version_below_one_is_invalid_input(ns: MemoryNamespace, method: str) -> None:
+    version = {VERSION_FIELDS.get(method, "version"): 0}
+    with pytest.raises(errors.InvalidInputError, match="1 or more"):
+        call(ns, method, **{**staged(ns, method), **in_query(method, **version)})
+
+
+@pytest.mark.parametrize("page", [{"limit": 0}, {"limit": -1}, {"page_token": "x"}], ids=str)
+@pytest.mark.parametrize("method", HAVE_PAGES)
+def test_a_page_that_cannot_be_is_invalid_input(
+    ns: MemoryNamespace, method: str, page: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match=r"limit|page_token"):
+        call(ns, method, **page)
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        ("alter_table_add_columns", {"new_columns": [{"name": "x", "expression": "nope"}]}),
+        ("alter_table_alter_columns", {"alterations": [{"path": "nope", "rename": "x"}]}),
+        ("alter_table_backfill_columns", {"column": "nope"}),
+        ("alter_table_drop_columns", {"columns": ["id", "nope"]}),
+        ("count_table_rows", {"predicate": "nope = 1"}),
+        ("create_table_index", {"column": "nope"}),
+        ("create_table_scalar_index", {"column": "nope"}),
+        ("delete_from_table", {"predicate": "nope = 1"}),
+        ("explain_table_query_plan", {"query": {"k": 1, "vector": {}, "filter": "nope = 1"}}),
+        ("analyze_table_query_plan", {"filter": "nope = 1"}),
+        ("merge_insert_into_table", {"on": ["nope"]}),
+        ("query_table", {"filter": "nope = 1"}),
+        ("update_field_metadata", {"updates": [{"path": "nope", "metadata": {"a": "b"}}]}),
+        ("update_table", {"updates": [["nope", "1"]]}),
+    ],
+)
+def test_an_operation_on_a_column_that_is_not_there_is_column_not_found(
+    ns: MemoryNamespace, method: str, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
+        call(ns, method, **fields)
+
+
+@pytest.mark.parametrize("method", sorted({*OPERATIONS} - {*CREATE_VERSIONS}))
+def test_an_operation_on_a_table_without_data_says_so(ns: MemoryNamespace, method: str) -> None:
+    declared = [*DATABASE, "declared"]
+    ns.declare_table(api.DeclareTableRequest(id=declared))
+    expected = WITHOUT_DATA.get(method, 19)
+    fields = {"branch": "dev"} if method in TAKE_ROWS else {}  # they make the first version
+    if expected is None:
+        call(ns, method, declared, **fields)
+        return
+    with pytest.raises(errors.LanceNamespaceError) as caught:
+        call(ns, method, declared, **fields)
+    assert caught.value.code == expected
+
+
+def test_a_function_in_a_condition_on_updates_is_unsupported_by_name(ns: MemoryNamespace) -> None:
+    with pytest.raises(errors.UnsupportedOperationError, match="function"):
+        call(ns, "merge_insert_into_table", when_matched_update_all_filt="abs(source.price) > 1")
+
+
+# -- conflicts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", COMMITS)
+def test_a_change_of_what_was_overwritten_meanwhile_is_a_concurrent_modification(
+    ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    uri, behind = str(place(ns)), lance.dataset
+    opened = behind(uri).version
+    lance.write_dataset(pa.table({"other": [1]}), uri, mode="overwrite")
+    monkeypatch.setattr(lance, "dataset", lambda *_, **__: behind(uri, version=opened))
+    with pytest.raises(errors.ConcurrentModificationError, match="orders"):
+        call(ns, method, rows=ROWS.to_reader())
+    monkeypatch.undo()
+    assert behind(uri).to_table() == pa.table({"other": [1]})
+
+
+def test_restores_at_once_each_make_a_version_or_are_told(ns: MemoryNamespace) -> None:
+    before = lance.dataset(str(place(ns))).latest_version
+
+    def restore(_: int) -> int:
+        try:
+            call(ns, "restore_table")
+        except errors.ConcurrentModificationError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(4) as pool:
+        done = sum(pool.map(restore, range(8)))
+    after = lance.dataset(str(place(ns)))
+    assert done >= 1
+    assert after.latest_version == before + done
+    assert after.count_rows() == ROWS.num_rows
+
+
+# -- empty tables ----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:create_empty_table:DeprecationWarning")
+def test_an_empty_table_is_declared_as_declare_table_does(
+    ns: MemoryNamespace, server: MemoryServer
+) -> None:
+    def empty(table: list[str], **fields: Any) -> api.CreateEmptyTableResponse:
+        return ns.create_empty_table(api.CreateEmptyTableRequest(id=table, **fields))
+
+    new = [*DATABASE, "new"]
+    assert empty(new, properties={"a": "b"}).properties == {"a": "b"}
+    described = ns.describe_table(api.DescribeTableRequest(id=new, check_declared=True))
+    assert described.is_only_declared
+    with pytest.raises(errors.TableAlreadyExistsError):
+        empty(TABLE)
+    assert empty(TABLE, mode="exist_ok").location == str(place(ns))
+    with pytest.raises(errors.UnsupportedOperationError, match="CreateTable"):
+        empty(TABLE, mode="Overwrite")
+    with pytest.raises(errors.InvalidInputError, match="Unknown mode"):
+        empty(new, mode="Maybe")
+    with pytest.raises(errors.NamespaceNotFoundError):
+        empty(["eu", "nope", "nope", "new"])
+    record = server.tables[tuple(new)]
+    server.fault = conflict
+    with pytest.raises(errors.ConcurrentModificationError):
+        empty([*DATABASE, "newer"])
+    assert server.tables[tuple(new)] == record
+
+
+def conflict(change: str, moment: str) -> None:
+    """Let each change of an entry meet another one."""
+    raise errors.ConcurrentModificationError(f"{change} {moment}")

@@ -1,0 +1,231 @@
+"""``specs/operations.md`` says what operations inside a table do: its fields, codes and cases."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core.memory_catalog import MemoryNamespace
+from lance_namespace import errors
+from pydantic import BaseModel
+
+from lance_bridge.cli.managed import app as managed_app
+from lance_bridge.operations.compute import UNSUPPORTED
+
+from .operation_samples import FIELDS, call, fill, new_namespace, request_type, stage
+from .spec_facts import (
+    CASES,
+    OPERATIONS_SPEC,
+    REPOSITORY,
+    bad_cases,
+    documented_codes,
+    is_implemented,
+    methods_of_managed_tables,
+    misnamed_codes,
+    operations,
+    operations_inside,
+)
+from .spec_reader import ErrorParagraph, Operation
+
+COMMON_FIELDS = "Fields of Every Request"
+METHODS = operations()
+OPERATIONS = operations_inside()
+PLACES = [REPOSITORY / place for place in CASES]
+BEYOND = methods_of_managed_tables()
+WITH_ERRORS = [*OPERATIONS, *BEYOND, "Errors of Every Operation"]
+WHOLE = ("identity", "virtual_column")
+"""Fields without effect, or refused as a whole: what is in them need not be told."""
+
+every_operation = pytest.mark.parametrize("name", OPERATIONS)
+
+
+def section(name: str) -> Operation:
+    return OPERATIONS_SPEC.operation(name)
+
+
+def fields_told(name: str) -> dict[str, str]:
+    """The fields that a section names, and those that it refers to."""
+    found = section(name)
+    referred = fields_told(found.same_fields_as) if found.same_fields_as else {}
+    return {**referred, **found.fields}
+
+
+def text_about(name: str) -> str:
+    """What is said of a request, also by the section that is referred to."""
+    other = section(name).same_fields_as
+    return section(name).text + (text_about(other) if other else "")
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from models_in(argument)
+
+
+def inner_fields(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[str]:
+    """Yield the fields inside a request's fields, but not those of other requests in it."""
+    for name, field in model.model_fields.items():
+        if name in WHOLE:
+            continue
+        for inner in models_in(field.annotation):
+            if inner in seen or inner.__name__.endswith("Request"):
+                continue
+            seen.add(inner)
+            yield from inner.model_fields
+            yield from inner_fields(inner, seen)
+
+
+# -- every operation -------------------------------------------------------------------------------
+
+
+def test_every_operation_inside_a_table_has_a_section_and_a_sample() -> None:
+    assert {METHODS[name] for name in OPERATIONS} == set(FIELDS)
+
+
+def test_every_operation_that_no_catalog_can_do_is_listed_with_the_reason() -> None:
+    listed = OPERATIONS_SPEC.body("Unsupported Operations")
+    names = re.findall(r"\*\*(\w+)\*\*", listed)
+
+    assert sorted(METHODS[name] for name in names) == sorted(UNSUPPORTED)
+    assert "need a compute engine" in " ".join(listed.split())
+    assert all("compute engine" in reason for reason in UNSUPPORTED.values())
+
+
+def test_no_heading_is_used_twice() -> None:
+    titles = [text for _, text in OPERATIONS_SPEC.headings]
+
+    assert sorted(titles) == sorted(set(titles))
+
+
+def test_a_link_leads_to_a_heading_or_a_file() -> None:
+    text = OPERATIONS_SPEC.path.read_text(encoding="utf-8")
+    files = re.findall(r"\]\(([\w./]+)\)", text)
+
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= OPERATIONS_SPEC.anchors
+    assert files
+    assert [each for each in files if not (OPERATIONS_SPEC.path.parent / each).is_file()] == []
+
+
+@pytest.mark.parametrize("name", [*OPERATIONS, *BEYOND])
+def test_an_operation_has_a_description_and_numbered_steps(name: str) -> None:
+    found = section(name)
+
+    assert found.description
+    assert found.steps
+    assert found.steps == list(range(1, len(found.steps) + 1))
+
+
+@every_operation
+def test_an_operation_says_what_it_answers(name: str) -> None:
+    assert section(name).answer
+
+
+def test_the_command_is_told_as_it_is() -> None:
+    text = " ".join(OPERATIONS_SPEC.body("What Is Not Shown").split())
+    told = re.search(r"in their order: (.*?); it comes with", text)
+    commands = [each.callback for each in managed_app.registered_commands]
+
+    assert told
+    assert re.findall(r"`(\w+)`", told[1]) == [each.__name__ for each in commands if each]
+    assert len(commands) == len(BEYOND)
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+@every_operation
+def test_every_field_of_a_request_is_told_and_no_other(name: str) -> None:
+    common = set(re.findall(r"^- \*\*(\w+)\*\*: ", OPERATIONS_SPEC.body(COMMON_FIELDS), re.M))
+    fields = set(request_type(METHODS[name]).model_fields)
+
+    assert common == {"id", "identity", "context"}
+    assert set(fields_told(name)) == fields - common
+
+
+@every_operation
+def test_every_field_inside_a_field_is_told(name: str) -> None:
+    inner = set(inner_fields(request_type(METHODS[name]), set()))
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text_about(name)))))
+
+    assert inner - told == set()
+
+
+def refused_fields() -> list[tuple[str, str, int]]:
+    return [
+        (METHODS[name], field, code)
+        for name in OPERATIONS
+        for field, code in section(name).refused.items()
+    ]
+
+
+def value_of(model: type[BaseModel], field: str) -> Any:
+    """Return a value that a field can have."""
+    text = str(model.model_fields[field].annotation)
+    if "Dict" in text:
+        return {"a": "b"}
+    return 1 if "int" in text or "float" in text else "x"
+
+
+def test_fields_are_refused() -> None:
+    assert len(refused_fields()) > 10
+
+
+@pytest.mark.parametrize(("method", "field", "code"), refused_fields())
+def test_a_field_that_is_refused_is_refused_by_name(
+    tmp_path: Path, method: str, field: str, code: int
+) -> None:
+    ns, _ = new_namespace(tmp_path / "lake")
+    fill(ns)
+    place = tmp_path / "lake" / "eu" / "shop" / "sales.db" / "orders.lance"
+    fields = stage(place) if method == "create_table_version" else {}
+    value = value_of(request_type(method), field)
+    with pytest.raises(errors.LanceNamespaceError, match=rf"\b{field}\b") as caught:
+        call(ns, method, **fields, **{field: value})
+    assert caught.value.code == code
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+@every_operation
+def test_the_codes_of_a_section_are_those_that_its_method_documents(name: str) -> None:
+    assert section(name).codes == documented_codes(MemoryNamespace, METHODS[name])
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_the_codes_of_a_method_beyond_the_interface_are_those_it_documents(name: str) -> None:
+    assert section(name).codes == documented_codes(MemoryNamespace, name)
+
+
+@pytest.mark.parametrize("name", WITH_ERRORS)
+def test_an_error_is_one_paragraph_with_its_code_and_cases(name: str) -> None:
+    found = section(name).errors
+
+    assert found
+    assert [each.text for each in found if not each.is_well_formed] == []
+    assert misnamed_codes(found) == []
+    assert [each.text for each in found if not each.is_shown] == []
+    assert [bad for each in found for bad in bad_cases(OPERATIONS_SPEC, each.cases, PLACES)] == []
+
+
+def test_an_operation_that_is_not_there_has_no_section() -> None:
+    absent = [name for name in OPERATIONS if not is_implemented(MemoryNamespace, METHODS[name])]
+
+    assert absent == []
+
+
+# -- differences -----------------------------------------------------------------------------------
+
+
+def test_a_difference_from_the_directory_namespace_names_a_case_that_holds_it() -> None:
+    body = OPERATIONS_SPEC.body("Differences from the Directory Namespace")
+    rows = [line for line in body.splitlines() if line.startswith("|")][2:]
+
+    assert len(rows) > 20
+    for row in rows:
+        assert bad_cases(OPERATIONS_SPEC, ErrorParagraph(row).cases, PLACES) == [], row

@@ -1,0 +1,89 @@
+"""What the specs show works: their Python runs, and their configuration is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+import yaml
+from core.memory_catalog import SERVERS
+
+import lance_bridge
+from lance_bridge import LanceBridgeNamespace
+from lance_bridge_unity import sql
+
+from .operation_samples import TABLE, new_namespace
+from .spec_facts import CASES, OPERATIONS_SPEC, REPOSITORY, SPECS, bad_cases
+from .spec_reader import Spec, case_links
+
+ALL_SPECS = {**SPECS, "operations": OPERATIONS_SPEC}
+LANGUAGES = {"python", "sql", "yaml"}
+
+
+@pytest.mark.parametrize("spec", ALL_SPECS.values(), ids=ALL_SPECS)
+def test_every_snippet_is_of_a_language_that_is_tried(spec: Spec) -> None:
+    fences = re.findall(r"^```(\w*)$", spec.path.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert len(fences) % 2 == 0
+    assert set(fences[::2]) <= LANGUAGES
+    assert set(fences[1::2]) <= {""}
+
+
+def test_the_python_of_the_operations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    snippets = OPERATIONS_SPEC.snippets("python")
+    namespace, server = new_namespace(tmp_path / "lake")
+    rows = pa.table({"id": [3000, 3001], "price": [300.0, 300.1]})
+    with pa.ipc.new_stream(str(tmp_path / "rows.arrows"), rows.schema) as writer:
+        writer.write_table(rows)
+    monkeypatch.chdir(tmp_path)
+    known = {"ns": namespace, "api": api, "table": TABLE}
+
+    assert len(snippets) > 1
+    for snippet in snippets:
+        exec(compile(snippet, OPERATIONS_SPEC.path.name, "exec"), known)
+    count = namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE)).count
+    assert count == 3002
+    assert server.effects == ["create_table"]
+    for name in [name for name, each in SERVERS.items() if each is server]:
+        del SERVERS[name]
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_the_configuration_file_of_a_spec_is_read(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snippets = spec.snippets("yaml")
+    (tmp_path / "config.yaml").write_text("".join(snippets), encoding="utf-8")
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(tmp_path / "config.yaml"))
+
+    assert snippets
+    for name in yaml.safe_load(snippets[0])["catalogs"]:
+        connected = lance_bridge.connect(name)
+        assert isinstance(connected, LanceBridgeNamespace)
+        assert connected.impl == spec.name
+        connected.close()
+
+
+def test_the_statements_that_unitys_spec_shows_are_those_that_are_sent() -> None:
+    table, some = ("c", "s", "t"), "…"
+    made = [
+        sql.create_table(table, some, {"table_type": "lance"}),
+        sql.set_location(table, some),
+        sql.unset_properties(table, [some]),
+        sql.set_properties(table, {some: some}),
+        sql.rename_table(table, ("c", "s", "u")),
+    ]
+    [shown] = SPECS["unity"].snippets("sql")
+
+    sent = [statement.replace(r"\u2026", some) for statement in made]
+    assert shown.replace(", …)", ")").splitlines() == sent
+
+
+@pytest.mark.parametrize("spec", ALL_SPECS.values(), ids=ALL_SPECS)
+def test_every_case_that_a_spec_names_is_there(spec: Spec) -> None:
+    places = [REPOSITORY / place for place in (*CASES, f"tests/adapters/{spec.name}")]
+
+    assert bad_cases(spec, case_links(spec.path.read_text(encoding="utf-8")), places) == []

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from demo import catalogs, spark_side, steps
+from demo import catalogs, inside, spark_side, steps
 from demo.telling import Story
 from lance_bridge_hive.embedded import Metastore
 
@@ -76,6 +76,8 @@ def with_spark(story: Story, uri: str, directory: Path) -> None:
         steps.append_and_travel(demo)
         steps.read_in_spark(demo)
         steps.be_a_good_neighbour(demo)
+        inside.merge_and_search(demo)
+        inside.tag_and_branch(demo)
         steps.deregister_and_register(demo, location)
         steps.rename(demo, location)
         steps.drop(demo, location)

@@ -86,7 +86,9 @@ def test_demo_ends_well_and_says_what_it_does(tmp_path: Path) -> None:
     titles = " / ".join(title for _, title in steps)
     for word in ("Metastore", "Parquet", "Connect", "Create", "List", "Describe", "Search"):
         assert word in titles
-    for word in ("Append", "Read it back in Spark", "out of the catalog", "Rename", "Drop"):
+    for word in ("Append", "Merge", "Tag", "branch", "Read it back in Spark", "out of the catalog"):
+        assert word in titles
+    for word in ("Rename", "Drop"):
         assert word in titles
     assert re.search(rf"^Done: {len(steps)} steps, \d+ checks", output.splitlines()[-1])
     assert "Traceback" not in output

@@ -62,7 +62,8 @@ def test_every_python_snippet_runs_in_the_order_of_the_readme(
     uri = metastores.get("2.3").uri
     with HiveNamespace(uri=uri) as namespace:
         namespace.create_namespace(CreateNamespaceRequest(id=["sales"], mode="ExistOk"))
-    assert len(SNIPPETS) == 7
+    assert len(SNIPPETS) == 11
+    assert len(_said("".join(SNIPPETS))) == 8
     for number, snippet in enumerate(SNIPPETS):
         script = tmp_path / f"snippet_{number}.py"
         script.write_text(snippet.replace(URI, uri), encoding="utf-8")
@@ -79,6 +80,29 @@ def test_every_python_snippet_runs_in_the_order_of_the_readme(
         assert done.returncode == 0, f"{snippet}\n{done.stderr[-3000:]}"
         if "createDataFrame" in snippet:
             assert "|  3|    c|" in done.stdout
+        else:
+            assert done.stdout.splitlines() == _said(snippet), snippet
+    told = [_run_command(command.replace(URI, uri)) for command in COMMANDS if _is_ours(command)]
+    assert [code for code, _ in told] == [3, 0, 0, 0]
+    assert "version 3 was not committed" in told[0][1]
+
+
+def _is_ours(command: str) -> bool:
+    return command.startswith("lance-bridge ")
+
+
+def _run_command(command: str) -> tuple[int, str]:
+    """Run the installed command; return its exit code and what it printed."""
+    program = Path(sys.executable).with_name("lance-bridge")
+    done = subprocess.run(
+        [str(program), *command.split()[1:]], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def _said(snippet: str) -> list[str]:
+    """What a snippet says that it prints, in comments."""
+    return re.findall(r"^print\(.*\)  # (.*)$", snippet, re.MULTILINE)
 
 
 def test_the_configuration_file_of_the_readme_is_taken(
@@ -104,7 +128,13 @@ def test_every_make_target_of_the_readme_exists() -> None:
 
 
 def test_every_command_of_the_readme_is_one_that_a_test_knows() -> None:
-    known = ("make demo", "make test", "pip install '.[", "python -m lance_bridge")
+    known = (
+        "lance-bridge managed",
+        "make demo",
+        "make test",
+        "pip install '.[",
+        "python -m lance_bridge",
+    )
     assert [c for c in COMMANDS if not c.startswith(known)] == []
 
 

@@ -116,6 +116,64 @@ class MiscountsRows(DirectoryNamespace):
         return api.CountTableRowsResponse(count=count - (count > 3))
 
 
+class AppendsOnOverwrite(DirectoryNamespace):
+    """Takes no notice of the mode of an insert."""
+
+    def insert_into_table(
+        self, request: api.InsertIntoTableRequest, request_data: bytes
+    ) -> api.InsertIntoTableResponse:
+        return super().insert_into_table(request.model_copy(update={"mode": None}), request_data)
+
+
+class UpdatesEveryRow(DirectoryNamespace):
+    """Takes no notice of the predicate of an update."""
+
+    def update_table(self, request: api.UpdateTableRequest) -> api.UpdateTableResponse:
+        return super().update_table(request.model_copy(update={"predicate": None}))
+
+
+class SearchesOtherwise(DirectoryNamespace):
+    """Measures by another distance than it was told."""
+
+    def query_table(self, request: api.QueryTableRequest) -> api.QueryTableResponse:
+        told = {"distance_type": "dot"} if request.distance_type == "cosine" else {}
+        return super().query_table(request.model_copy(update=told))
+
+
+class WritesBeforeItRefuses(DirectoryNamespace):
+    """Refuses a kind of index that is not there, and has tagged the table by then."""
+
+    def create_table_index(
+        self, request: api.CreateTableIndexRequest
+    ) -> api.CreateTableIndexResponse:
+        if request.index_type == "HASH":
+            tag = {"id": request.id, "tag": "left", "version": 1}
+            super().create_table_tag(api.CreateTableTagRequest.model_validate(tag))
+        return super().create_table_index(request)
+
+
+class DropsMoreColumns(DirectoryNamespace):
+    """Drops the column ``n`` with any other."""
+
+    def alter_table_drop_columns(
+        self, request: api.AlterTableDropColumnsRequest
+    ) -> api.AlterTableDropColumnsResponse:
+        columns = sorted({*request.columns, "n"})
+        return super().alter_table_drop_columns(request.model_copy(update={"columns": columns}))
+
+
+class ForgetsTheVersion(DirectoryNamespace):
+    """Makes tags and branches of the first version, whatever it was told."""
+
+    def create_table_tag(self, request: api.CreateTableTagRequest) -> api.CreateTableTagResponse:
+        return super().create_table_tag(request.model_copy(update={"version": 1}))
+
+    def create_table_branch(
+        self, request: api.CreateTableBranchRequest
+    ) -> api.CreateTableBranchResponse:
+        return super().create_table_branch(request.model_copy(update={"from_version": 1}))
+
+
 class BrokenTarget(DirectoryTarget):
     """A directory behind one of these classes."""
 
@@ -157,6 +215,12 @@ KINDS = (
     TakesTroubleForAbsence,
     SaysNothing,
     MiscountsRows,
+    AppendsOnOverwrite,
+    UpdatesEveryRow,
+    SearchesOtherwise,
+    WritesBeforeItRefuses,
+    DropsMoreColumns,
+    ForgetsTheVersion,
 )
 globals().update({f"Test{kind.__name__}": _suite(kind) for kind in KINDS})
 

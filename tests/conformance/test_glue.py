@@ -11,10 +11,14 @@ import pytest
 from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 
-from lance_bridge.testing import ConformanceSuite, Target
+from lance_bridge.testing import ConformanceSuite, Target, without
 from lance_bridge.testing.data import DataCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.foreign import ForeignCases
+from lance_bridge.testing.inside.references import BranchCases, TagCases
+from lance_bridge.testing.inside.suite import InsideTableCases
+from lance_bridge.testing.inside.transactions import TransactionCases
+from lance_bridge.testing.inside.versions import VersionCases
 from lance_bridge.testing.names import NameCases
 from lance_bridge.testing.paging import PagingCases
 from lance_bridge.testing.pylance_io import PylanceCases
@@ -54,7 +58,7 @@ class TestGlue(ConformanceSuite):
 
 
 @pytest.mark.server
-class TestGlueOnS3(PylanceCases, DataCases, DropCases, RegistrationCases):
+class TestGlueOnS3(InsideTableCases, PylanceCases, DataCases, DropCases, RegistrationCases):
     """What touches data, with the data in S3."""
 
     test_the_longest_namespace_name_works = NameCases.test_the_longest_namespace_name_works
@@ -65,6 +69,18 @@ class TestGlueOnS3(PylanceCases, DataCases, DropCases, RegistrationCases):
         ForeignCases.test_drop_of_entries_by_other_implementations_deletes_only_their_data
     )
     _odd = ForeignCases._odd
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, glue_server: GlueServer, glue_proxy: HttpProxy) -> Target:
+        target = GlueOnS3Target(glue_server, glue_proxy)
+        target.features = without(target.features, "inside_in_full")
+        return target
+
+
+@pytest.mark.server
+class TestGlueReferencesOnS3(TransactionCases, BranchCases, TagCases, VersionCases):
+    """In full what works on files of the store itself, and not through Lance."""
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -33,6 +33,15 @@ MUST_FAIL = {
     "TakesTroubleForAbsence": {"test_describe_of_a_missing_table_is_table_not_found", STATEFUL},
     "SaysNothing": {"test_drop_of_a_missing_table_is_table_not_found"},
     "MiscountsRows": {"test_count_counts_all_rows", STATEFUL},
+    "AppendsOnOverwrite": {"test_insert_with_mode_overwrite_replaces_the_rows[overwrite]"},
+    "UpdatesEveryRow": {"test_update_sets_columns_of_the_rows_that_match"},
+    "SearchesOtherwise": {"test_a_search_measures_by_the_distance_type[cosine]"},
+    "WritesBeforeItRefuses": {"test_an_index_that_cannot_be_is_invalid_input[id-HASH-{}]"},
+    "DropsMoreColumns": {"test_columns_are_dropped"},
+    "ForgetsTheVersion": {
+        "test_a_branch_is_of_the_latest_version_unless_another_is_named",
+        "test_a_tag_of_a_missing_version_is_version_not_found",
+    },
     "StaleDeviation": {
         "test_count_counts_all_rows",
         "test_every_declared_deviation_names_a_case",

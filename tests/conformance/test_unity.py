@@ -24,6 +24,7 @@ from lance_bridge.testing.data import DataCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.expect import refused
 from lance_bridge.testing.foreign import ForeignCases
+from lance_bridge.testing.inside.suite import InsideTableCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
@@ -55,7 +56,7 @@ class TestOldUnityWithPinnedCatalog(ConformanceSuite):
             target = UnityTarget(server, str(tmp_path_factory.mktemp("data")), pinned=True)
             # What a server can do is known from its answer only: releases before 0.5 have no
             # call that renames a table.
-            target.features = without(target.features, "rename", "rename_across")
+            target.features = without(target.features, "rename", "rename_across", "inside_in_full")
             yield target
 
 
@@ -88,14 +89,16 @@ class TestDatabricksThatReservesTableType(
 
 
 @pytest.mark.server
-class TestUnityOnS3(DataCases, DropCases, PylanceCases):
+class TestUnityOnS3(InsideTableCases, DataCases, DropCases, PylanceCases):
     """Tables on S3, reached with credentials that the catalog vends."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls) -> Iterator[Target]:
         with MotoServer() as moto, UnityServer(OPEN_SOURCE_0_6) as server:
-            yield UnityOnS3Target(server, moto, "unity-kit")
+            target = UnityOnS3Target(server, moto, "unity-kit")
+            target.features = without(target.features, "inside_in_full")
+            yield target
             assert server.counts["POST /temporary-table-credentials"]
 
 

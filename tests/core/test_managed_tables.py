@@ -334,6 +334,32 @@ def test_a_rename_that_fails_lets_the_table_go_again(
     assert append(namespace, 7).version == 2
 
 
+def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has_one(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.capabilities = replace(server.capabilities, renames_by_copy=True)
+    create_managed(namespace)
+
+    def die(change: str, moment: str) -> None:
+        if (change, moment) == ("copy_table", "after"):
+            server.fault = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            raise KeyboardInterrupt
+
+    server.fault = die
+    with pytest.raises(KeyboardInterrupt):
+        namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
+    server.fault = None
+    assert set(server.tables) == {KEY, tuple(NEW)}
+    monkeypatch.setattr("lance_bridge.managed.state.HOLD_SECONDS", 0)
+    for name in (TABLE, NEW):
+        with pytest.raises(errors.InvalidTableStateError, match="deregister one of the two"):
+            namespace.insert_into_table(api.InsertIntoTableRequest(id=name), stream(1))
+        assert count_rows(namespace, name) == 3
+    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=NEW), stream(1))
+    assert count_rows(namespace, NEW) == 4
+
+
 def test_a_hold_whose_holder_died_ends_by_itself(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

@@ -79,8 +79,7 @@ def _refuse_reserved(properties: Mapping[str, str]) -> None:
 
 def _require_manager(bridge: Bridge, path: Path, properties: Mapping[str, str]) -> None:
     """Check who is to hold the versions of the namespace's new tables."""
-    marks = {k: v for k, v in properties.items() if k.lower() == MANAGED_BY}
-    if entry_properties.manager_in(marks) == IMPLEMENTATION:
+    if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
         conversion.require_possible(bridge, f"Tables of namespace '{display(path)}'")
 
 

@@ -20,6 +20,7 @@ from ..errors import (
     unsupported,
 )
 from ..managed.entry import held, release
+from ..managed.state import copied
 from . import placement, tables
 from .outcome import settle
 from .properties import ENTRY_ID
@@ -48,7 +49,7 @@ def rename(bridge: Bridge, path: Path, new_path: Path) -> None:
     # Without data there, the next table of the old name would be given the same place.
     placement.reserve_if_free(bridge, record)
     # A commit to an entry that is on its way would be lost.
-    with held(bridge, record) as still:
+    with held(bridge, record, new_path if capabilities.renames_by_copy else ()) as still:
         way = _copy_and_drop if capabilities.renames_by_copy else _move
         moved = way(bridge, still, new_path)
     release(bridge, moved)
@@ -74,7 +75,7 @@ def _copy_and_drop(bridge: Bridge, record: TableRecord, new_path: Path) -> Table
     copy is its own to take back.
     """
     properties = {**record.properties, ENTRY_ID: uuid.uuid4().hex}
-    copy = replace(record, path=new_path, properties=properties)
+    copy = copied(replace(record, path=new_path, properties=properties), record.path)
     settle(
         lambda: bridge.catalog.copy_table(record, copy),
         lambda: tables.is_same(bridge, copy),

@@ -98,7 +98,7 @@ def prepare(bridge: Bridge, record: TableRecord, state: State, staged: Staged) -
     if new == state.free() or _is_committed(directory, state, staged, data):
         # The same call again, after its reply was lost, is not a conflict.
         return commit(data or b"", is_there=True)
-    entry.require_free(record, state)
+    entry.require_free(bridge, record, state)
     if staged.version > state.version + 1:
         foreign.clear(bridge, record)
     if staged.version != state.version + 1:

@@ -11,13 +11,15 @@ from contextlib import contextmanager
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InvalidTableStateError,
     LanceNamespaceError,
     NamespaceNotFoundError,
     TableNotFoundError,
 )
 
+from .. import location as locations
 from ..bridge import Bridge
-from ..catalog import TableRecord
+from ..catalog import Path, TableRecord
 from ..entries.outcome import settle
 from ..entries.properties import ENTRY_ID
 from ..errors import concurrent_modification, display
@@ -95,11 +97,14 @@ def refreshed(bridge: Bridge, record: TableRecord) -> TableRecord:
 
 
 @contextmanager
-def held(bridge: Bridge, record: TableRecord) -> Iterator[TableRecord]:
+def held(bridge: Bridge, record: TableRecord, other: Path = ()) -> Iterator[TableRecord]:
     """Keep everybody from committing to a table; does nothing for one that storage manages.
 
     Yields the entry as it is then. After the time of a hold others may commit again, whatever
     became of the holder.
+
+    Args:
+        other: The name that the table is being copied to.
 
     Raises:
         ConcurrentModificationError: (14) somebody commits, or holds the table.
@@ -108,8 +113,8 @@ def held(bridge: Bridge, record: TableRecord) -> Iterator[TableRecord]:
     if state is None:
         yield record
         return
-    require_free(record, state)
-    swap(bridge, record, state.hold())
+    require_free(bridge, record, state)
+    swap(bridge, record, state.hold(other))
     record = reload(bridge, record)
     try:
         yield record
@@ -132,9 +137,30 @@ def release(bridge: Bridge, record: TableRecord) -> None:
         logger.warning("%s stays held for a while: %s", display(record.path), error)
 
 
-def require_free(record: TableRecord, state: State) -> None:
-    """Raise ConcurrentModification (14) while somebody holds the table."""
+def require_free(bridge: Bridge, record: TableRecord, state: State) -> None:
+    """Check that a table may be committed to.
+
+    Raises:
+        ConcurrentModificationError: (14) somebody holds it.
+        InvalidTableStateError: (19) a rename was cut off, and left it under two names: commits to
+            one would not be seen by the other.
+    """
+    name = display(record.path)
     if state.is_held:
         raise ConcurrentModificationError(
-            f"Table '{display(record.path)}' is being renamed or mended: try again in a moment"
+            f"Table '{name}' is being renamed or mended: try again in a moment"
         )
+    if state.other and _is_same_table(bridge, record, state.other):
+        raise InvalidTableStateError(
+            f"Table '{name}' has another name, '{display(state.other)}', since a rename was cut "
+            "off: deregister one of the two"
+        )
+
+
+def _is_same_table(bridge: Bridge, record: TableRecord, other: Path) -> bool:
+    try:
+        found = bridge.catalog.load_table(other)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return False
+    own = locations.key(record.location or "/")
+    return locations.key(found.location or "/") == own

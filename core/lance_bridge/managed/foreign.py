@@ -46,7 +46,7 @@ def adopt(bridge: Bridge, record: TableRecord) -> int:
         ConcurrentModificationError: (14) somebody commits.
     """
     state = own_state(record)
-    entry.require_free(record, state)
+    entry.require_free(bridge, record, state)
     directory = _directory(bridge, record, write=True)
     directory.finish()
     found = directory.foreign()

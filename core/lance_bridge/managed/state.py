@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 
 from lance_namespace.errors import InvalidTableStateError, TableBranchNotFoundError
 
-from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, STORAGE, TableRecord
+from ..catalog import (
+    GUARD,
+    IMPLEMENTATION,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    STORAGE,
+    Path,
+    TableRecord,
+)
 from ..errors import display, invalid, unsupported
 from ..tables.history.manifests import MAIN
 
@@ -25,17 +33,23 @@ class State:
 
     ``staged`` is the file name of the manifest that was staged for it, or "" where it is known to
     have its final name. While a table is ``held``, since so many milliseconds after 1970, nobody
-    commits to it.
+    commits to it. While it is renamed by a copy, ``other`` is what its other name is or will be.
     """
 
     version: int
     staged: str = ""
     held: int | None = None
+    other: Path = ()
 
     def to_text(self) -> str:
         """Return the value of `LATEST`."""
-        fields = {"version": self.version, "staged": self.staged, "held": self.held}
-        return json.dumps({key: value for key, value in fields.items() if value not in ("", None)})
+        fields = {
+            "version": self.version,
+            "staged": self.staged,
+            "held": self.held,
+            "other": list(self.other),
+        }
+        return json.dumps({k: v for k, v in fields.items() if v not in ("", None, [])})
 
     @classmethod
     def from_text(cls, text: str) -> State:
@@ -47,20 +61,23 @@ class State:
         staged = fields.get("staged", "")
         if not isinstance(version, int) or not isinstance(staged, str) or "/" in staged:
             raise ValueError(text)
-        return cls(version, staged, held if isinstance(held, int) else None)
+        other = fields.get("other", [])
+        if not isinstance(other, list):
+            raise ValueError(text)
+        return cls(version, staged, held if isinstance(held, int) else None, tuple(other))
 
     @property
     def is_held(self) -> bool:
         """True while somebody keeps others from committing, and has not died long ago."""
         return self.held is not None and _now() - self.held < HOLD_SECONDS * 1000
 
-    def hold(self) -> State:
+    def hold(self, other: Path = ()) -> State:
         """Return the same state, held from now on."""
-        return replace(self, held=_now())
+        return replace(self, held=_now(), other=other)
 
     def free(self) -> State:
         """Return the same state, for all to commit to."""
-        return replace(self, held=None)
+        return replace(self, held=None, other=())
 
 
 def state_of(record: TableRecord) -> State | None:
@@ -99,6 +116,12 @@ def own_state(record: TableRecord) -> State:
 def with_state(record: TableRecord, state: State) -> TableRecord:
     """Return an entry with another latest version."""
     return record.with_properties({**record.properties, LATEST: state.to_text()})
+
+
+def copied(copy: TableRecord, original: Path) -> TableRecord:
+    """Return the copy of a held entry, which names the original as the table's other name."""
+    state = state_of(copy)
+    return copy if state is None else with_state(copy, replace(state, other=original))
 
 
 def require_own(record: TableRecord) -> None:

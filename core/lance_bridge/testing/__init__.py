@@ -21,6 +21,12 @@ Describe the catalog under test in a :class:`Target`, give it as a fixture, and 
     class TestMine(ConformanceSuite):
         pass
 
+The fixture's scope is that of the class or wider: the cases of what happens inside a table share a
+namespace and some tables. They are most of all cases, and depend little on the catalog: of several
+targets of one kind, all but one may declare ``Features(inside_in_full=False)`` and run one case of
+each group of operations. The others are then skipped with that for a reason. An operation that is
+not there is declared by its name, in ``Features(absent=…)``: it must answer Unsupported.
+
 Needs pytest and hypothesis (``pip install 'lance-bridge[testing]'``). Without writing any code, a
 configured catalog is put through the same cases by ``python -m lance_bridge.testing``.
 """
@@ -44,6 +50,7 @@ _CASES = (
     "data",
     "drops",
     "foreign",
+    "inside",
     "names",
     "namespaces",
     "paging",

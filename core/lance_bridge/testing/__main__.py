@@ -107,9 +107,9 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 def _features(namespace: lance_namespace.LanceNamespace) -> Features:
     """Return what the implementation declares, or the defaults where it declares nothing."""
     capabilities = getattr(namespace, "capabilities", None)
-    if capabilities is None:
-        return Features(fixed_depth=False)
     absent = inherited_operations(type(namespace))
+    if capabilities is None:
+        return Features(fixed_depth=False, absent=absent)
     return from_capabilities(capabilities, Features(absent=absent))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import lance_namespace as api
@@ -23,6 +25,22 @@ class Calls:
     def __init__(self, namespace: api.LanceNamespace) -> None:
         self.namespace = namespace
         self.locations: set[str] = set()
+
+    def call(
+        self, operation: str, id: Id, data: pa.Table | bytes | None = None, **fields: Any
+    ) -> Any:
+        """Call an operation by its name in the trait.
+
+        Args:
+            data: The rows of an operation that takes some.
+            fields: Those of the request; models in it are given as mappings.
+        """
+        given = {"id": None if id is None else list(id), **fields}
+        arguments: list[object] = [request_model(operation).model_validate(given)]
+        if data is not None:
+            arguments.append(data if isinstance(data, bytes) else ipc(data))
+        answer: Any = getattr(self.namespace, operation)(*arguments)
+        return answer
 
     def close(self) -> None:
         """Close the client, if it can be closed."""
@@ -135,6 +153,12 @@ def collect(
 ) -> list[str]:
     """Return the names of all pages of a listing from ``token`` on."""
     return [name for names, _ in pages(call, field, limit, token, **more) for name in names]
+
+
+@cache
+def request_model(operation: str) -> Any:
+    """Return the type of an operation's request."""
+    return typing.get_type_hints(getattr(api.LanceNamespace, operation))["request"]
 
 
 def _request(model: Any, id: Id, options: dict[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -15,7 +15,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
 def needs(*names: str) -> Callable[[_Test], _Test]:
-    """Skip a case, saying why, where the target lacks a feature or an optional method."""
+    """Skip a case, saying why, where the target lacks a feature, an operation or a method."""
 
     def mark(test: _Test) -> _Test:
         setattr(test, _NEEDS, (*getattr(test, _NEEDS, ()), *names))
@@ -24,12 +24,16 @@ def needs(*names: str) -> Callable[[_Test], _Test]:
     return mark
 
 
+def _names(given: str | Sequence[str]) -> Sequence[str]:
+    return given.split(",") if isinstance(given, str) else given
+
+
 def _full_name(case: pytest.Function) -> str:
     """Return a case's name with its own parameters, and without those of the target's fixture."""
     own = [
         str(case.callspec.params[name.strip()])
         for mark in case.iter_markers("parametrize")
-        for name in mark.args[0].split(",")
+        for name in _names(mark.args[0])
     ]
     return f"{case.originalname}[{'-'.join(own)}]" if own else case.originalname
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from lance_namespace import LanceNamespace
 
+from ..operations.compute import UNSUPPORTED, ComputeOperations
 from .target import Features
 
 
@@ -67,10 +68,15 @@ def without(features: Features, *names: str) -> Features:
 
 
 def inherited_operations(implementation: type[LanceNamespace]) -> frozenset[str]:
-    """Return the operations that a class leaves as the trait has them, which is Unsupported."""
+    """Return the operations that a class leaves as it found them, which is Unsupported.
+
+    They are those of the trait, and those that need a compute engine.
+    """
     operations = {name for name in vars(LanceNamespace) if not name.startswith("_")}
+    unsupported = [
+        *(vars(LanceNamespace)[name] for name in operations),
+        *(vars(ComputeOperations)[name] for name in UNSUPPORTED),
+    ]
     return frozenset(
-        name
-        for name in operations
-        if getattr(implementation, name, None) is vars(LanceNamespace)[name]
+        name for name in operations if getattr(implementation, name, None) in unsupported
     )

@@ -38,6 +38,11 @@ class Storage:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
 
+    @property
+    def options(self) -> dict[str, str]:
+        """What Lance needs to read and write."""
+        return dict(self._options)
+
     def files(self, location: str) -> frozenset[str]:
         """Return the names of all files under a location, relative to it."""
         path = local_path(location)
@@ -58,13 +63,30 @@ class Storage:
         """Write one file."""
         path = local_path(location)
         if path is not None:
-            path.mkdir(parents=True, exist_ok=True)
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
             (path / name).write_bytes(content)
             return
         with tempfile.NamedTemporaryFile() as file:
             file.write(content)
             file.flush()
             LanceFileSession(location, self._options).upload_file(file.name, name)
+
+    def get(self, location: str, name: str) -> bytes:
+        """Read one file."""
+        path = local_path(location)
+        if path is not None:
+            return (path / name).read_bytes()
+        with tempfile.NamedTemporaryFile() as file:
+            LanceFileSession(location, self._options).download_file(name, file.name)
+            return Path(file.name).read_bytes()
+
+    def delete(self, location: str, name: str) -> None:
+        """Delete one file, which is there."""
+        path = local_path(location)
+        if path is not None:
+            (path / name).unlink()
+            return
+        LanceFileSession(location, self._options).delete_file(name)
 
     def remove(self, location: str) -> None:
         """Delete everything under a location; nothing there is fine."""

@@ -8,6 +8,7 @@ from .concurrency import ConcurrencyCases
 from .data import DataCases
 from .drops import DropCases
 from .foreign import ForeignCases
+from .inside.suite import InsideTableCases
 from .names import NameCases
 from .namespaces import NamespaceCases
 from .paging import PagingCases
@@ -30,6 +31,7 @@ class DeclarationCases(Cases):
 
 class ConformanceSuite(
     RestartCases,
+    InsideTableCases,
     StatefulCases,
     ConcurrencyCases,
     ForeignCases,

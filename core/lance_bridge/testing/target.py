@@ -66,6 +66,9 @@ class Features:
     exclusive_changes: bool = True
     """Of callers that drop or rename one table at once, exactly one is told that it did so. False:
     several may be told; what is left must be right all the same."""
+    inside_in_full: bool = True
+    """Every case of what happens inside a table. False: one of each group of operations, for
+    targets that differ from another one in their catalog only."""
     pickles: bool = False
     """A client object can be pickled."""
     delimiter: str = "$"
@@ -161,10 +164,16 @@ class Target(ABC):
         raise NotImplementedError
 
     def lacks(self, need: str) -> str:
-        """Return why ``need``, a feature or an optional method, is not there; empty if it is."""
+        """Return why ``need`` is not there; empty if it is.
+
+        A need is a feature, an optional method, or an operation (``LanceNamespace``).
+        """
         if hasattr(Features, need) or need in Features.__dataclass_fields__:
             value = getattr(self.features, need)
             return "" if value else f"{type(self).__name__} declares features.{need} = {value!r}"
+        if hasattr(LanceNamespace, need):
+            is_absent = need in self.features.absent
+            return f"{type(self).__name__} declares that {need} is absent" if is_absent else ""
         if need in ("odd_marks", "broken_marks"):
             return "" if getattr(self, need) else f"{type(self).__name__} declares no {need}"
         if getattr(type(self), need) is getattr(Target, need):

@@ -32,6 +32,7 @@ from lance_namespace.errors import (
     NamespaceNotEmptyError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
+    TableBranchNotFoundError,
     UnsupportedOperationError,
 )
 from servers.hive_raw import raw_client, raw_table
@@ -184,10 +185,12 @@ def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
         namespace.describe_table(request)
 
 
-def test_the_rows_of_a_branch_are_not_counted(namespace: HiveNamespace, database: str) -> None:
+def test_the_rows_of_a_branch_that_is_not_there_are_not_counted(
+    namespace: HiveNamespace, database: str
+) -> None:
     namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
     request = CountTableRowsRequest(id=[database, "t"], branch="b")
-    with pytest.raises(UnsupportedOperationError, match="`branch`"):
+    with pytest.raises(TableBranchNotFoundError, match="no branch 'b'"):
         namespace.count_table_rows(request)
     assert count(namespace, database, "t") == 3
 

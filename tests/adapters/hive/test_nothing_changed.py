@@ -132,8 +132,8 @@ def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
     written = lance.write_dataset(pa.table({"i": [1]}), namespace_client=rooted, table_id=table_id)
     write = lance.write_dataset
 
-    def lose(data: pa.Table, place: str, **options: Any) -> object:
-        if place != written.uri:
+    def lose(data: pa.Table, place: Any, **options: Any) -> object:
+        if getattr(place, "uri", place) != written.uri:
             return write(data, place, **options)
         write(pa.table({"i": [2]}), written.uri, mode="append")
         raise OSError("Retryable commit conflict")

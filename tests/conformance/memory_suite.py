@@ -1,0 +1,92 @@
+"""The kit on a catalog in memory, noting which operations are called, and how they ended.
+
+Not collected by itself: `test_operations` runs it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
+
+from lance_bridge.catalog import NamespaceRecord, TableRecord
+from lance_bridge.testing import Features, Target
+from lance_bridge.testing.bad_requests import BadRequestCases
+from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.inside.suite import InsideTableCases
+from lance_bridge.testing.namespaces import NamespaceCases
+from lance_bridge.testing.registration import RegistrationCases
+from lance_bridge.testing.rename import RenameCases
+from lance_bridge.testing.tables import TableCases
+
+REPORT = "LANCE_BRIDGE_TEST_OPERATIONS"
+"""Environment variable: the file to write the names of the operations to that were answered."""
+
+ABLE = replace(CAPABILITIES, no_rename="", no_alter="")
+
+OPERATIONS = frozenset(name for name in vars(api.LanceNamespace) if not name.startswith("_"))
+
+
+class Noting:
+    """A namespace that notes which of its operations gave an answer."""
+
+    def __init__(self, namespace: api.LanceNamespace, answered: set[str]) -> None:
+        self._namespace = namespace
+        self._answered = answered
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._namespace, name)
+        if name not in OPERATIONS:
+            return member
+
+        def call(*arguments: Any) -> Any:
+            answer = member(*arguments)
+            self._answered.add(name)
+            return answer
+
+        return call
+
+
+class MemoryTarget(Target):
+    """A catalog in memory that can rename and alter."""
+
+    parent = ("eu", "shop")
+    features = from_capabilities(ABLE, Features(absent=inherited_operations(MemoryNamespace)))
+
+    def __init__(self, root: Path) -> None:
+        self.data_root = str(root)
+        self.answered: set[str] = set()
+        server = self._server = SERVERS[self.data_root] = MemoryServer(capabilities=ABLE)
+        for path in (("eu",), self.parent):
+            server.namespaces[path] = NamespaceRecord(path)
+
+    def connect(self) -> Any:
+        lake = f"{self.data_root}/lake"
+        return Noting(MemoryNamespace(uri=self.data_root, root=lake), self.answered)
+
+    def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
+        path = (*namespace_id, name)
+        self._server.tables[path] = TableRecord(path, location, {"table_type": "parquet"})
+
+    def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
+        self._server.tables.pop((*namespace_id, name), None)
+
+
+class TestMemory(
+    InsideTableCases, BadRequestCases, NamespaceCases, RegistrationCases, RenameCases, TableCases
+):
+    """Whatever has an operation of its own."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+        target = MemoryTarget(tmp_path_factory.mktemp("memory"))
+        yield target
+        Path(os.environ[REPORT]).write_text(json.dumps(sorted(target.answered)))

@@ -1,0 +1,94 @@
+"""Every operation of the trait is answered in a case of the kit, or no catalog can do it.
+
+The list comes from the trait itself: an operation that a new release of it adds fails here, until
+it has a case or a reason.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+import pytest
+from core.memory_catalog import MemoryNamespace
+from lance_namespace import UnsupportedOperationError
+
+from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.testing import inherited_operations
+
+from .memory_suite import OPERATIONS, REPORT
+
+SUITE = Path(__file__).with_name("memory_suite.py")
+REPOSITORY = SUITE.parents[2]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The suite on the catalog in memory."""
+
+    code: int
+    output: str
+    answered: frozenset[str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run the cases in a process of their own; return which operations gave answers."""
+    report = tmp_path_factory.mktemp("operations") / "answered.json"
+    command = [sys.executable, "-m", "pytest", str(SUITE), "-c", os.devnull, "-q", "--tb=short"]
+    command += ["--rootdir", str(REPOSITORY), "--import-mode=importlib", "-p", "no:cacheprovider"]
+    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "tests")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), REPORT: str(report)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=280
+    )
+    answered = frozenset(json.loads(report.read_text())) if report.exists() else frozenset()
+    return Run(done.returncode, done.stdout + done.stderr, answered)
+
+
+def without_a_case(trait: Iterable[str], answered: Iterable[str]) -> list[str]:
+    """Return the operations that no case has had an answer from, and no reason excuses."""
+    return sorted(set(trait) - set(answered) - set(UNSUPPORTED))
+
+
+def test_the_kit_passes_on_a_catalog_in_memory(run: Run) -> None:
+    assert run.code == pytest.ExitCode.OK, run.output
+
+
+def test_every_operation_of_the_trait_is_answered_in_a_case_or_has_a_reason(run: Run) -> None:
+    assert len(OPERATIONS) >= 56
+    assert without_a_case(OPERATIONS, run.answered) == []
+
+
+def test_a_new_operation_of_the_trait_would_be_missed(run: Run) -> None:
+    assert without_a_case([*OPERATIONS, "sing_to_table"], run.answered) == ["sing_to_table"]
+
+
+def test_the_reasons_are_of_operations_that_exist_and_are_not_answered(run: Run) -> None:
+    assert set(UNSUPPORTED) <= OPERATIONS
+    assert not set(UNSUPPORTED) & run.answered
+
+
+def test_nothing_but_what_has_a_reason_is_left_unsupported() -> None:
+    assert inherited_operations(MemoryNamespace) == frozenset(UNSUPPORTED)
+
+
+@pytest.mark.parametrize("operation", sorted(UNSUPPORTED))
+def test_an_operation_that_no_catalog_can_do_says_why(operation: str, tmp_path: Path) -> None:
+    member = getattr(api.LanceNamespace, operation)
+    request: Any = typing.get_type_hints(member)["request"].model_construct(id=["a", "b"])
+    assert list(inspect.signature(member).parameters) == ["self", "request"]
+    namespace = MemoryNamespace(uri="never called", root=str(tmp_path))
+    with pytest.raises(UnsupportedOperationError) as refused:
+        getattr(namespace, operation)(request)
+    assert operation in str(refused.value)
+    assert UNSUPPORTED[operation] in str(refused.value)

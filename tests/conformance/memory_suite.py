@@ -21,6 +21,7 @@ from lance_bridge.testing import Features, Target
 from lance_bridge.testing.bad_requests import BadRequestCases
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
 from lance_bridge.testing.inside.suite import InsideTableCases
+from lance_bridge.testing.managed import ManagedCases
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
@@ -80,7 +81,13 @@ class MemoryTarget(Target):
 
 
 class TestMemory(
-    InsideTableCases, BadRequestCases, NamespaceCases, RegistrationCases, RenameCases, TableCases
+    ManagedCases,
+    InsideTableCases,
+    BadRequestCases,
+    NamespaceCases,
+    RegistrationCases,
+    RenameCases,
+    TableCases,
 ):
     """Whatever has an operation of its own."""
 

@@ -96,6 +96,7 @@ class DirectoryTarget(Target):
         fixed_depth=False,
         nested_namespaces=True,
         table_properties=False,
+        managed_tables=False,
         rename=False,
         rename_across=False,
         chosen_location=False,

@@ -51,6 +51,7 @@ _CASES = (
     "drops",
     "foreign",
     "inside",
+    "managed",
     "names",
     "namespaces",
     "paging",

@@ -34,6 +34,8 @@ class Capabilities(Protocol):
     @property
     def no_alter(self) -> str: ...
     @property
+    def no_managed_tables(self) -> str: ...
+    @property
     def no_rename(self) -> str: ...
     @property
     def no_rename_across(self) -> str: ...
@@ -46,6 +48,7 @@ def from_capabilities(capabilities: Capabilities, base: Features | None = None) 
         folds_case=capabilities.folds_case,
         namespace_changes=not capabilities.no_namespace_changes,
         alter=not capabilities.no_alter,
+        managed_tables=not (capabilities.no_alter or capabilities.no_managed_tables),
         rename=not capabilities.no_rename,
         rename_across=not (capabilities.no_rename or capabilities.no_rename_across),
         max_namespace_name=capabilities.namespace_levels[-1].max_length,

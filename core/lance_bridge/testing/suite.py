@@ -9,6 +9,7 @@ from .data import DataCases
 from .drops import DropCases
 from .foreign import ForeignCases
 from .inside.suite import InsideTableCases
+from .managed import ManagedCases
 from .names import NameCases
 from .namespaces import NamespaceCases
 from .paging import PagingCases
@@ -33,6 +34,7 @@ class ConformanceSuite(
     RestartCases,
     InsideTableCases,
     StatefulCases,
+    ManagedCases,
     ConcurrencyCases,
     ForeignCases,
     BadRequestCases,

@@ -66,6 +66,9 @@ class Features:
     exclusive_changes: bool = True
     """Of callers that drop or rename one table at once, exactly one is told that it did so. False:
     several may be told; what is left must be right all the same."""
+    managed_tables: bool = True
+    """The catalog can hold a table's latest version: ``managed_by=impl`` among the properties. The
+    entry is compared and set by each commit. False: Unsupported (0)."""
     inside_in_full: bool = True
     """Every case of what happens inside a table. False: one of each group of operations, for
     targets that differ from another one in their catalog only."""

@@ -34,8 +34,10 @@ from lance_bridge.errors import (
 from . import mapping
 from .calls import Calls
 from .catalog_level import CatalogLevel
+from .changes import TableChanges
 from .config import HiveConfig
 from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated
+from .guard import quietly
 from .names import capabilities, database_argument, is_kept
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ _BATCH = 500
 """Entries read in one call where all are wanted."""
 _PAGE = 100
 """Entries read in one call where a page of them may be enough."""
+_READS = 20
+"""Reads of an entry that others keep changing."""
 _SORT_OUT_SECONDS = 300.0
 """How long a metastore that could not filter is not asked to; its failure may have passed."""
 
@@ -61,6 +65,7 @@ class HiveCatalog(Catalog):
         self._capabilities = capabilities(catalog_levels=config.catalog_levels)
         self._owner = config.user[0] if config.user else config.auth_username
         self._catalogs = CatalogLevel(self._read, self._change, config.root)
+        self._changes = TableChanges(self._calls, config, self._load_raw)
         self._sort_out_until = 0.0
 
     @property
@@ -259,6 +264,20 @@ class HiveCatalog(Catalog):
             return mapping.record_from(path[:-1], self._load_raw(path))
 
     def _load_raw(self, path: Path) -> Any:
+        """Read an entry as it was at one time.
+
+        Of two reads with one revision, the second began when all that came with it was there.
+        """
+        table = self._read_raw(path)
+        for _ in range(_READS):
+            if mapping.is_whole(table):
+                return table
+            earlier, table = table, self._read_raw(path)
+            if mapping.revision_of(earlier) == mapping.revision_of(table):
+                return table
+        raise concurrent_modification(path)
+
+    def _read_raw(self, path: Path) -> Any:
         request = self._types.GetTableRequest(dbName=path[-2], tblName=path[-1])
         self._set_catalog(request, path[:-1])
         try:
@@ -275,7 +294,7 @@ class HiveCatalog(Catalog):
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
         table = mapping.table_from(self._types, record, self._owner)
-        context = self._quietly()
+        context = self._types.EnvironmentContext(properties=quietly({}))
         with translated(f"create table '{display(path)}' at {record.location}"):
             try:
                 self._change(
@@ -305,37 +324,13 @@ class HiveCatalog(Catalog):
             return False
         return True
 
-    def _quietly(self) -> Any:
-        """Keep the metastore from listing the table's files for statistics of its own."""
-        return self._types.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
-
     def alter_table(self, record: TableRecord) -> None:
         with translated(f"change table '{display(record.path)}'"):
-            table = mapping.altered(self._load_raw(record.path), record)
-            self._alter(record.path, table, record.revision)
+            self._changes.alter(record)
 
-    def _alter(self, path: Path, table: Any, revision: str | None) -> None:
-        """Put ``table`` in place of the entry, if that is still of this revision.
-
-        Hive 3.1 takes no notice of the condition, and entries of others have no revision.
-        """
-        context = self._quietly()
-        if revision is not None:
-            context.properties["expected_parameter_key"] = mapping.REVISION
-            context.properties["expected_parameter_value"] = revision
-        database, changed = database_argument(path[:-1]), mapping.with_new_revision(table)
-        try:
-            self._change(
-                "alter_table",
-                lambda c: c.alter_table_with_environment_context(
-                    database, path[-1], changed, context
-                ),
-            )
-        except TException as error:
-            if text_of(error).startswith("The table has been modified"):
-                raise concurrent_modification(path) from error
-            refuse_long_values(error, changed.parameters)
-            raise
+    def commit_guard(self, record: TableRecord) -> str:
+        with translated(f"find out how to compare and set table '{display(record.path)}'"):
+            return self._changes.commit_guard(record)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         path = record.path
@@ -345,15 +340,8 @@ class HiveCatalog(Catalog):
                 "there, and deregister it here"
             )
         with translated(f"rename table '{display(path)}' to '{display(new_path)}'"):
-            table, revision = self._load_raw(path), record.revision
-            if not mapping.is_external(table):
-                # The metastore moves the files of a table that it takes for its own.
-                self._alter(path, mapping.made_external(table), revision)
-                table = self._load_raw(path)
-                revision = mapping.record_from(path[:-1], table).revision
-            table.dbName, table.tableName = new_path[-2], new_path[-1]
             try:
-                self._alter(path, table, revision)
+                self._changes.rename(record, new_path)
             except TException as error:
                 self._explain_failed_rename(path, new_path, error)
                 raise

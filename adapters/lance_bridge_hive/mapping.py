@@ -5,6 +5,11 @@ Objects are made from, and read by attribute of, whichever Thrift bindings are g
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
+import re
+import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +27,13 @@ CATALOG_DESCRIPTION = "catalog.description"
 CATALOG_LOCATION = "catalog.location-uri"
 
 REVISION = "lance_bridge.revision"
-"""Changes with every change of an entry by this adapter, so that concurrent ones are noticed."""
+"""Changes with every change of an entry by this adapter, so that concurrent ones are noticed.
+
+A random value, a hyphen, and a digest of what the entry holds with it: see :func:`is_whole`.
+"""
+
+CHANGED_AT = "transient_lastDdlTime"
+"""When an entry was last changed, in seconds since 1970: Hive gives one to every entry."""
 
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 _OWNER_TYPES = {"USER": 1, "ROLE": 2, "GROUP": 3}
@@ -33,7 +44,7 @@ _TRANSLATED = "TRANSLATED_TO_EXTERNAL"
 # What the metastore keeps in an entry's parameters for its own use.
 _OWN_PARAMETERS = frozenset(
     {
-        "EXTERNAL", _TRANSLATED, _PURGE, "transient_lastDdlTime",
+        "EXTERNAL", _TRANSLATED, _PURGE, CHANGED_AT,
         "last_modified_by", "last_modified_time", "bucketing_version", "COLUMN_STATS_ACCURATE",
         "numFiles", "numFilesErasureCoded", "numRows", "rawDataSize", "totalSize", REVISION,
     }
@@ -45,6 +56,7 @@ _INPUT_FORMAT = "org.apache.hadoop.mapred.FileInputFormat"
 _OUTPUT_FORMAT = "org.apache.hadoop.mapred.FileOutputFormat"
 _SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
+_LOCAL = re.compile(r"^file:/+")
 _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 
 
@@ -145,12 +157,11 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
         parameters={
             **_checked(record),
             "EXTERNAL": "TRUE",
-            REVISION: uuid.uuid4().hex,
         },
     )
     if len(record.path) > 2:
         table.catName = record.path[0]
-    return table
+    return with_new_revision(table)
 
 
 def _checked(record: TableRecord) -> dict[str, str]:
@@ -167,7 +178,7 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         location=(table.sd.location or None) if table.sd else None,
         properties={k: v for k, v in parameters.items() if k not in unseen},
         kind=table.tableType or "",
-        revision=parameters.get(REVISION),
+        revision=revision_of(table),
         identity=str(table.createTime) if table.createTime else None,
     )
 
@@ -181,22 +192,80 @@ def is_external(table: Any) -> bool:
 
 
 def made_external(table: Any) -> Any:
-    """Set both marks of an external table, and take away those that make its files Hive's own."""
+    """Return a copy with both marks of an external table, and none that makes its files Hive's."""
+    table = copy.copy(table)
     table.tableType = EXTERNAL_TABLE
     kept = {k: v for k, v in (table.parameters or {}).items() if k not in (_PURGE, _TRANSLATED)}
     table.parameters = {**kept, "EXTERNAL": "TRUE"}
     return table
 
 
+def revision_of(table: Any) -> str | None:
+    """Return what this adapter set with its last change; None for an entry of others."""
+    revision: str | None = (table.parameters or {}).get(REVISION)
+    return revision
+
+
+def compared_by(table: Any) -> str:
+    """Return the parameter whose value tells whether the entry is still as it was loaded.
+
+    An entry of others has no revision, but the time that :func:`with_new_revision` moves on.
+    """
+    return REVISION if revision_of(table) is not None else CHANGED_AT
+
+
 def with_new_revision(table: Any) -> Any:
-    """Set a revision that nobody has seen."""
-    table.parameters = {**(table.parameters or {}), REVISION: uuid.uuid4().hex}
+    """Return a copy with a revision that nobody has seen.
+
+    Where it is the first one, the time of the last change moves on as well.
+    """
+    table = copy.copy(table)
+    parameters = dict(table.parameters or {})
+    if REVISION not in parameters and CHANGED_AT in parameters:
+        parameters[CHANGED_AT] = _later_than(parameters[CHANGED_AT])
+    table.parameters = {**parameters, REVISION: f"{uuid.uuid4().hex}-{_digest(table)}"}
     return table
 
 
+def is_whole(table: Any) -> bool:
+    """Return False where the entry may be of two states, or was changed by others since ours.
+
+    A metastore's database may let a read see some parameters as they were before a change, and
+    others as they were after it. With the new revision and an old value, the next change would
+    undo this one unnoticed.
+    """
+    digest = (revision_of(table) or "").partition("-")[2]
+    return not digest or digest == _digest(table)
+
+
+def _digest(table: Any) -> str:
+    parameters = (table.parameters or {}).items()
+    seen = sorted((key, value) for key, value in parameters if key not in _OWN_PARAMETERS)
+    location = (table.sd.location if table.sd else None) or ""
+    # The metastore spells local paths in its own way, and ends none with a slash.
+    text = json.dumps([_LOCAL.sub("/", location).rstrip("/"), seen])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _later_than(seconds: str) -> str:
+    now = int(time.time())
+    return str(max(now, int(seconds) + 1) if seconds.isdecimal() else now)
+
+
+def refusable(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
+    """Return a copy that no Hive takes in place of the entry: its partition keys are others."""
+    refused = copy.copy(table)
+    column = types.FieldSchema(name="lance_bridge_probe", type="string", comment="")
+    refused.partitionKeys = [*(table.partitionKeys or []), column]
+    refused.parameters = dict(parameters)
+    return refused
+
+
 def altered(table: Any, record: TableRecord) -> Any:
-    """Set a Thrift Table's location and parameters from a record; keep what is Hive's own."""
+    """Return a copy with a record's location and parameters; what is Hive's own is kept."""
+    table = copy.copy(table)
     own = {k: v for k, v in (table.parameters or {}).items() if k in _OWN_PARAMETERS}
     table.parameters = {**own, **_checked(record)}
+    table.sd = copy.copy(table.sd)
     table.sd.location = record.location
     return made_external(table)

@@ -1,0 +1,231 @@
+"""Changes of a table's entry, each compared and set by the guard that the entry has, if any."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+    UnsupportedOperationError,
+)
+from thrift.Thrift import TException
+
+from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.errors import (
+    OutcomeUnknownError,
+    concurrent_modification,
+    display,
+    unsupported,
+)
+
+from . import mapping
+from .calls import Calls
+from .config import HiveConfig
+from .errors import is_a, refuse_long_values, text_of
+from .guard import (
+    LOCK,
+    MODIFIED,
+    PARAMETER,
+    ParameterGuard,
+    conditional,
+    guard_of,
+    quietly,
+)
+from .locks import Hold, TableLocks
+from .names import database_argument
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What a change depends on: the guard, the lock it needs, and the revision that was loaded."""
+
+    guard: str
+    hold: Hold | None
+    revision: str | None
+
+
+class TableChanges:
+    """Alters and renames entries. Raises Thrift errors as they come, but for what it names."""
+
+    def __init__(self, calls: Calls, config: HiveConfig, load: Callable[[Path], Any]) -> None:
+        self._calls = calls
+        self._load = load
+        self._parameter = ParameterGuard(calls)
+        self._locks = TableLocks(calls, config)
+
+    def commit_guard(self, record: TableRecord) -> str:
+        """Find out how this metastore compares and sets the entry; changes nothing.
+
+        Raises:
+            UnsupportedOperationError: (0) in neither way.
+            TableNotFoundError: (4)
+        """
+        path = record.path
+        try:
+            reason = self._parameter.why_not(path, self._load)
+            if not reason:
+                return PARAMETER
+            self._locks.prove(path)
+        except (InvalidTableStateError, UnsupportedOperationError) as error:
+            first = f"it {reason}, and " if isinstance(error, UnsupportedOperationError) else ""
+            raise unsupported(
+                f"The metastore cannot compare and set table '{display(path)}': {first}{error}"
+            ) from error
+        return LOCK
+
+    def alter(self, record: TableRecord) -> None:
+        """Replace an entry's location and properties.
+
+        Raises:
+            TableNotFoundError: (4)
+            ConcurrentModificationError: (14) somebody changed it meanwhile, if that can be told.
+            InvalidTableStateError: (19) its guard is unknown, or does not hold here.
+        """
+        with self._comparing(record) as (table, terms):
+            try:
+                self._send(record.path, table, mapping.altered(table, record), terms)
+            except TException as error:
+                if is_a(error, "InvalidOperationException"):
+                    # Said of a table, too, that was renamed or dropped since it was loaded, and may
+                    # be back by now.
+                    current = self._load(record.path)
+                    if mapping.revision_of(current) != record.revision:
+                        raise concurrent_modification(record.path) from error
+                raise
+
+    def rename(self, record: TableRecord, new_path: Path) -> None:
+        """Give an entry another name in the same catalog. Raises what :meth:`alter` does."""
+        path = record.path
+        with self._comparing(record) as loaded:
+            table, terms = self._with_own_files(path, *loaded)
+            moved = copy.copy(table)
+            moved.dbName, moved.tableName = new_path[-2], new_path[-1]
+            self._send(path, table, moved, terms)
+
+    def _with_own_files(self, path: Path, table: Any, terms: _Terms) -> tuple[Any, _Terms]:
+        """Make the entry external: the metastore moves files of a table that it takes for its own.
+
+        Returns the entry and the terms for the next change of it.
+        """
+        if mapping.is_external(table):
+            return table, terms
+        revision = self._send(path, table, mapping.made_external(table), terms)
+        external = self._load(path)
+        found = revision if terms.guard else mapping.revision_of(external)
+        next_terms = replace(terms, revision=found)
+        self._require_same(path, external, next_terms)
+        return external, next_terms
+
+    @contextmanager
+    def _comparing(self, record: TableRecord) -> Iterator[tuple[Any, _Terms]]:
+        """Load the entry, under its lock if its guard is one, and compare it with the record."""
+        path = record.path
+        table = self._load(path)
+        terms = _Terms(guard_of(table, record), None, record.revision)
+        self._require_same(path, table, terms)
+        if terms.guard != LOCK:
+            if terms.guard and terms.revision is None:
+                self._require_settled(path, table)
+            yield table, terms
+            return
+
+        def reload() -> Any:
+            current = self._load(path)
+            self._require_same(path, current, terms)
+            return current
+
+        with self._locks.held(path, reload) as hold:
+            yield reload(), replace(terms, hold=hold)
+
+    def _require_same(self, path: Path, table: Any, terms: _Terms) -> None:
+        """Where it is guarded, the entry must be of the revision that the caller loaded."""
+        if terms.guard and mapping.revision_of(table) != terms.revision:
+            raise concurrent_modification(path)
+
+    def _require_settled(self, path: Path, table: Any) -> None:
+        """Read an entry without a revision once more: was the first read during a change?
+
+        It would have the time of that change, and not what else came with it.
+        """
+        again, key = self._load(path), mapping.compared_by(table)
+        known = (table.parameters or {}).get(key)
+        if mapping.revision_of(again) is not None or again.parameters.get(key) != known:
+            raise concurrent_modification(path)
+
+    def _condition(self, path: Path, table: Any, terms: _Terms) -> dict[str, str]:
+        """Return what the metastore itself is to compare.
+
+        Hive 3.1 takes no notice of it. Under a lock nothing is left to compare, and some databases
+        cannot.
+        """
+        if terms.guard == LOCK:
+            return {}
+        if not terms.guard:
+            revision = terms.revision
+            return {} if revision is None else conditional(mapping.REVISION, revision)
+        key = mapping.compared_by(table)
+        value = (table.parameters or {}).get(key)
+        if value is None:
+            raise InvalidTableStateError(
+                f"The entry of table '{display(path)}' has neither {mapping.REVISION} nor {key}, "
+                "so that it cannot be compared: change it once before it is converted"
+            )
+        return conditional(key, value)
+
+    def _send(self, path: Path, table: Any, changed: Any, terms: _Terms) -> str:
+        """Put ``changed`` in place of the entry ``table``, on these terms; return its revision."""
+        context = self._calls.types.EnvironmentContext(
+            properties=quietly(self._condition(path, table, terms))
+        )
+        changed, database = mapping.with_new_revision(changed), database_argument(path[:-1])
+        revision = str(mapping.revision_of(changed))
+        was_sent = False
+
+        def operation(client: Any) -> None:
+            nonlocal was_sent
+            if terms.guard == PARAMETER:
+                self._parameter.require(client, path, table)
+            if terms.hold:
+                terms.hold.begin_change()
+            was_sent = True
+            client.alter_table_with_environment_context(database, path[-1], changed, context)
+
+        try:
+            self._calls.change("alter_table", operation)
+        except OutcomeUnknownError as error:
+            if not was_sent:
+                raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from (
+                    error
+                )
+            if terms.hold and self._is_there(changed, path, revision):
+                terms.hold.end_change()
+            raise
+        except (TException, LanceNamespaceError) as error:
+            # Either the metastore has answered, or it was never asked.
+            if terms.hold:
+                terms.hold.end_change()
+            if isinstance(error, TException):
+                self._explain(path, changed, error)
+            raise
+        if terms.hold:
+            terms.hold.end_change()
+        return revision
+
+    def _explain(self, path: Path, changed: Any, error: TException) -> None:
+        if text_of(error).startswith(MODIFIED):
+            raise concurrent_modification(path) from error
+        refuse_long_values(error, changed.parameters)
+
+    def _is_there(self, changed: Any, path: Path, revision: str) -> bool:
+        """Return True where a change whose reply was lost has certainly been made."""
+        new_path = (*path[:-2], changed.dbName, changed.tableName)
+        try:
+            return mapping.revision_of(self._load(new_path)) == revision
+        except (TException, LanceNamespaceError):
+            return False

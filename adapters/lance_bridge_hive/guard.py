@@ -1,0 +1,188 @@
+"""Whether a metastore compares and sets an entry by itself, as a condition of an alter.
+
+Found out by trying, with alters that are refused in any case because they change partition keys:
+a metastore that knows the condition says first that the entry has been modified. All checks are
+made in one database transaction, which is rolled back, so that nothing changes whoever else is
+at work on the entry.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from lance_namespace.errors import InvalidTableStateError
+from thrift.Thrift import TException
+
+from lance_bridge.catalog import GUARD, TABLE_TYPE, Path, TableRecord
+from lance_bridge.errors import display
+
+from . import mapping
+from .calls import Calls
+from .errors import is_a, text_of
+from .names import database_argument
+
+PARAMETER = "parameter"
+"""The condition of an alter decides: `expected_parameter_key` and `expected_parameter_value`."""
+LOCK = "lock"
+"""An exclusive lock of the metastore is held around load, compare and alter."""
+
+MODIFIED = "The table has been modified"
+_OTHER_KEYS = "partition keys can not be changed"
+_NO_NEW_VALUE = "New value for expected key"
+
+_IGNORED = "ignores the condition of an alter"
+_CHECKED_BEFORE = "checks the condition of an alter before it sets, and not while it sets"
+_ATTEMPTS = 5
+_PROVEN_SECONDS = 600.0
+"""How long one connection's proof holds: behind HTTP it may lead to another release by then."""
+
+
+def conditional(key: str, value: str) -> dict[str, str]:
+    """Return what makes an alter depend on a parameter's value, for its environment context."""
+    return {"expected_parameter_key": key, "expected_parameter_value": value}
+
+
+def guard_of(table: Any, record: TableRecord) -> str:
+    """Return the guard that decides about a change: the entry's, or else the one it is to get.
+
+    Raises:
+        InvalidTableStateError: (19) either is one that this release does not know.
+    """
+    present = (table.parameters or {}).get(GUARD, "")
+    wanted = record.properties.get(GUARD, "")
+    for guard in (present, wanted):
+        if guard not in ("", PARAMETER, LOCK):
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' is compared and set by {guard[:60]!r}, which "
+                "this release of lance-bridge does not know: use a newer one"
+            )
+    return present or wanted
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """Why the condition does not do, or ``""``; not sure where the answer may be another's."""
+
+    reason: str = ""
+    is_sure: bool = True
+
+
+class ParameterGuard:
+    """Proves the condition of an alter. Safe to share between threads."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        # By connection: one leads to one metastore of several, which may be of another release.
+        self._proven: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+    def why_not(self, path: Path, load: Callable[[Path], Any]) -> str:
+        """Return why a condition cannot be relied on for this entry; ``""`` if it can.
+
+        Raises:
+            TableNotFoundError: (4)
+        """
+        found = _Finding()
+        for _ in range(_ATTEMPTS):
+            found = self._calls.read("alter_table", self._trial(path, load(path)))
+            if found.is_sure:
+                break
+        return found.reason
+
+    def require(self, client: Any, path: Path, table: Any) -> None:
+        """Prove the condition on the connection that an alter is about to be sent on.
+
+        Raises:
+            InvalidTableStateError: (19) it does not hold there, though the entry relies on it.
+        """
+        if time.monotonic() - self._proven.get(client, -_PROVEN_SECONDS) < _PROVEN_SECONDS:
+            return
+        found = self._compares(client, path, table)
+        if found.reason:
+            raise InvalidTableStateError(
+                f"Table '{display(path)}' relies on conditional alters, and the metastore that "
+                f"answers now {found.reason}, so nothing was changed. Was it replaced by another "
+                "release?"
+            )
+        self._proven[client] = time.monotonic()
+
+    def _trial(self, path: Path, table: Any) -> Callable[[Any], _Finding]:
+        def trial(client: Any) -> _Finding:
+            try:
+                found = self._compares(client, path, table)
+                return found if found.reason else self._sets(client, path, table)
+            except TException as error:
+                if not is_a(error, "MetaException", "InvalidOperationException"):
+                    raise
+                return _Finding(f"answers a conditional alter with {text_of(error)!r}", False)
+
+        return trial
+
+    def _compares(self, client: Any, path: Path, table: Any) -> _Finding:
+        """Try a wrong value: first as an alter would be sent, then without a new one.
+
+        Only releases that also set the value with the condition ask for a new one.
+        """
+        held = {key: value for key, value in table.parameters.items() if key != mapping.REVISION}
+        wrong = conditional(mapping.REVISION, uuid.uuid4().hex)
+        new = mapping.revision_of(table) or uuid.uuid4().hex
+        said = self._refusal(client, path, table, {**held, mapping.REVISION: new}, wrong)
+        if text_of(said).startswith(_OTHER_KEYS):
+            return _Finding(_IGNORED)
+        if not text_of(said).startswith(MODIFIED):
+            raise said
+        said = self._refusal(client, path, table, held, wrong)
+        if text_of(said).startswith((_OTHER_KEYS, MODIFIED)):
+            return _Finding(_CHECKED_BEFORE)
+        if not text_of(said).startswith(_NO_NEW_VALUE):
+            raise said
+        return _Finding()
+
+    def _sets(self, client: Any, path: Path, table: Any) -> _Finding:
+        """Try the right value, and set it to what it is: can the database do that?
+
+        The mark of Lance tables is the value that nobody changes meanwhile.
+        """
+        key = TABLE_TYPE if TABLE_TYPE in table.parameters else mapping.compared_by(table)
+        value = table.parameters.get(key)
+        if value is None:
+            return _Finding(f"has no {key} in the entry to compare")
+        right = conditional(key, value)
+        said = self._refusal(client, path, table, table.parameters, right)
+        if not text_of(said).startswith(_OTHER_KEYS):
+            raise said
+        return _Finding()
+
+    def _refusal(
+        self,
+        client: Any,
+        path: Path,
+        table: Any,
+        parameters: Mapping[str, str],
+        condition: Mapping[str, str],
+    ) -> TException:
+        """Send an alter that cannot succeed, and return what the metastore says of it."""
+        types, database = self._calls.types, database_argument(path[:-1])
+        refused = mapping.refusable(types, table, parameters)
+        context = types.EnvironmentContext(properties=quietly(condition))
+        try:
+            client.alter_table_with_environment_context(database, path[-1], refused, context)
+        except TException as error:
+            if is_a(error, "MetaException", "InvalidOperationException"):
+                return error
+            raise
+        # No Hive does this. What stands in for one must not keep the probe's partition key.
+        client.alter_table(database, path[-1], table)
+        raise InvalidTableStateError(
+            f"The metastore let the partition keys of table '{display(path)}' be changed, and so "
+            "cannot be asked whether it compares and sets: they were changed back"
+        )
+
+
+def quietly(properties: Mapping[str, str]) -> dict[str, str]:
+    """Keep the metastore from listing the table's files for statistics of its own, too."""
+    return {"DO_NOT_UPDATE_STATS": "true", **properties}

@@ -16,7 +16,7 @@ def require(extra: str, *packages: str) -> None:
     for package in packages:
         if not _is_installed(package):
             raise unsupported(
-                f"The package '{package}' is missing: pip install 'lance-bridge[{extra}]'"
+                f"This needs the package '{package}': pip install 'lance-bridge[{extra}]'"
             )
 
 

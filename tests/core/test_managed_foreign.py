@@ -9,7 +9,7 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import MANAGED_BY
 
-from .building import TABLE, stream
+from .building import TABLE, create, stream
 from .managing import (
     KEY,
     able,  # noqa: F401 - a fixture
@@ -47,6 +47,17 @@ def test_what_was_written_past_the_catalog_can_be_discarded(
     assert namespace.list_out_of_band_versions(TABLE).set_aside == ()
     assert append(namespace, 10).version == 2
     assert rows(namespace) == [0, 1, 2, 10]
+
+
+def test_to_manage_a_table_again_adopts_nothing(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    namespace.manage_table(TABLE)
+    append_past_the_catalog(server, 8)
+    namespace.manage_table(TABLE)
+    assert rows(namespace) == [0, 1, 2]
+    assert len(namespace.list_out_of_band_versions(TABLE).versions) == 1
 
 
 def test_there_may_be_nothing_to_adopt_or_discard(namespace: MemoryNamespace) -> None:

@@ -52,6 +52,7 @@ def _move_registration(
 ) -> TableRecord:
     """Point an entry to another place; the files of the old one stay."""
     tables.require_change(bridge, record, "Deregister it first, for the location of")
+    conversion.finish_latest(bridge, record)
     moved = replace(
         record,
         location=locations.for_catalog(location),

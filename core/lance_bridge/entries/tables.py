@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from lance_namespace.errors import (
+    ConcurrentModificationError,
     InvalidInputError,
     InvalidTableStateError,
     LanceNamespaceError,
@@ -240,8 +241,20 @@ def _identity(record: TableRecord) -> object:
 def set_properties(
     bridge: Bridge, record: TableRecord, properties: Mapping[str, str]
 ) -> TableRecord:
-    """Replace the caller's own properties of an entry."""
-    record = refreshed(bridge, record)
+    """Replace the caller's own properties of an entry; commits to it meanwhile do not matter."""
+    for _ in range(_ATTEMPTS):
+        record = refreshed(bridge, record)
+        try:
+            return _set_properties(bridge, record, properties)
+        except ConcurrentModificationError:
+            if state_of(record) is None:
+                raise
+    raise concurrent_modification(record.path)
+
+
+def _set_properties(
+    bridge: Bridge, record: TableRecord, properties: Mapping[str, str]
+) -> TableRecord:
     require_settable(bridge, record, properties)
     wanted = entry_properties.replaced(record.properties, properties)
     if wanted == dict(record.properties):
@@ -287,6 +300,7 @@ def deregister(bridge: Bridge, path: Path) -> TableRecord:
     record = load(bridge, path)
     if not record.is_lance:
         raise invalid(f"'{display(path)}' is not a Lance table but {what_is(record)}")
+    conversion.finish_latest(bridge, record)
     drop_entry(bridge, record)
     return record
 

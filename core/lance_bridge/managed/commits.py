@@ -6,9 +6,11 @@ there: who comes next finishes what is left to do.
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import dataclass
 
-from lance_namespace.errors import ConcurrentModificationError
+from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
 from ..bridge import Bridge
 from ..catalog import TableRecord
@@ -18,7 +20,9 @@ from ..tables.history.manifests import Manifest, Scheme, name_of
 from ..tables.history.staging import Staged
 from . import entry, foreign
 from .directory import ManagedDirectory, directory_of
-from .state import State, state_of
+from .state import State, state_of, with_state
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,35 +45,62 @@ class CatalogCommit(staging.Commit):
         return self._finished()
 
     def _finished(self) -> Manifest:
-        """Return the new version's manifest, under its final name if storage lets that be done."""
-        files = self.directory.files
-        manifest = ManagedDirectory(files, self.new).latest()
-        if manifest is None:
+        """Return the new version's manifest, under its final name if storage lets that be done.
+
+        What storage does cannot undo the commit any more, and must not look as if it did.
+        """
+        try:
+            manifest = ManagedDirectory(self.directory.files, self.new).latest()
+        except LanceNamespaceError as error:
+            if not self.data:
+                raise
+            logger.warning("%s is committed, and not finished: %s", self, error)
+            manifest = None
+        if manifest is not None:
+            return manifest
+        if not self.data:
             raise concurrent_modification(self.record.path)
-        return manifest
+        name, millis = self.new.staged, time.time_ns() // 1_000_000
+        path = f"{self.directory.path}/{name}"
+        return Manifest(self.version, Scheme.V2, name, path, len(self.data), None, millis)
 
     def _is_under(self, later: State) -> bool:
-        """Return whether a later version was built on this one, and not on another's of its number.
+        """Return whether a later state stands on this version, and not on another's of its number.
 
         Nobody commits a version before the one below has its final name.
         """
-        if later.version <= self.version:
-            return False
+        if later.free() == self.new:
+            return True
+        return later.version > self.version and self._has_final_name()
+
+    def _has_final_name(self) -> bool:
         return self.directory.files.read(self.directory.within(self.name)) == self.data
 
     def take_back(self) -> None:
         """Also see the base class."""
-        record = entry.reload(self.bridge, self.record)
-        if self.is_there or state_of(record) == self.old:
+        if self.is_there:
             return
-        files, path = self.directory.files, self.directory.within(self.name)
-        files.put_new(self.staged, self.data)
+        record = entry.reload(self.bridge, self.record)
+        found = state_of(record)
+        if found is None or found.free() != self.new:
+            # Another's commit, or none, is not this one's to take back.
+            if (found is None or found.version > self.version) and self._has_final_name():
+                raise self.stays()
+            return
+        self.directory.files.put_new(self.staged, self.data)
+        back = self.old.hold()  # nobody commits until the manifest is out of the way
         try:
-            entry.swap(self.bridge, record, self.old)
+            entry.require_free(self.bridge, record, found)
+            entry.swap(self.bridge, record, back)
         except ConcurrentModificationError as error:
             raise self.stays() from error
-        if files.read(path) == self.data:
-            files.remove([path])
+        held = with_state(record, back)
+        try:
+            if self._has_final_name():
+                entry.require_held(self.bridge, held)
+                self.directory.files.remove([self.directory.within(self.name)])
+        finally:
+            entry.release(self.bridge, held)
 
 
 def prepare(bridge: Bridge, record: TableRecord, state: State, staged: Staged) -> CatalogCommit:

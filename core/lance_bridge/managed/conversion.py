@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+)
 
 from ..bridge import Bridge
 from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY, Path, TableRecord
@@ -19,6 +24,8 @@ from .directory import directory_of
 from .state import State, as_managed, as_unmanaged, own_state, require_own, state_of
 
 _ATTEMPTS = 5
+
+logger = logging.getLogger(__name__)
 
 
 def is_wanted(bridge: Bridge, path: Path, home: Home, properties: Mapping[str, str] | None) -> bool:
@@ -63,17 +70,19 @@ def begin(bridge: Bridge, record: TableRecord) -> TableRecord:
         TableNotFoundError: (4) the table was dropped meanwhile.
     """
     require_possible(bridge, f"Table '{display(record.path)}'")
+    has_begun = False
     for _ in range(_ATTEMPTS):
         require_own(record)
         if record.revision is None:
             # It has just been made, and nothing can be compared with what the catalog has.
             record = entry.reload(bridge, record)
         if state_of(record) is not None:
-            return _caught_up(bridge, record)
+            return _caught_up(bridge, record) if has_begun else record
         state = State(latest_in_storage(bridge, record))
         guard = record.properties.get(GUARD) or bridge.catalog.commit_guard(record)
         with suppress(ConcurrentModificationError):
             _alter(bridge, as_managed(record, state, guard))
+            has_begun = True
         record = entry.reload(bridge, record)
     raise concurrent_modification(record.path)
 
@@ -83,8 +92,27 @@ def _caught_up(bridge: Bridge, record: TableRecord) -> TableRecord:
     state = own_state(record)
     if state.staged or state.is_held:
         return record  # somebody has committed through the catalog already
-    latest = latest_in_storage(bridge, record)
-    return entry.swap(bridge, record, State(latest)) if latest > state.version else record
+    if latest_in_storage(bridge, record) <= state.version:
+        return record
+    with suppress(ConcurrentModificationError), entry.held(bridge, record) as held:
+        latest = latest_in_storage(bridge, held)  # others may have set aside what there was
+        if latest > state.version:
+            entry.swap(bridge, held, State(latest))
+    return entry.reload(bridge, record)
+
+
+def finish_latest(bridge: Bridge, record: TableRecord) -> None:
+    """Give the latest version its final name before the entry goes that tells of it.
+
+    Storage that does not answer does not keep an entry from going.
+    """
+    try:
+        state = state_of(record)
+        if state is not None:
+            directory_of(bridge, record, state, write=True).finish()
+    except LanceNamespaceError as error:
+        name = display(record.path)
+        logger.warning("the latest version of %s may stay staged: %s", name, error)
 
 
 def latest_in_storage(bridge: Bridge, record: TableRecord) -> int:

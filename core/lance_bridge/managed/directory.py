@@ -56,7 +56,8 @@ class ManagedDirectory(VersionDirectory):
             return None
         if version < self.state.version or self._can_finish():
             return super().find(version)
-        return self._staged()
+        # Where it is staged no more, somebody else has finished it meanwhile.
+        return self._staged() or super().find(version)
 
     def _can_finish(self) -> bool:
         try:
@@ -123,6 +124,11 @@ class ManagedDirectory(VersionDirectory):
         metas = self.files.list(self.inside)
         names = (meta["path"].rpartition("/")[2] for meta in metas)
         return sorted(name for name in names if FOREIGN in name)
+
+    def has_rival(self) -> bool:
+        """Return whether another manifest of the latest version was set aside."""
+        stem = name_of(self.state.version, Scheme.V2).removesuffix(".manifest")
+        return any(name.startswith(stem + FOREIGN) for name in self.aside())
 
     def _keep(self, path: str, data: bytes) -> None:
         name = path.removesuffix(".manifest") + FOREIGN + hashlib.sha256(data).hexdigest()[:16]

@@ -114,12 +114,21 @@ def held(bridge: Bridge, record: TableRecord, other: Path = ()) -> Iterator[Tabl
         yield record
         return
     require_free(bridge, record, state)
-    swap(bridge, record, state.hold(other))
-    record = reload(bridge, record)
+    changed = swap(bridge, record, state.hold(other))
     try:
-        yield record
+        yield reload(bridge, changed)
     finally:
-        release(bridge, record)
+        release(bridge, changed)
+
+
+def require_held(bridge: Bridge, record: TableRecord) -> None:
+    """Check, before something is deleted, that a hold has not ended by its age meanwhile.
+
+    Raises:
+        ConcurrentModificationError: (14)
+    """
+    if state_of(reload(bridge, record)) != state_of(record):
+        raise concurrent_modification(record.path)
 
 
 def release(bridge: Bridge, record: TableRecord) -> None:

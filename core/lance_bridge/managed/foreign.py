@@ -45,8 +45,16 @@ def adopt(bridge: Bridge, record: TableRecord) -> int:
         InvalidTableStateError: (19) they do not follow on the latest version.
         ConcurrentModificationError: (14) somebody commits.
     """
+    _adoptable(bridge, record)
+    with entry.held(bridge, record) as held:  # else somebody could set them aside meanwhile
+        latest = _adoptable(bridge, held)
+        entry.swap(bridge, held, State(latest))
+    return latest
+
+
+def _adoptable(bridge: Bridge, record: TableRecord) -> int:
+    """Return the latest of the versions that can be adopted. Raises as `adopt` does."""
     state = own_state(record)
-    entry.require_free(bridge, record, state)
     directory = _directory(bridge, record, write=True)
     directory.finish()
     found = directory.foreign()
@@ -58,9 +66,13 @@ def adopt(bridge: Bridge, record: TableRecord) -> int:
             f"Versions {', '.join(str(each.version) for each in found)} do not follow on version "
             f"{state.version} of table '{display(record.path)}': discard them"
         )
-    latest = found[-1].version
-    entry.swap(bridge, record, State(latest))
-    return latest
+    if directory.has_rival():
+        raise InvalidTableStateError(
+            f"Another version {state.version} of table '{display(record.path)}' was set aside, and "
+            "what lies there now may stand on that, without the rows of the one committed: "
+            "discard it"
+        )
+    return found[-1].version
 
 
 def discard(bridge: Bridge, record: TableRecord) -> int:
@@ -106,7 +118,9 @@ def clear(bridge: Bridge, record: TableRecord) -> None:
     with entry.held(bridge, entry.reload(bridge, record)) as held:
         directory = _directory(bridge, held, write=True)
         directory.finish()
-        directory.set_aside(directory.foreign())
+        found = directory.foreign()
+        entry.require_held(bridge, held)
+        directory.set_aside(found)
 
 
 def _directory(bridge: Bridge, record: TableRecord, *, write: bool) -> ManagedDirectory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from dataclasses import dataclass, replace
 
 from lance_namespace.errors import InvalidTableStateError, TableBranchNotFoundError
@@ -33,13 +34,15 @@ class State:
 
     ``staged`` is the file name of the manifest that was staged for it, or "" where it is known to
     have its final name. While a table is ``held``, since so many milliseconds after 1970, nobody
-    commits to it. While it is renamed by a copy, ``other`` is what its other name is or will be.
+    commits to it; ``holder`` tells apart who holds it. While it is renamed by a copy, ``other`` is
+    what its other name is or will be.
     """
 
     version: int
     staged: str = ""
     held: int | None = None
     other: Path = ()
+    holder: str = ""
 
     def to_text(self) -> str:
         """Return the value of `LATEST`."""
@@ -48,6 +51,7 @@ class State:
             "staged": self.staged,
             "held": self.held,
             "other": list(self.other),
+            "holder": self.holder,
         }
         return json.dumps({k: v for k, v in fields.items() if v not in ("", None, [])})
 
@@ -58,26 +62,29 @@ class State:
         if not isinstance(fields, dict):
             raise ValueError(text)
         version, held = fields.get("version"), fields.get("held")
-        staged = fields.get("staged", "")
+        staged, holder = fields.get("staged", ""), fields.get("holder", "")
         if not isinstance(version, int) or not isinstance(staged, str) or "/" in staged:
             raise ValueError(text)
         other = fields.get("other", [])
-        if not isinstance(other, list):
+        if not isinstance(other, list) or not isinstance(holder, str):
             raise ValueError(text)
-        return cls(version, staged, held if isinstance(held, int) else None, tuple(other))
+        return cls(version, staged, held if isinstance(held, int) else None, tuple(other), holder)
 
     @property
     def is_held(self) -> bool:
-        """True while somebody keeps others from committing, and has not died long ago."""
-        return self.held is not None and _now() - self.held < HOLD_SECONDS * 1000
+        """True while somebody keeps others from committing, and has not died long ago.
+
+        A hold that lies far ahead is of a clock that goes wrong, and would never end.
+        """
+        return self.held is not None and abs(_now() - self.held) < HOLD_SECONDS * 1000
 
     def hold(self, other: Path = ()) -> State:
         """Return the same state, held from now on."""
-        return replace(self, held=_now(), other=other)
+        return replace(self, held=_now(), other=other, holder=uuid.uuid4().hex[:16])
 
     def free(self) -> State:
         """Return the same state, for all to commit to."""
-        return replace(self, held=None, other=())
+        return replace(self, held=None, other=(), holder="")
 
 
 def state_of(record: TableRecord) -> State | None:

@@ -25,7 +25,7 @@ from ..errors import invalid
 from ..requests import as_model
 from ..tables.history import batches, transactions
 from ..tables.history.staging import Staged
-from .base import Operations, location_of
+from .base import Operations, is_managed, location_of
 from .versions import ranges_of
 
 
@@ -112,6 +112,7 @@ def _response(kind: str, done: Any) -> Any:
             location=location_of(record),
             storage_options=options,
             properties=visible(record.properties),
+            managed_versioning=is_managed(record),
         )
     return DeregisterTableResponse(
         id=list(done.path), location=location_of(done), properties=visible(done.properties)

@@ -26,6 +26,7 @@ from .dataset import (
     brief,
     commits_through,
     open_dataset,
+    raise_failure_of,
     raise_what_catalog_said,
     translated,
 )
@@ -165,7 +166,7 @@ def write_first(
         ServiceUnavailableError: (17) the storage did not take the data.
     """
     place, options = _target(bridge, record, storage_options)
-    transaction = None
+    transaction, through = None, commits_through(bridge, record)
     try:
         with rows.blamed():
             fragments = write_fragments(
@@ -178,13 +179,14 @@ def write_first(
             transaction,
             max_retries=0,
             storage_options=options,
-            **commits_through(bridge, record),
+            **through,
         )
     except LANCE_FAILURES as error:
         if rows.failure is error:
             raise
         record = refreshed(bridge, record)
         if entries.is_only_declared(bridge, record):
+            raise_failure_of(through.get("namespace_client"), error)
             hint = "The entry is there; create the table again to complete it"
             raise not_written(record, error, hint) from error
         if transaction is None or not _is_own(bridge, record, transaction.uuid):

@@ -157,7 +157,11 @@ def _tagged(dataset: lance.LanceDataset, name: str, tag: str) -> int:
 
 def raise_what_catalog_said(dataset: lance.LanceDataset, error: Exception) -> None:
     """Raise what the catalog refused while pylance committed through it, if it did."""
-    view = getattr(dataset, "_namespace_client", None)
+    raise_failure_of(getattr(dataset, "_namespace_client", None), error)
+
+
+def raise_failure_of(view: Any, error: Exception) -> None:
+    """Raise what the catalog refused while a view of the table was asked, if it did."""
     if isinstance(view, TableView) and view.failure is not None:
         raise view.failure from error
 
@@ -224,4 +228,4 @@ def translated(what: str) -> Iterator[None]:
 def brief(error: BaseException | str) -> str:
     """Return the first line of what pylance said, without the places in its source."""
     first_line = str(error).split("\n", 1)[0]
-    return re.split(r", (?:location: )?/", first_line, maxsplit=1)[0][:300]
+    return re.split(r", (?:location: )?(?=/|\S+\.rs:\d)", first_line, maxsplit=1)[0][:300]

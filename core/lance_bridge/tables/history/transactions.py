@@ -19,9 +19,11 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...errors import display, invalid, unsupported
+from ...managed.state import state_of
 from ..dataset import Ref, open_dataset, translated
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of
+from .versions import directory_of
 
 _DIRECTORY = "_transactions"
 _FILE = re.compile(r"(\d+)-([0-9a-fA-F-]{36})(?:\.txn)?")
@@ -68,13 +70,14 @@ def describe(bridge: Bridge, record: TableRecord, name: str) -> Transaction:
     dataset = open_dataset(bridge, record)
     files = TableFiles(bridge.storage(record), record.location or "")
     if name.isascii() and name.isdigit():
-        main = Line(dataset, files)
+        main = Line(dataset, files, _directory(bridge, record, files, None))
         found = main.made(int(name)) if int(name) in main.present else None
         return found or _raise_not_found(record, name)
     uuid = _uuid_of(name)
     for branch in (None, *sorted(branches_of(dataset))):
         at = dataset if branch is None else open_dataset(bridge, record, Ref(branch=branch))
-        found = _find(record, Line(at, files, branch), uuid)
+        line = Line(at, files, _directory(bridge, record, files, branch), branch)
+        found = _find(record, line, uuid)
         if found is not None:
             return found
     return _raise_not_found(record, name)
@@ -84,10 +87,14 @@ class Line:
     """The versions of main or of a branch, each made by a transaction."""
 
     def __init__(
-        self, dataset: lance.LanceDataset, files: TableFiles, branch: str | None = None
+        self,
+        dataset: lance.LanceDataset,
+        files: TableFiles,
+        directory: VersionDirectory,
+        branch: str | None = None,
     ) -> None:
         self.branch = branch
-        self.present = [each.version for each in VersionDirectory(files, branch).list()]
+        self.present = [each.version for each in directory.list()]
         self._dataset = dataset
         self._files = files
 
@@ -105,6 +112,15 @@ class Line:
             if file and file[2].lower() == uuid:
                 return int(file[1])
         return None
+
+
+def _directory(
+    bridge: Bridge, record: TableRecord, files: TableFiles, branch: str | None
+) -> VersionDirectory:
+    """Return the versions that are shown: not those that were written past a catalog."""
+    if state_of(record) is not None:
+        return directory_of(bridge, record)
+    return VersionDirectory(files, branch)
 
 
 def _uuid_of(name: str) -> str:

@@ -1,0 +1,310 @@
+"""Implementation-managed tables: what others do between two steps costs no commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pytest
+from lance_namespace import errors
+from lance_namespace_urllib3_client.models import CreateTableVersionEntry
+
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.managed import entry, foreign
+from lance_bridge.managed import state as states
+from lance_bridge.managed.directory import ManagedDirectory
+from lance_bridge.managed.state import State
+
+from .building import TABLE, create, stream
+from .managing import (
+    KEY,
+    MANAGED,
+    able,  # noqa: F401 - a fixture
+    append,
+    append_past_the_catalog,
+    commit,
+    create_managed,
+    directory,
+    fail_once,
+    rows,
+    state,
+    versions,
+)
+from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer
+from .staging import stage
+
+pytestmark = pytest.mark.usefixtures("able")
+
+
+def another(ns: MemoryNamespace) -> MemoryNamespace:
+    """Return a second connection to the same server."""
+    return MemoryNamespace(uri=ns._properties["uri"], root=ns._properties["root"])
+
+
+def meanwhile(server: MemoryServer, moment: str, act: Callable[[], object]) -> None:
+    """Have something happen right before or after the next change of an entry."""
+
+    def fault(change: str, when: str) -> None:
+        if (change, when) == ("alter_table", moment):
+            server.fault = None
+            act()
+
+    server.fault = fault
+
+
+def leave_unfinished(ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit version 2, with storage that does not take its manifest under the final name."""
+
+    def refuse(*_: Any) -> None:
+        raise errors.ServiceUnavailableError("storage is away")
+
+    version, staged = stage(ns)
+    with monkeypatch.context() as patched:
+        patched.setattr(ManagedDirectory, "_put_final", refuse)
+        commit(ns, version, str(staged))
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_comes_second_leaves_the_commit_that_came_first(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    version, staged = stage(namespace)
+    other = another(namespace)
+    meanwhile(server, "before", lambda: append(other, 7))
+    asked = CreateTableVersionEntry(id=TABLE, version=version, manifest_path=str(staged))
+    with pytest.raises(errors.ConcurrentModificationError):
+        namespace.batch_create_table_versions(api.BatchCreateTableVersionsRequest(entries=[asked]))
+    assert state(server).version == 2
+    assert rows(namespace) == [0, 1, 2, 7]
+
+
+def test_a_table_declared_in_a_batch_says_that_commits_go_through_the_namespace(
+    namespace: MemoryNamespace,
+) -> None:
+    asked: Any = {"operations": [{"declare_table": {"id": TABLE, "properties": MANAGED}}]}
+    (made,) = namespace.batch_commit_tables(asked).results
+    assert made.declare_table is not None
+    assert made.declare_table.managed_versioning is True
+
+
+# -- what was written past the catalog -------------------------------------------------------------
+
+
+def test_what_was_set_aside_meanwhile_is_not_adopted(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 7)
+    bridge = another(namespace)._bridge
+    meanwhile(server, "before", lambda: foreign.clear(bridge, server.tables[KEY]))
+    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+        namespace.adopt_out_of_band_versions(TABLE)
+    assert rows(namespace) == [0, 1, 2]
+    assert append(namespace, 8).version == 2
+
+
+def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    namespace.manage_table(TABLE)
+    append_past_the_catalog(server, 7)
+    bridge = another(namespace)._bridge
+    meanwhile(server, "before", lambda: foreign.clear(bridge, server.tables[KEY]))
+    namespace.manage_table(TABLE)
+    assert rows(namespace) == [0, 1, 2]
+    assert append(namespace, 8).version == 2
+
+
+def test_what_stands_on_a_version_that_lost_is_not_adopted(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    version, staged = stage(namespace)
+    append_past_the_catalog(server, 7)
+    append_past_the_catalog(server, 8)
+    commit(namespace, version, str(staged))
+    with pytest.raises(errors.InvalidTableStateError, match="Another version 2"):
+        namespace.adopt_out_of_band_versions(TABLE)
+    assert rows(namespace) == [0, 1, 2, 100]
+    assert namespace.discard_out_of_band_versions(TABLE) == 2
+
+
+# -- holds -----------------------------------------------------------------------------------------
+
+
+def test_of_two_that_hold_a_table_in_the_same_moment_one_does(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    now = states._now()
+    monkeypatch.setattr(states, "_now", lambda: now)
+    record, bridge = server.tables[KEY], another(namespace)._bridge
+    wanted = state(server).hold()
+    with entry.held(namespace._bridge, record), pytest.raises(errors.ConcurrentModificationError):
+        entry.swap(bridge, record, wanted)
+
+
+def test_a_hold_by_a_clock_that_runs_ahead_ends_too(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    found = server.tables[KEY]
+    ahead = states.with_state(found, State(1, state(server).staged, held=2**50))
+    server.tables[KEY] = ahead
+    assert append(namespace, 7).version == 2
+
+
+def test_a_hold_ends_where_the_entry_cannot_be_read_after_it(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 7)
+    load, left = MemoryCatalog.load_table, [errors.ServiceUnavailableError("away")]
+
+    def load_or_fail(self: MemoryCatalog, path: tuple[str, ...]) -> Any:
+        if left and state(server).is_held:
+            raise left.pop()
+        return load(self, path)
+
+    monkeypatch.setattr(MemoryCatalog, "load_table", load_or_fail)
+    with pytest.raises(errors.ServiceUnavailableError):
+        namespace.discard_out_of_band_versions(TABLE)
+    assert not left
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    assert state(server).version == 2
+
+
+# -- commits ---------------------------------------------------------------------------------------
+
+
+def test_a_commit_whose_storage_goes_away_after_it_is_one(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    version, staged = stage(namespace)
+
+    def refuse(*_: Any) -> None:
+        raise errors.ServiceUnavailableError("storage is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ManagedDirectory, "latest", refuse)
+        made = commit(namespace, version, str(staged)).version
+    assert made is not None
+    assert made.version == state(server).version == 2
+    assert made.manifest_path.endswith(f"/_versions/{staged.name}")
+    assert rows(namespace) == [0, 1, 2, 100]
+
+
+def test_a_commit_whose_reply_was_lost_is_known_though_others_hold_the_table(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    version, staged = stage(namespace)
+
+    def hold_and_lose() -> None:
+        held = states.with_state(server.tables[KEY], state(server).hold())
+        server.tables[KEY] = replace(held, revision=server.stamp())
+        raise OutcomeUnknownError("lost")
+
+    meanwhile(server, "after", hold_and_lose)
+    made = commit(namespace, version, str(staged)).version
+    assert made is not None
+    assert made.version == state(server).version == 2
+    assert rows(namespace) == [0, 1, 2, 100]
+
+
+def test_a_commit_of_which_nothing_is_known_can_be_read_if_it_happened(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    load = MemoryCatalog.load_table
+
+    def lose() -> None:
+        def fail(*_: Any) -> None:
+            raise errors.ServiceUnavailableError("away")
+
+        monkeypatch.setattr(MemoryCatalog, "load_table", fail)
+        raise OutcomeUnknownError("lost")
+
+    meanwhile(server, "after", lose)
+    with pytest.raises(errors.ServiceUnavailableError):
+        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    monkeypatch.setattr(MemoryCatalog, "load_table", load)
+    assert state(server).version == 2
+    assert rows(namespace) == [0, 0, 1, 2]
+    assert append(namespace, 7).version == 3
+
+
+# -- entries ---------------------------------------------------------------------------------------
+
+
+def test_a_table_that_is_deregistered_and_registered_keeps_an_unfinished_commit(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    leave_unfinished(namespace, monkeypatch)
+    place = str(directory(server))
+    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED))
+    assert versions(namespace) == [1, 2]
+
+
+def test_a_registration_that_is_overwritten_keeps_an_unfinished_commit(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    leave_unfinished(namespace, monkeypatch)
+    place = str(directory(server))
+    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place, mode="Overwrite"))
+    assert versions(namespace) == [1, 2]
+
+
+def test_properties_are_set_though_others_commit_meanwhile(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    other = another(namespace)
+    moments: list[str] = []
+
+    def fault(change: str, moment: str) -> None:
+        moments.append(f"{moment} {change}")
+        if moments.count("before alter_table") == 2:  # the first was the commit of the rows
+            server.fault = None
+            append(other, 7)
+
+    server.fault = fault
+    create(namespace, TABLE, 2, mode="Overwrite", properties={"owner": "me"})
+    found = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
+    assert found.properties == {"owner": "me"}
+    assert rows(namespace) == [0, 1, 7]
+    assert state(server).version == 3
+
+
+def test_a_first_commit_that_the_catalog_refuses_says_why(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED))
+    server.fault = fail_once("alter_table", "before", errors.PermissionDeniedError("not yours"))
+    with pytest.raises(errors.PermissionDeniedError, match="not yours"):
+        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(2))
+    assert state(server).version == 0
+
+
+def test_a_transaction_past_the_catalog_is_not_committed(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 7)
+    written = lance.dataset(str(directory(server))).read_transaction(2)
+    assert written is not None
+    asked = api.DescribeTransactionRequest(id=[*TABLE, written.uuid])
+    assert namespace.describe_transaction(asked).status == "Running"
+    with pytest.raises(errors.TransactionNotFoundError):
+        namespace.describe_transaction(api.DescribeTransactionRequest(id=[*TABLE, "2"]))

@@ -113,10 +113,16 @@ def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
-    namespace.manage_table(TABLE)
-    append_past_the_catalog(server, 7)
     bridge = another(namespace)._bridge
-    meanwhile(server, "before", lambda: foreign.clear(bridge, server.tables[KEY]))
+
+    def clear() -> None:
+        foreign.clear(bridge, server.tables[KEY])
+
+    def write() -> None:
+        append_past_the_catalog(server, 7)
+        meanwhile(server, "before", clear)
+
+    meanwhile(server, "before", write)
     namespace.manage_table(TABLE)
     assert rows(namespace) == [0, 1, 2]
     assert append(namespace, 8).version == 2

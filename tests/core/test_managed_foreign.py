@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import lance
 import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import MANAGED_BY
+from lance_bridge.managed import directory as directories
 
 from .building import TABLE, create, stream
 from .managing import (
@@ -15,11 +19,14 @@ from .managing import (
     able,  # noqa: F401 - a fixture
     append,
     append_past_the_catalog,
+    commit,
     create_managed,
     directory,
     rows,
+    table,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
+from .staging import stage
 
 pytestmark = pytest.mark.usefixtures("able")
 
@@ -104,6 +111,51 @@ def test_pylance_s_own_write_makes_room_for_the_next_one(
     assert rows(namespace) == [0, 1, 2]
     assert append(namespace, 9).version == 2
     assert rows(namespace) == [0, 1, 2, 9]
+
+
+def test_a_commit_that_was_built_on_what_lost_is_refused(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+) -> None:
+    monkeypatch.setattr(directories, "REBASE_SECONDS", 0)
+    _commit_between(namespace, server, monkeypatch)
+    assert rows(namespace) == [0, 1, 2, 100]
+    append(namespace, 8)
+    assert rows(namespace) == [0, 1, 2, 8, 100]
+
+
+def test_a_commit_right_after_one_that_had_a_rival_waits(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+) -> None:
+    monkeypatch.setattr(directories, "_DATA_FILE", re.compile(rb"(?!)"))
+    _commit_between(namespace, server, monkeypatch)
+    assert rows(namespace) == [0, 1, 2, 100]
+    with pytest.raises(errors.ConcurrentModificationError, match="repeat it in a moment"):
+        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    monkeypatch.setattr(directories, "REBASE_SECONDS", 0)
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    assert rows(namespace) == [0, 0, 1, 2, 100]
+
+
+def _commit_between(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have a writer build on a foreign version, and another commit before it does."""
+    create_managed(namespace)
+    version, staged = stage(namespace)
+    other = MemoryNamespace(uri=namespace._properties["uri"], root=namespace._properties["root"])
+    opened = lance.dataset(namespace_client=other, table_id=TABLE)
+    append_past_the_catalog(server, 7)
+    create_version = MemoryNamespace.create_table_version
+
+    def after_the_other(ns: MemoryNamespace, request: Any) -> Any:
+        if ns is other:
+            monkeypatch.setattr(MemoryNamespace, "create_table_version", create_version)
+            commit(namespace, version, str(staged))
+        return create_version(ns, request)
+
+    monkeypatch.setattr(MemoryNamespace, "create_table_version", after_the_other)
+    with pytest.raises(OSError, match="is unknown"):
+        lance.write_dataset(table(8), opened, mode="append")
 
 
 def test_a_write_past_the_catalog_that_comes_between_loses(

@@ -14,7 +14,7 @@ from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceEr
 
 from ..bridge import Bridge
 from ..catalog import TableRecord
-from ..errors import concurrent_modification
+from ..errors import concurrent_modification, display
 from ..tables.history import staging
 from ..tables.history.manifests import Manifest, Scheme, name_of
 from ..tables.history.staging import Staged
@@ -98,7 +98,7 @@ class CatalogCommit(staging.Commit):
         try:
             if self._has_final_name():
                 entry.require_held(self.bridge, held)
-                self.directory.files.remove([self.directory.within(self.name)])
+                ManagedDirectory(self.directory.files, self.old).withdraw(self.name)
         finally:
             entry.release(self.bridge, held)
 
@@ -136,6 +136,11 @@ def prepare(bridge: Bridge, record: TableRecord, state: State, staged: Staged) -
         raise staging.conflict(record, staged.version, state.version + 1)
     checked = staging.require_content(directory, path, staged, data)
     directory.finish()
+    if directory.may_stand_on_rival(path, checked):
+        raise ConcurrentModificationError(
+            f"Version {staged.version} of table '{display(record.path)}' may have been built on "
+            f"what was written past the catalog as version {state.version}: repeat it in a moment"
+        )
     return commit(checked, is_there=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Sequence
 
 from lance_namespace.errors import LanceNamespaceError
@@ -20,8 +21,13 @@ from ..tables.history.manifests import (
 )
 from .state import State
 
-FOREIGN = ".manifest-foreign-"
+FOREIGN = ".manifest-foreign"
 """In the file name of a manifest that was set aside; Lance takes such a file for no version."""
+
+REBASE_SECONDS = 5.0
+"""For how long a writer may have seen what is not there any more, by the clock of the storage."""
+
+_DATA_FILE = re.compile(rb"[0-9A-Za-z_-]{16,}\.lance")
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +97,7 @@ class ManagedDirectory(VersionDirectory):
         if self.files.put_own(path, data):
             return
         there = self.files.read(path)
-        if there is not None:
+        if there not in (None, data):
             # Somebody wrote to the storage behind the catalog's back, and loses to the commit.
             self._keep(path, there)
         self.files.put_over(path, data)
@@ -113,11 +119,15 @@ class ManagedDirectory(VersionDirectory):
         Only while the table is held: else one of them could become committed meanwhile.
         """
         for each in manifests:
-            path = self.within(each.name)
-            data = self.files.read(path)
-            if data is not None:
-                self._keep(path, data)
-                self.files.remove([path])
+            self.withdraw(each.name)
+
+    def withdraw(self, name: str) -> None:
+        """Take one manifest away, as `set_aside` does: others may have seen it and build on it."""
+        path = self.within(name)
+        data = self.files.read(path)
+        if data is not None:
+            self._keep(path, data)
+            self.files.remove([path])
 
     def aside(self) -> Sequence[str]:
         """Return the file names of the manifests that were set aside."""
@@ -125,20 +135,59 @@ class ManagedDirectory(VersionDirectory):
         names = (meta["path"].rpartition("/")[2] for meta in metas)
         return sorted(name for name in names if FOREIGN in name)
 
-    def has_rival(self) -> bool:
-        """Return whether another manifest of the latest version was set aside."""
-        stem = name_of(self.state.version, Scheme.V2).removesuffix(".manifest")
-        return any(name.startswith(stem + FOREIGN) for name in self.aside())
+    def rivals(self) -> Sequence[bytes]:
+        """Return the other manifests of the latest version that were set aside; mostly none."""
+        first = _aside(self.within(name_of(self.state.version, Scheme.V2)))
+        if self.files.head(first) is None:
+            return []
+        names = (self.within(name) for name in self.aside())
+        found = [self.files.read(name) for name in names if name.startswith(first)]
+        return [data for data in found if data not in (None, self._final())]
+
+    def _final(self) -> bytes:
+        path = self.within(name_of(self.state.version, Scheme.V2))
+        return self.files.read(path) or b""
+
+    def may_stand_on_rival(self, path: str, data: bytes) -> bool:
+        """Return whether a staged manifest may have been built on what was set aside.
+
+        Lance looks for versions in the storage while it commits, and a manifest does not say what
+        it was built on. It tells by the data files that only one side had. One without any is not
+        trusted if it was staged so soon after the committed one got its name that its writer may
+        not have seen that.
+        """
+        rivals = self.rivals()
+        if not rivals:
+            return False
+        ours, its = _data_files(self._final()), _data_files(data)
+        theirs = set().union(*(_data_files(each) for each in rivals))
+        if its & (ours ^ theirs):
+            return not its & (ours - theirs)
+        final = self.within(name_of(self.state.version, Scheme.V2))
+        heads = [self.files.head(each) for each in (final, path)]
+        times = [meta["last_modified"].timestamp() for meta in heads if meta is not None]
+        return len(times) < 2 or times[1] - times[0] < REBASE_SECONDS
 
     def _keep(self, path: str, data: bytes) -> None:
-        name = path.removesuffix(".manifest") + FOREIGN + hashlib.sha256(data).hexdigest()[:16]
-        self.files.put_own(name, data)
+        name = _aside(path)
+        if not self.files.put_own(name, data):
+            name = f"{name}-{hashlib.sha256(data).hexdigest()[:16]}"
+            self.files.put_own(name, data)
         logger.warning(
             "version %s in %s was not committed through the catalog: it is set aside as %s",
             path,
             self.files.location,
             name,
         )
+
+
+def _data_files(manifest: bytes) -> set[bytes]:
+    return set(_DATA_FILE.findall(manifest))
+
+
+def _aside(path: str) -> str:
+    """Return where the first manifest that is set aside from a path goes."""
+    return path.removesuffix(".manifest") + FOREIGN
 
 
 def directory_of(

@@ -66,7 +66,7 @@ def _adoptable(bridge: Bridge, record: TableRecord) -> int:
             f"Versions {', '.join(str(each.version) for each in found)} do not follow on version "
             f"{state.version} of table '{display(record.path)}': discard them"
         )
-    if directory.has_rival():
+    if directory.rivals():
         raise InvalidTableStateError(
             f"Another version {state.version} of table '{display(record.path)}' was set aside, and "
             "what lies there now may stand on that, without the rows of the one committed: "

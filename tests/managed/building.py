@@ -1,0 +1,151 @@
+"""Tables whose versions a catalog holds, and what has to be true of them after many commits."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lance
+import lance_namespace as api
+from lance_namespace import LanceNamespace
+from managed.writer import Job, Report, row
+
+import lance_bridge
+from lance_bridge.managed.foreign import OutOfBand
+from lance_bridge.managed.state import LATEST, State
+from lance_bridge.storage import TableStorage
+from lance_bridge.tables.history.manifests import TableFiles
+from lance_bridge.testing.build import ipc
+
+Rows = list[tuple[int, int]]
+"""Writer and sequence of each row."""
+
+FIRST = (-1, 0)
+"""The row that version 1 has."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table on one catalog.
+
+    ``entry`` asks the catalog for the entry's parameters, without what is under test.
+    """
+
+    impl: str
+    properties: dict[str, str]
+    id: list[str]
+    entry: Callable[[Sequence[str]], dict[str, str]]
+
+    def connect(self) -> Any:
+        """Return a namespace; to be closed."""
+        return lance_bridge.connect(self.impl, self.properties)
+
+    def at(self, **properties: str) -> Table:
+        """Return the same table, reached in another way."""
+        return replace(self, properties={**self.properties, **properties})
+
+    def create(self) -> Table:
+        """Create it, with one row, as version 1; and its namespace."""
+        with self.connect() as namespace:
+            namespace.create_namespace(api.CreateNamespaceRequest(id=self.id[:-1]))
+            request = api.CreateTableRequest(id=self.id, properties={"managed_by": "impl"})
+            namespace.create_table(request, ipc(row(*FIRST)))
+        return self
+
+    def state(self) -> State:
+        """Return what the entry says of the latest version."""
+        return State.from_text(self.entry(self.id)[LATEST])
+
+    def job(self, writer: int, first: int, last: int, **more: Any) -> Job:
+        """Return a job for `managed.writer`."""
+        return Job(self.impl, self.properties, self.id, writer, first, last, **more)
+
+    def jobs(self, writers: int, commits: int) -> list[Job]:
+        """Return as many jobs as there are writers, of so many commits each."""
+        return [self.job(writer, 0, commits - 1) for writer in range(writers)]
+
+
+def rows_of(namespace: LanceNamespace, table: Table) -> Rows:
+    """Return all rows, in the order in which they were committed."""
+    found = lance.dataset(namespace_client=namespace, table_id=table.id).to_table()
+    return list(zip(found["writer"].to_pylist(), found["sequence"].to_pylist(), strict=True))
+
+
+def location_of(namespace: LanceNamespace, table: Table) -> str:
+    """Return where the table lies, as pylance takes it."""
+    found = namespace.describe_table(api.DescribeTableRequest(id=table.id))
+    return str(found.location)
+
+
+def staged_in(namespace: LanceNamespace, table: Table) -> dict[str, bool]:
+    """Return the file names of staged manifests, and whether each is of a version that is there."""
+    found = namespace.describe_table(api.DescribeTableRequest(id=table.id))
+    files = TableFiles(TableStorage(found.storage_options or {}), found.location or "")
+    paths = [meta["path"] for meta in files.list("_versions") if ".manifest-" in meta["path"]]
+    finals = {path: files.read(path.partition(".manifest-")[0] + ".manifest") for path in paths}
+    return {path: files.read(path) == final for path, final in finals.items()}
+
+
+def require_exactly(table: Table, expected: Iterable[tuple[int, int]]) -> Rows:
+    """Check that each row was committed once, in a version of its own, and nothing else was.
+
+    Returns the rows in the order of their versions, from version 1 on.
+    """
+    wanted = sorted([FIRST, *expected])
+    latest = len(wanted)
+    with table.connect() as namespace:
+        rows = rows_of(namespace, table)
+        assert sorted(rows) == wanted, difference(rows, wanted)
+        assert table.state() == State(latest, table.state().staged)
+        listed = namespace.list_table_versions(api.ListTableVersionsRequest(id=table.id)).versions
+        assert [each.version for each in listed] == list(range(1, latest + 1))
+        for version in range(1, latest + 1):
+            request = api.CountTableRowsRequest(id=table.id, version=version)
+            assert namespace.count_table_rows(request).count == version
+        assert namespace.list_out_of_band_versions(table.id) == OutOfBand((), ())
+    return rows
+
+
+def difference(found: Rows, wanted: Rows) -> str:
+    """Return what is missing, and what is there too often or should not be, for people."""
+    lost, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    return f"lost: {sorted(lost.elements())}; doubled, or of others: {sorted(more.elements())}"
+
+
+def require_nothing_left(table: Table) -> None:
+    """Check that no staged manifest is left of what was committed.
+
+    Lance keeps those of commits whose outcome it was not told.
+    """
+    with table.connect() as namespace:
+        left = [name for name, is_committed in staged_in(namespace, table).items() if is_committed]
+    assert left == [], left
+
+
+def require_told(rows: Rows, reports: Sequence[Report]) -> None:
+    """Check that writers were told the truth: which version has their row, and which has not."""
+    for report in reports:
+        assert report.false == [], f"refused, and committed all the same: {report}"
+        for sequence, version in report.versions.items():
+            if version is not None:
+                assert rows[version - 1] == (report.writer, sequence)
+
+
+def described(reports: Sequence[Report]) -> str:
+    """Return figures for people who run the tests with ``-s``."""
+    commits = sum(len(report.versions) for report in reports)
+    seconds = max(report.seconds for report in reports)
+    beaten = sum(report.beaten for report in reports)
+    unsure = sum((Counter(report.unsure) for report in reports), Counter[str]())
+    return json.dumps(
+        {
+            "commits": commits,
+            "seconds": round(seconds, 1),
+            "per second": round(commits / seconds, 1),
+            "beaten": beaten,
+            "unsure": unsure,
+        }
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.pairs import CALLS_BAR, OWN_BAR, Pair, Step
+from bench.report import verdict
 
 _ROW = "{:<25}{:>8}{:>9}{:>7}{:>7}  {:<14}{:>7}  {:<11}{:>5}  {:<10}{}"
 
@@ -90,12 +91,8 @@ def _row(each: Mapping[str, Any]) -> str:
         f"{each['own_ms']:.2f}",
         f"{low:.2f}..{high:.2f}",
         f"{each['own_ms_at_best']:.2f}",
-        _verdict("<", each["own_ms_bar"], each["own_ms_passed"]),
+        verdict("<", each["own_ms_bar"], each["own_ms_passed"]),
         f"{each['calls']:g}",
-        _verdict("=", each["calls_bar"], each["calls_passed"]),
+        verdict("=", each["calls_bar"], each["calls_passed"]),
         ", ".join(f"{count:g} {name}" for name, count in each["calls_by_name"].items()),
     )
-
-
-def _verdict(sign: str, bar: float | None, passed: bool | None) -> str:
-    return "-" if bar is None else f"{sign} {bar:g} {'pass' if passed else 'MISS'}"

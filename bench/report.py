@@ -123,7 +123,7 @@ def as_text(found: Mapping[str, Any]) -> str:
         f"{threads['threads']} threads on one namespace object, describe_table: "
         f"{threads['ours_per_second']:.0f} a second; raw, a client each: "
         f"{threads['raw_per_second']:.0f} a second; ratio {threads['ratio']:.2f} "
-        f"({_verdict('>=', threads['ratio_bar'], threads['ratio_passed'])})",
+        f"({verdict('>=', threads['ratio_bar'], threads['ratio_passed'])})",
         *_refresh_line(found["refresh"]),
         f"wrong answers: {found['wrong_answers']}",
     ]
@@ -137,7 +137,7 @@ def _refresh_line(refresh: Mapping[str, Any] | None) -> list[str]:
         f"{refresh['threads']} threads while their credentials ran out: "
         f"{refresh['operations']} operations, {refresh['per_second']:.0f} a second, "
         f"{refresh['wrong']} wrong; credentials asked for anew: {refresh['refreshes']} "
-        f"({_verdict('=', refresh['refreshes_bar'], refresh['refreshes_passed'])})"
+        f"({verdict('=', refresh['refreshes_bar'], refresh['refreshes_passed'])})"
     ]
 
 
@@ -147,12 +147,13 @@ def _row(each: Mapping[str, Any]) -> str:
         f"{each['ours_ms']:.2f}",
         f"{each['raw_ms']:.2f}",
         f"{each['ratio']:.2f}",
-        _verdict("<=", each["ratio_bar"], each["ratio_passed"]),
+        verdict("<=", each["ratio_bar"], each["ratio_passed"]),
         f"{each['calls']:g}",
-        _verdict("<=", each["calls_bar"], each["calls_passed"]),
+        verdict("<=", each["calls_bar"], each["calls_passed"]),
         ", ".join(f"{count:g} {name}" for name, count in each["calls_by_name"].items()),
     )
 
 
-def _verdict(sign: str, bar: float | None, passed: bool | None) -> str:
+def verdict(sign: str, bar: float | None, passed: bool | None) -> str:
+    """Return whether a bar was passed, for a table."""
     return "-" if bar is None else f"{sign} {bar:g} {'pass' if passed else 'MISS'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -93,6 +94,27 @@ def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:
 # -- creating ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class NewEntry:
+    """What a declaration adds: checked properties, a place, and whether the catalog manages it."""
+
+    properties: Mapping[str, str]
+    location: str
+    managed: bool
+
+
+def planned(
+    bridge: Bridge, path: Path, location: str | None, properties: Mapping[str, str] | None
+) -> NewEntry:
+    """Return the entry that a declaration would add. Raises 0, 1 and 13, as `declare` does."""
+    given = entry_properties.checked(properties)
+    chosen = locations.check(location) if location is not None else None
+    home = placement.Home(bridge, path[:-1])
+    managed = conversion.is_wanted(bridge, path, home, properties)
+    place = chosen or placement.free_location(bridge, path, home, must_look=False)
+    return NewEntry(given, place, managed)
+
+
 def declare(
     bridge: Bridge,
     path: Path,
@@ -112,22 +134,19 @@ def declare(
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) bad location or properties, or no location can be found.
         PermissionDeniedError: (15) the catalog gives no credentials; then nothing is declared.
+        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
     """
-    given = entry_properties.checked(properties)
-    place = locations.check(location) if location is not None else None
-    home = placement.Home(bridge, path[:-1])
-    managed = conversion.is_wanted(bridge, path, home, properties)
-    new_place = place or placement.free_location(bridge, path, home, must_look=False)
-    record, is_new = add_or_find(bridge, path, new_place, given, declared=True)
+    new = planned(bridge, path, location, properties)
+    record, is_new = add_or_find(bridge, path, new.location, new.properties, declared=True)
     if is_new:
         with undone(bridge, record):
-            record = conversion.begin(bridge, record) if managed else record
+            record = conversion.begin(bridge, record) if new.managed else record
             return record, bridge.storage_options(record, vend=vend, write=True)
     _require_declaration(bridge, record)
-    if place is not None and locations.key(place) != locations.key(record.location or ""):
+    if location and locations.key(new.location) != locations.key(record.location or ""):
         raise table_already_exists(path, f"declared at {record.location}")
-    record = set_properties(bridge, record, given) if properties else record
-    record = conversion.begin(bridge, record) if managed else record
+    record = set_properties(bridge, record, new.properties) if properties else record
+    record = conversion.begin(bridge, record) if new.managed else record
     return record, bridge.storage_options(record, vend=vend, write=True)
 
 

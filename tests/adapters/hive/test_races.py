@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import lance
 import pyarrow as pa
@@ -14,10 +10,10 @@ import pytest
 from lance_namespace import CreateTableRequest, DescribeTableRequest, RenameTableRequest
 from lance_namespace.errors import (
     ConcurrentModificationError,
-    LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from servers.hive_entries import race
 from servers.metastores import Metastores
 
 from lance_bridge.testing.build import ipc
@@ -30,23 +26,6 @@ ROUNDS = 4
 COMPARE_AND_SET = ["2.3", "4.0", "4.1", "4.2"]
 """Releases that honour the condition of an alter; 3.1 takes no notice of it."""
 
-T = TypeVar("T")
-
-
-def race(call: Callable[[int], T]) -> list[T | LanceNamespaceError]:
-    """Call from many threads at once; return each answer or error."""
-    barrier = threading.Barrier(THREADS)
-
-    def one(number: int) -> T | LanceNamespaceError:
-        barrier.wait()
-        try:
-            return call(number)
-        except LanceNamespaceError as error:
-            return error
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(one, range(THREADS)))
-
 
 def test_racing_creators_lose_no_data(namespace: HiveNamespace, database: str) -> None:
     """A metastore deletes the directory that a losing creator made, with what is in it by then."""
@@ -58,7 +37,7 @@ def test_racing_creators_lose_no_data(namespace: HiveNamespace, database: str) -
             namespace.create_table(CreateTableRequest(id=table_id), data)
             return number
 
-        answers = race(create)
+        answers = race(THREADS, create)
         winners = [answer for answer in answers if isinstance(answer, int)]
         losers = [answer for answer in answers if not isinstance(answer, int)]
         assert len(winners) == 1
@@ -70,7 +49,7 @@ def test_racing_creators_lose_no_data(namespace: HiveNamespace, database: str) -
 def test_losing_creators_leave_nothing_behind(namespace: HiveNamespace, database: str) -> None:
     table_id = [database, "t"]
     data = ipc(pa.table({"i": [1]}))
-    race(lambda _: namespace.create_table(CreateTableRequest(id=table_id), data))
+    race(THREADS, lambda _: namespace.create_table(CreateTableRequest(id=table_id), data))
     place = Path(namespace.describe_table(DescribeTableRequest(id=table_id)).location or "")
     assert [path.name for path in place.parent.iterdir()] == [place.name]
 
@@ -89,7 +68,7 @@ def test_one_of_many_renamers_is_told_that_it_renamed(
                 namespace.rename_table(RenameTableRequest(id=table_id, new_table_name=name))
                 return number
 
-            answers = race(rename)
+            answers = race(THREADS, rename)
             winners = [answer for answer in answers if isinstance(answer, int)]
             losers = [answer for answer in answers if not isinstance(answer, int)]
             assert len(winners) == 1

@@ -13,11 +13,8 @@ from typing import Any
 
 from lance_namespace.errors import InternalError, LanceNamespaceError, TableNotFoundError
 
-from ... import location as locations
 from ...bridge import Bridge
 from ...catalog import Path, TableRecord
-from ...entries import placement
-from ...entries import properties as entry_properties
 from ...entries import tables as entries
 from ...errors import display, table_already_exists, unsupported
 from ...managed import conversion
@@ -119,17 +116,13 @@ def declare(
         NamespaceNotFoundError: (1)
         InvalidInputError: (13)
     """
-    given = entry_properties.checked(properties)
-    place = locations.check(location) if location is not None else None
+    new = entries.planned(bridge, path, location, properties)
     _require_free(bridge, path)
-    home = placement.Home(bridge, path[:-1])
-    managed = conversion.is_wanted(bridge, path, home, properties)
-    target = place or placement.free_location(bridge, path, home, must_look=False)
     made: list[TableRecord] = []
 
     def do() -> tuple[TableRecord, dict[str, str] | None]:
-        made.append(entries.add(bridge, path, target, given, declared=True))
-        if managed:
+        made.append(entries.add(bridge, path, new.location, new.properties, declared=True))
+        if new.managed:
             made[0] = conversion.begin(bridge, made[0])
         return made[0], bridge.storage_options(made[0], vend=vend, write=True)
 

@@ -65,15 +65,15 @@ def null_checks(draw: st.DrawFn) -> Predicate:
 
 
 @st.composite
-def members(draw: st.DrawFn) -> Predicate:
+def members(draw: st.DrawFn, name: str) -> Predicate:
     values = draw(st.lists(NUMBERS, min_size=1, max_size=3))
 
     def evaluate(table: pa.Table) -> Any:
-        column = table.column("n")
+        column = table.column(name)
         found = pc.is_in(column, pa.array(values, pa.int64()))
         return pc.if_else(pc.is_valid(column), found, pa.scalar(None, pa.bool_()))
 
-    return Predicate(f"n in ({', '.join(map(str, values))})", evaluate)
+    return Predicate(f"{name} in ({', '.join(map(str, values))})", evaluate)
 
 
 def combined(inner: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
@@ -93,7 +93,9 @@ def combined(inner: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate
     return st.builds(both, inner, inner) | st.builds(either, inner, inner) | inner.map(negated)
 
 
-predicates = st.recursive(comparisons() | null_checks() | members(), combined, max_leaves=6)
+# Lists of what can be null stay alone: of two of them, Lance makes what the last test here shows.
+leaves = comparisons() | null_checks() | members("id")
+predicates = members("n") | st.recursive(leaves, combined, max_leaves=6)
 
 rows = st.lists(
     st.tuples(
@@ -224,3 +226,9 @@ def test_bounds_keep_the_distances_between_them(
     exact = nearest("l2", stored, wanted, lambda _: True)
     kept = {row: far for row, far in exact.items() if low <= far < low + width}
     assert_nearest(ask(namespace, k=k, vector=wanted, **bounds), kept, k, 0)
+
+
+@pytest.mark.xfail(strict=True, reason="Lance takes `n in (0) and n in (1)` for false, not null")
+def test_what_is_null_is_in_no_two_lists_and_not_out_of_them(namespace: MemoryNamespace) -> None:
+    put(namespace, table_of([(None, None, None)]))
+    assert ask(namespace, k=1, filter="not (n in (0) and n in (1))").num_rows == 0

@@ -89,7 +89,7 @@ class ManagedDirectory(VersionDirectory):
         staged = self.within(self.state.staged)
         data = self.files.read(staged)
         if data is not None:
-            self._put_final(self.within(name_of(self.state.version, Scheme.V2)), data)
+            self._put_final(self._final_path(self.state.version), data)
             discard(self.files, staged)
         self._is_finished = True
 
@@ -110,8 +110,7 @@ class ManagedDirectory(VersionDirectory):
 
     def has_next(self) -> bool:
         """Return whether a manifest lies where the version after the latest goes."""
-        name = name_of(self.state.version + 1, Scheme.V2)
-        return self.files.head(self.within(name)) is not None
+        return self.files.head(self._final_path(self.state.version + 1)) is not None
 
     def set_aside(self, manifests: Sequence[Manifest]) -> None:
         """Take manifests from where Lance looks for versions. They stay, under other names.
@@ -137,16 +136,13 @@ class ManagedDirectory(VersionDirectory):
 
     def rivals(self) -> Sequence[bytes]:
         """Return the other manifests of the latest version that were set aside; mostly none."""
-        first = _aside(self.within(name_of(self.state.version, Scheme.V2)))
+        first = _aside(self._final_path(self.state.version))
         if self.files.head(first) is None:
             return []
         names = (self.within(name) for name in self.aside())
         found = [self.files.read(name) for name in names if name.startswith(first)]
-        return [data for data in found if data not in (None, self._final())]
-
-    def _final(self) -> bytes:
-        path = self.within(name_of(self.state.version, Scheme.V2))
-        return self.files.read(path) or b""
+        committed = self.files.read(self._final_path(self.state.version))
+        return [data for data in found if data is not None and data != committed]
 
     def may_stand_on_rival(self, path: str, data: bytes) -> bool:
         """Return whether a staged manifest may have been built on what was set aside.
@@ -159,14 +155,17 @@ class ManagedDirectory(VersionDirectory):
         rivals = self.rivals()
         if not rivals:
             return False
-        ours, its = _data_files(self._final()), _data_files(data)
+        final = self._final_path(self.state.version)
+        ours, its = _data_files(self.files.read(final) or b""), _data_files(data)
         theirs = set().union(*(_data_files(each) for each in rivals))
         if its & (ours ^ theirs):
             return not its & (ours - theirs)
-        final = self.within(name_of(self.state.version, Scheme.V2))
         heads = [self.files.head(each) for each in (final, path)]
         times = [meta["last_modified"].timestamp() for meta in heads if meta is not None]
         return len(times) < 2 or times[1] - times[0] < REBASE_SECONDS
+
+    def _final_path(self, version: int) -> str:
+        return self.within(name_of(version, Scheme.V2))
 
     def _keep(self, path: str, data: bytes) -> None:
         name = _aside(path)

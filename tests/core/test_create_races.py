@@ -83,3 +83,19 @@ def test_the_catalog_is_told_the_columns_of_the_data(
 def test_a_declared_table_has_no_columns(namespace: MemoryNamespace, server: MemoryServer) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
     assert server.tables[tuple(TABLE)].columns == ()
+
+
+def test_creators_that_get_in_each_others_way_look_again(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    """A catalog may give up both of two changes that met; somebody has to try again."""
+    conflicts = iter([errors.ConcurrentModificationError("others changed it meanwhile")])
+
+    def conflict_once(change: str, moment: Moment) -> None:
+        if (change, moment) == ("create_table", "before"):
+            for error in conflicts:
+                raise error
+
+    server.fault = conflict_once
+    assert create(namespace, TABLE, rows=3, mode="ExistOk").version == 1
+    assert count_rows(namespace, TABLE) == 3

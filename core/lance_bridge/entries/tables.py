@@ -200,6 +200,8 @@ def add_or_find(
     for _ in range(_ATTEMPTS):
         try:
             made = add(bridge, path, location, properties, declared=declared, columns=columns)
+        except ConcurrentModificationError:
+            continue  # other creators were in the way; the next look finds whoever won
         except TableAlreadyExistsError as error:
             cause = error
         else:

@@ -1,0 +1,196 @@
+"""Where a table is, in a form that travels to executors, and how to open it on either side.
+
+The driver finds the table through its namespace and decides on a version. Executors get an
+`Access`: the location, that version and the storage options, so that a task makes no catalog call
+unless its credentials would run out under it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import lance
+import pyarrow as pa
+from lance_namespace import CreateTableRequest, LanceNamespace
+from lance_namespace.errors import TableNotFoundError
+
+from .. import location as locations
+from ..bridge import Bridge
+from ..catalog import TableRecord
+from ..credentials import EXPIRES_AT
+from ..entries import tables as entries
+from ..errors import display, unsupported
+from ..identifier import parse_table
+from ..managed import conversion
+from ..managed.state import state_of
+from ..namespace import LanceBridgeNamespace
+from ..registry import connect
+from ..tables.create import write_first
+from ..tables.data import Rows
+from ..tables.dataset import LATEST, Ref, open_dataset, translated
+from .places import bridge_at
+
+_TASK_SECONDS = 300.0
+"""Credentials that end sooner than this are fetched anew by the task that gets them."""
+
+
+@dataclass(frozen=True)
+class CatalogAddress:
+    """A catalog and how to connect to it; its properties may hold secrets, and are never shown."""
+
+    name: str
+    """What messages call it, and what `connect` is given where there is no ``impl``."""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of the catalog, ``impl`` among them, or what is given besides a configured one's."""
+
+    def connect(self) -> LanceBridgeNamespace:
+        """Return the namespace; one per process for equal addresses.
+
+        Raises:
+            InvalidInputError: (13) no such catalog, or bad properties.
+            UnsupportedOperationError: (0) an extra is missing, or it is no catalog of ours.
+        """
+        namespace = _connected(self.name, tuple(sorted(self.properties.items())))
+        if not isinstance(namespace, LanceBridgeNamespace):
+            raise unsupported(
+                f"Catalog '{self.name}' is pylance's own: give Spark the location of its table"
+            )
+        return namespace
+
+
+@lru_cache(maxsize=32)
+def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
+    properties = dict(items)
+    return connect(properties.pop("impl", name), properties)
+
+
+@dataclass(frozen=True)
+class TableAddress:
+    """A table's name in a catalog, or a location; ``storage`` goes with a location only."""
+
+    catalog: CatalogAddress | None = None
+    path: tuple[str, ...] = ()
+    location: str = ""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        if self.catalog is None:
+            return self.location
+        return f"{self.catalog.name}.{display(self.path)}"
+
+    def find(self) -> Table:
+        """Return the table on the driver, with the one catalog call that this takes.
+
+        Raises:
+            TableNotFoundError: (4)
+            NamespaceNotFoundError: (1)
+            InvalidInputError: (13) it is not a Lance table.
+            InvalidTableStateError: (19) its entry has no location.
+        """
+        if self.catalog is None:
+            bridge, record = bridge_at(self.location, self.storage)
+            if entries.is_only_declared(bridge, record):
+                raise TableNotFoundError(f"There is no Lance table at {self.location}")
+            return Table(self, bridge, record)
+        bridge = self.catalog.connect()._bridge
+        return Table(self, bridge, entries.load_lance(bridge, self._parsed(bridge)))
+
+    def create(self, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> None:
+        """Create the table, empty. Of several creators one gets it; the others' rows go on top.
+
+        Raises:
+            TableAlreadyExistsError: (5)
+            NamespaceNotFoundError: (1)
+            InvalidInputError: (13)
+        """
+        empty = schema.empty_table()
+        if self.catalog is None:
+            bridge, record = bridge_at(self.location, self.storage)
+            write_first(bridge, record, Rows.of(empty))
+            return
+        request = CreateTableRequest(
+            id=list(self.path), mode="Create", properties=dict(properties or {}) or None
+        )
+        self.catalog.connect().create_table(request, empty)
+
+    def _parsed(self, bridge: Bridge) -> tuple[str, ...]:
+        return parse_table(self.path, bridge.capabilities)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as the driver has found it. Does not pickle: tasks get an `Access`."""
+
+    address: TableAddress
+    bridge: Bridge = field(repr=False)
+    record: TableRecord
+
+    def open(self, ref: Ref = LATEST, *, write: bool = False) -> lance.LanceDataset:
+        """Open it at a version, tag or branch. A dataset to write to commits where it has to.
+
+        Raises:
+            TableVersionNotFoundError: (11)
+            TableTagNotFoundError: (8)
+            TableBranchNotFoundError: (22)
+            InvalidTableStateError: (19) it is declared, and has no data yet.
+            ServiceUnavailableError: (17)
+        """
+        return open_dataset(self.bridge, self.record, ref, write=write)
+
+    def access(
+        self, dataset: lance.LanceDataset, *, branch: str | None = None, write: bool = False
+    ) -> Access:
+        """Return what tasks need to open this very version of an opened dataset."""
+        if state_of(self.record) is not None:
+            # Tasks open versions by their final names, without asking the catalog.
+            conversion.finish_latest(self.bridge, self.record)
+        return Access(
+            self.address,
+            locations.for_lance(self.record.location or ""),
+            int(dataset.version),
+            branch,
+            write,
+            self.storage_options(write=write) or {},
+        )
+
+    def storage_options(self, *, write: bool) -> dict[str, str] | None:
+        """Return the options for the table's location, credentials among them, or None for none."""
+        return self.bridge.storage_options(self.record, vend=None, write=write)
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a task needs to open one version of a table. Pickles, with the credentials."""
+
+    address: TableAddress
+    location: str
+    """As pylance spells it."""
+    version: int
+    branch: str | None = None
+    write: bool = False
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def open(self) -> lance.LanceDataset:
+        """Open the version; with new credentials where those at hand would end too soon.
+
+        Raises:
+            ServiceUnavailableError: (17)
+        """
+        options = self.storage_options()
+        with translated(f"Table '{self.address.name}' at {self.location} could not be opened"):
+            if self.branch is None:
+                return lance.dataset(self.location, version=self.version, storage_options=options)
+            dataset = lance.dataset(self.location, storage_options=options)
+            return dataset.checkout_version((self.branch, self.version))
+
+    def storage_options(self) -> dict[str, str] | None:
+        """Return options that last for a task, or None for none."""
+        expires = self.storage.get(EXPIRES_AT)
+        if expires is None or int(expires) / 1000 - time.time() > _TASK_SECONDS:
+            return dict(self.storage) or None
+        return self.address.find().storage_options(write=self.write)

@@ -45,6 +45,12 @@ _VANISHED_ROW = re.compile(
     r"|Object with id \".*\" not found|No such object (?:for id|\(identity)"
     r"|(?:JDO|Nucleus)ObjectNotFoundException"
 )
+_CONFLICT = re.compile(
+    # What databases say of two transactions that met: PostgreSQL, MySQL, Oracle, Derby.
+    r"deadlock|lock wait timeout|lock could not be obtained|could not serialize"
+    r"|duplicate (?:key|entry)|unique constraint",
+    re.I,
+)
 _BAD_REQUEST = {"InvalidObjectException", "InvalidInputException", "InvalidOperationException"}
 
 
@@ -70,6 +76,11 @@ def _whole_text(error: BaseException) -> str:
 def is_vanished_row(error: BaseException) -> bool:
     """Return True where the metastore lost a row to somebody else while it was at work on it."""
     return is_a(error, "MetaException") and bool(_VANISHED_ROW.search(_whole_text(error)))
+
+
+def _is_conflict(error: BaseException) -> bool:
+    """Return True where the metastore's database gave up a change for the sake of another."""
+    return is_a(error, "MetaException") and bool(_CONFLICT.search(_whole_text(error)))
 
 
 @contextmanager
@@ -101,7 +112,7 @@ def _classified(error: TException, what: str) -> Exception:
         )
     if _REFUSED.search(said):
         return PermissionDeniedError(f"The metastore refused to {what}: {said}")
-    if is_vanished_row(error):
+    if is_vanished_row(error) or _is_conflict(error):
         return ConcurrentModificationError(
             f"The metastore could not {what}: others changed its entries meanwhile, so look at "
             f"them and repeat ({said})"

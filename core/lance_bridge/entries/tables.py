@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +41,7 @@ from .outcome import settle
 from .sharing import LocationIndex
 
 _ATTEMPTS = 3
+_LOOKS, _PAUSE = 6, 0.1  # seconds, by which the longest wait before each look grows
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +200,8 @@ def add_or_find(
         NamespaceNotFoundError: (1)
         ConcurrentModificationError: (14) others make and drop the table all the time.
     """
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_LOOKS):
+        time.sleep(random.uniform(0, attempt * _PAUSE))  # let the other creator's change end
         try:
             made = add(bridge, path, location, properties, declared=declared, columns=columns)
         except ConcurrentModificationError:

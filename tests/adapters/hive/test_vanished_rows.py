@@ -174,6 +174,23 @@ def test_a_change_that_met_a_vanishing_row_is_a_concurrent_modification_and_not_
     assert metastore.calls["drop_table"] == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "A lock could not be obtained due to a deadlock",
+        "The statement was aborted because it would have caused a duplicate key value",
+        "ERROR: duplicate key value violates unique constraint",
+        "Duplicate entry 'db-t' for key 'UNIQUETABLE'",
+    ],
+)
+def test_a_change_that_the_database_gave_up_for_another_is_a_concurrent_modification(
+    metastore: Metastore, connect: Connect, words: str
+) -> None:
+    metastore.fail("drop_table", words)
+    with pytest.raises(ConcurrentModificationError, match=r"drop table 'db\.t'"):
+        connect().drop_table(RECORD)
+
+
 def test_a_filter_that_meets_vanishing_rows_is_not_taken_for_one_that_cannot_work(
     metastore: Metastore, connect: Connect
 ) -> None:

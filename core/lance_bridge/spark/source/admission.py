@@ -1,0 +1,55 @@
+"""Streams with admission control and the trigger `availableNow`, which Spark has from 4.2 on."""
+
+from __future__ import annotations
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .errors import as_spark
+from .stream_reader import LanceStreamReader, Limit, Position
+
+
+class AdmittedReader(LanceStreamReader, SupportsTriggerAvailableNow):
+    """Reads as much a batch as Spark admits."""
+
+    _last: int | None = None
+    """The version to end with."""
+
+    def latestOffset(  # type: ignore[override]  # Spark has both forms
+        self, start: dict[str, int], limit: ReadLimit
+    ) -> dict[str, int]:
+        with as_spark():
+            end = self._stream.next(Position.of(start), self._limit(limit), self._last)
+            return end.offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        own = self._stream.limit
+        if own.rows is not None:
+            return ReadMaxRows(own.rows)
+        if own.fragments is not None:
+            return ReadMaxFiles(own.fragments)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with as_spark():
+            self._last = int(self._stream.open().version)
+
+    def reportLatestOffset(self) -> dict[str, int] | None:
+        return None
+
+    def _limit(self, limit: ReadLimit) -> Limit:
+        if isinstance(limit, ReadMaxRows):
+            return Limit(rows=limit.max_rows, fragments=self._stream.limit.fragments)
+        if isinstance(limit, ReadMaxFiles):
+            return Limit(fragments=limit.max_files)
+        if isinstance(limit, ReadMinRows):
+            return Limit(least_rows=limit.min_rows)
+        if isinstance(limit, ReadAllAvailable):
+            return Limit()
+        return self._stream.limit

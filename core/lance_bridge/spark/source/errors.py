@@ -1,0 +1,56 @@
+"""The errors of the catalogs and of Lance, as Spark's own kind: PySpark's exceptions.
+
+Spark shows the text of what a Python data source raises, and no more. So the text begins with a
+condition, as Spark's own messages do, which also tells the code of the error of Lance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    TableSchemaValidationError,
+    UnsupportedOperationError,
+)
+from pyspark.errors import PySparkException, PySparkRuntimeError, PySparkValueError
+
+
+class LanceError(PySparkRuntimeError):
+    """A catalog or a table does not let it be done."""
+
+
+class LanceValueError(PySparkValueError):
+    """What was asked for cannot be: an option, a column or a type."""
+
+
+_ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperationError)
+
+
+@contextmanager
+def as_spark() -> Iterator[None]:
+    """Raise the errors of Lance as Spark's.
+
+    Raises:
+        LanceValueError: For codes 0, 13 and 20.
+        LanceError: For all others.
+    """
+    try:
+        yield
+    except LanceNamespaceError as error:
+        raise spark_error(error) from error
+
+
+def spark_error(error: LanceNamespaceError) -> PySparkException:
+    """Return an error of Lance as one of PySpark's."""
+    kind = LanceValueError if isinstance(error, _ASKED_WRONG) else LanceError
+    return kind(f"[{condition(error)}] {error}")
+
+
+def condition(error: LanceNamespaceError) -> str:
+    """Return the name of an error as Spark's conditions are spelled: LANCE_TABLE_NOT_FOUND."""
+    name = type(error).__name__.removesuffix("Error")
+    return "LANCE_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()

@@ -1,0 +1,170 @@
+"""What the SQL catalog asks of the source: scans by fragments, partial aggregates, metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructType
+
+from lance_bridge.spark.source.errors import LanceError, LanceValueError
+
+from .sourcing import ids_in, numbers, parts_of, read, source
+
+VALUES = {
+    "id": [1, 2, 3, 4, 5, 6],
+    "n": pa.array([7, None, -3, 2**31 - 1, 2**31 - 1, None], pa.int32()),
+    "x": [0.5, None, float("inf"), 1.5, -2.5, 0.25],
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """Six rows in three fragments, and a second version with more."""
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table(VALUES), path, max_rows_per_file=2)
+    lance.write_dataset(pa.table({"id": [7], "n": [None], "x": [None]}, pa.schema(
+        [("id", pa.int64()), ("n", pa.int32()), ("x", pa.float64())]
+    )), path, mode="append")  # fmt: skip
+    return path
+
+
+def scanned(place: str, scan: dict[str, Any], schema: StructType | None = None) -> pa.Table:
+    asked = schema or StructType().add("id", LongType())
+    return read({"path": place, "lance_bridge.scan": scan}, asked)
+
+
+def aggregated(place: str, scan: dict[str, Any], schema: StructType) -> list[tuple[Any, ...]]:
+    """Return the row of each task."""
+    options = {"path": place, "lance_bridge.scan": scan, "rows_per_task": 2}
+    return [tuple(row.values()) for row in read(options, schema).to_pylist()]
+
+
+def test_a_scan_is_of_its_version_fragments_and_filter(place: str) -> None:
+    assert ids_in(scanned(place, {"version": 1})) == [1, 2, 3, 4, 5, 6]
+    assert ids_in(scanned(place, {"version": 1, "fragments": [0, 2]})) == [1, 2, 5, 6]
+    assert ids_in(scanned(place, {"version": 1, "fragments": [0], "filter": "id > 1"})) == [2]
+    assert ids_in(scanned(place, {"version": 1, "fragments": []})) == []
+    assert ids_in(scanned(place, {"version": 2, "limit": 1})) != []
+
+
+def test_a_limit_of_a_scan_is_for_each_task(place: str) -> None:
+    options = {"path": place, "lance_bridge.scan": {"version": 1, "limit": 1}, "rows_per_task": 2}
+    assert read(options, StructType().add("id", LongType())).num_rows == 3
+
+
+def test_the_condition_of_an_option_is_added_to_that_of_the_scan(place: str) -> None:
+    options = {"path": place, "lance_bridge.scan": {"version": 1, "filter": "id > 2 or id = 1"}}
+    asked = StructType().add("id", LongType())
+    assert ids_in(read({**options, "filter": "id < 4 -- few"}, asked)) == [1, 3]
+
+
+def test_where_rows_are_is_read_with_them(place: str) -> None:
+    schema = StructType().add("id", LongType()).add("_rowaddr", LongType())
+    schema.add("_rowid", LongType())
+    found = scanned(place, {"version": 1, "fragments": [1]}, schema).to_pylist()
+    assert [row["_rowaddr"] for row in found] == [1 << 32, (1 << 32) + 1]
+    assert all(row["_rowid"] is not None for row in found)
+
+
+def test_a_fragment_that_is_not_there_is_refused(place: str) -> None:
+    with pytest.raises(LanceValueError, match="Version 1 has no fragment 9"):
+        scanned(place, {"version": 1, "fragments": [0, 9]})
+
+
+def test_parallelism_cuts_a_scan_into_tasks(place: str) -> None:
+    scan = {"version": 1, "parallelism": 4}
+    options = {"path": place, "lance_bridge.scan": scan, "bytes_per_task": 16}
+    asked = StructType().add("id", LongType())
+    assert len(parts_of(options, asked)) == 3
+
+
+ALL = [
+    {"function": "count", "column": None},
+    {"function": "count", "column": "n"},
+    {"function": "sum", "column": "n"},
+    {"function": "min", "column": "n"},
+    {"function": "max", "column": "n"},
+    {"function": "sum", "column": "x"},
+]
+ALL_TYPES = (
+    StructType()
+    .add("agg_0", LongType())
+    .add("agg_1", LongType())
+    .add("agg_2", LongType())
+    .add("agg_3", IntegerType())
+    .add("agg_4", IntegerType())
+    .add("agg_5", DoubleType())
+)
+
+
+def test_each_task_aggregates_its_fragments(place: str) -> None:
+    big = 2**31 - 1
+    assert aggregated(place, {"version": 1, "aggregate": ALL}, ALL_TYPES) == [
+        (2, 1, 7, 7, 7, 0.5),
+        (2, 2, big - 3, -3, big, float("inf")),
+        (2, 1, big, big, big, -2.25),
+    ]
+
+
+def test_aggregates_of_no_rows_are_null_and_counts_0(place: str) -> None:
+    none = (0, 0, None, None, None, None)
+    scan = {"version": 1, "aggregate": ALL, "filter": "id > 100", "fragments": [0]}
+    assert aggregated(place, scan, ALL_TYPES) == [none]
+    assert aggregated(place, {"version": 1, "aggregate": ALL, "fragments": []}, ALL_TYPES) == [none]
+
+
+def test_rows_are_counted_from_metadata_or_by_a_condition(place: str) -> None:
+    schema = StructType().add("agg_0", LongType())
+    lance.dataset(place).delete("id = 1")
+    counts = aggregated(place, {"version": 3, "aggregate": ALL[:1]}, schema)
+    assert sum(row[0] for row in counts) == 6
+    counts = aggregated(place, {"version": 3, "aggregate": ALL[:1], "filter": "n = 7"}, schema)
+    assert sum(row[0] for row in counts) == 0
+
+
+def test_a_sum_that_does_not_fit_fails(tmp_path: Path) -> None:
+    path = str(tmp_path / "big")
+    lance.write_dataset(pa.table({"n": [2**63 - 1, 1]}), path)
+    scan = {"version": 1, "aggregate": [{"function": "sum", "column": "n"}]}
+    with pytest.raises(LanceValueError, match="overflow"):
+        aggregated(path, scan, StructType().add("agg_0", LongType()))
+
+
+def test_a_metadata_call_is_answered_in_the_schema() -> None:
+    answer = source({
+        "lance_bridge.op": "load_table",
+        "lance_bridge.args": {"table": ["a", "b"]},
+        "lance_bridge.secret.catalog": {"name": "x", "properties": {"impl": "no.such.Catalog"}},
+    }).schema()  # fmt: skip
+    told = json.loads(answer.fields[0].metadata["json"])
+    assert told["error"]["code"] in (0, 13)
+
+
+def test_a_metadata_call_without_a_catalog_is_refused() -> None:
+    with pytest.raises(LanceValueError, match=r"needs 'lance_bridge.secret.catalog'"):
+        source({"lance_bridge.op": "load_table", "lance_bridge.args": {}}).schema()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lance_bridge.scan": "{"},
+        {"lance_bridge.table": "x"},
+        {"lance_bridge.scan": {"aggregate": [{"function": "median", "column": "id"}]}},
+    ],
+)
+def test_what_the_sql_catalog_would_not_ask_is_refused(place: str, options: dict[str, Any]) -> None:
+    with pytest.raises((LanceError, LanceValueError)):
+        read({"path": place, **options}, StructType().add("agg_0", LongType()))
+
+
+def test_texts_are_not_among_rows_that_were_not_asked_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    lance.write_dataset(numbers(1, 2), path)
+    found = scanned(path, {"version": 1}, StructType().add("word", StringType()))
+    assert found.to_pylist() == [{"word": "w1"}, {"word": "w2"}]

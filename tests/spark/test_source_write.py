@@ -1,0 +1,258 @@
+"""Writing by options, in the process of the test: what becomes of rows, files and commits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import ConcurrentModificationError
+
+from lance_bridge.spark.addresses import TableAddress
+from lance_bridge.spark.source.commit import commit_once
+from lance_bridge.spark.source.errors import LanceError, LanceValueError
+
+from .sourcing import begun, ids_in, numbers, read, sent, source, struct_of, write
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """Where a table can be."""
+    return str(tmp_path / "t.lance")
+
+
+def ids_at(place: str) -> list[int]:
+    return ids_in(lance.dataset(place).to_table())
+
+
+def fragments_at(place: str) -> list[int]:
+    return [each.fragment_id for each in lance.dataset(place).get_fragments()]
+
+
+# -- modes -----------------------------------------------------------------------------------------
+
+
+def test_the_first_rows_make_the_table(place: str) -> None:
+    write({"path": place}, numbers(1, 2, 3))
+    assert ids_at(place) == [1, 2, 3]
+    assert lance.dataset(place).versions()[0]["version"] == 1
+
+
+def test_rows_are_appended_in_one_version(place: str) -> None:
+    write({"path": place}, numbers(1, 2, 3))
+    before = lance.dataset(place).version
+    write({"path": place}, numbers(4, 5, 6, 7))
+    assert ids_at(place) == [1, 2, 3, 4, 5, 6, 7]
+    assert lance.dataset(place).version == before + 1
+
+
+def test_rows_are_put_in_place_of_others(place: str) -> None:
+    write({"path": place}, numbers(1, 2, 3))
+    write({"path": place}, numbers(4, 5, 6), overwrite=True)
+    assert ids_at(place) == [4, 5, 6]
+
+
+def test_no_rows_are_written_too(place: str) -> None:
+    write({"path": place}, numbers(1))
+    write({"path": place}, numbers(1).slice(0, 0), overwrite=True)
+    assert ids_at(place) == []
+
+
+def test_a_branch_is_written_to(place: str) -> None:
+    write({"path": place}, numbers(1))
+    lance.dataset(place).create_branch("side")
+    write({"path": place, "branch": "side"}, numbers(2))
+    assert ids_at(place) == [1]
+    assert ids_in(read({"path": place, "branch": "side"})) == [1, 2]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_branch_is_written_to_by_name_as_well(place: str, mode: str) -> None:
+    write({"path": place}, numbers(1))
+    lance.dataset(place).create_branch("side")
+    asked = {"path": place, "branch": "side", "lance_bridge.write": {"mode": mode}}
+    write(asked, numbers(2), overwrite=mode == "overwrite")
+    assert ids_at(place) == [1]
+    assert ids_in(read({"path": place, "branch": "side"})) == (
+        [2] if mode == "overwrite" else [1, 2]
+    )
+
+
+def test_a_branch_is_no_option_of_a_change_of_rows(place: str) -> None:
+    write({"path": place}, numbers(1))
+    told = {"mode": "replace_fragments", "version": 1, "fragments": []}
+    with pytest.raises(LanceValueError, match="branch"):
+        write({"path": place, "branch": "side", "lance_bridge.write": told}, numbers(2))
+
+
+def test_fragments_are_replaced_by_new_rows(place: str) -> None:
+    write({"path": place}, numbers(1, 2, 3, 4))
+    version, (first, _) = lance.dataset(place).version, fragments_at(place)
+    told = {"mode": "replace_fragments", "version": version, "fragments": [first]}
+    write({"path": place, "lance_bridge.write": told}, numbers(10))
+    assert ids_at(place) == [3, 4, 10]
+
+
+def test_files_are_as_options_say(place: str) -> None:
+    options = {"path": place, "max_rows_per_file": 2, "data_storage_version": "2.1"}
+    rows = pa.table({"id": range(6), "word": ["w"] * 6})
+    write(options, rows)
+    fragments = lance.dataset(place).get_fragments()
+    assert [each.count_rows() for each in fragments] == [2, 2, 2]
+    [file] = fragments[0].data_files()
+    assert (file.file_major_version, file.file_minor_version) == (2, 1)
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def test_columns_are_taken_by_name_in_any_order_and_case(place: str) -> None:
+    write({"path": place}, numbers(1))
+    again = pa.table({"WORD": ["x"], "id": pa.array([2], pa.int32())})
+    write({"path": place}, again)
+    assert lance.dataset(place).to_table().to_pylist()[1] == {"id": 2, "word": "x"}
+    write({"path": place}, again, overwrite=True)
+    assert lance.dataset(place).schema == numbers(1).schema
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"id": [1]}, "the DataFrame has no 'word'"),
+        ({"id": [1], "word": ["x"], "more": [1]}, "the table has no 'more'"),
+        ({"id": [1], "wort": ["x"]}, "has no 'word' and the table has no 'wort'"),
+        ({"id": ["1"], "word": ["x"]}, "column 'id' is string in the DataFrame and int64"),
+        ({"id": [1.5], "word": ["x"]}, "column 'id' is double"),
+    ],
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_columns_that_do_not_fit_are_refused_before_any_task(
+    place: str, columns: dict[str, Any], message: str, overwrite: bool
+) -> None:
+    write({"path": place}, numbers(1))
+    with pytest.raises(LanceValueError, match=rf"LANCE_TABLE_SCHEMA_VALIDATION.*{message}"):
+        source({"path": place}).writer(struct_of(pa.table(columns)), overwrite)
+
+
+def test_the_schema_is_changed_where_an_overwrite_says_so(place: str) -> None:
+    write({"path": place}, numbers(1))
+    rows = pa.table({"other": [1.5]})
+    write({"path": place, "overwrite_schema": "true"}, rows, overwrite=True)
+    assert lance.dataset(place).to_table() == rows
+
+
+def test_a_vector_option_must_agree_with_the_table(place: str) -> None:
+    rows = pa.table({"v": pa.array([[1.0, 2.0]], pa.list_(pa.float32()))})
+    write({"path": place, "vector.V": 2}, rows)
+    write({"path": place, "vector.v": 2}, rows)
+    with pytest.raises(LanceValueError, match=r"'vector.v' is 3"):
+        write({"path": place, "vector.v": 3}, rows)
+    assert lance.dataset(place).count_rows() == 2
+
+
+def test_null_in_a_column_that_forbids_it_ends_the_task(place: str) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    lance.write_dataset(schema.empty_table(), place)
+    with pytest.raises(LanceValueError, match="Column 'id' must not be null"):
+        write({"path": place}, pa.table({"id": pa.array([1, None], pa.int64())}))
+
+
+# -- commits ---------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_is_repeated_appends_once(place: str) -> None:
+    write({"path": place}, numbers(1))
+    writer, messages = begun({"path": place}, numbers(2, 3))
+    writer.commit(messages)
+    write({"path": place}, numbers(4))
+    sent(writer).commit(messages)
+    assert ids_at(place) == [1, 2, 3, 4]
+
+
+def test_files_stay_where_the_outcome_of_a_commit_may_not_be_known(place: str) -> None:
+    write({"path": place}, numbers(1))
+    writer, messages = begun({"path": place}, numbers(2, 3))
+    writer.commit(messages)
+    writer.abort(messages)
+    assert ids_at(place) == [1, 2, 3]
+
+
+def test_appends_from_one_version_are_all_there(place: str) -> None:
+    write({"path": place}, numbers(1))
+    jobs = [begun({"path": place}, numbers(i)) for i in (2, 3, 4)]
+    for writer, messages in jobs:
+        writer.commit(messages)
+    assert ids_at(place) == [1, 2, 3, 4]
+
+
+def test_creators_of_one_table_lose_no_rows(place: str) -> None:
+    jobs = [begun({"path": place}, numbers(i)) for i in (1, 2, 3)]
+    for writer, messages in jobs:
+        writer.commit(messages)
+    assert ids_at(place) == [1, 2, 3]
+
+
+def test_an_append_after_an_overwrite_conflicts(place: str) -> None:
+    write({"path": place}, numbers(1))
+    late = begun({"path": place}, numbers(2))
+    write({"path": place}, numbers(3), overwrite=True)
+    with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
+        late[0].commit(late[1])
+    assert ids_at(place) == [3]
+
+
+def test_fragments_that_others_changed_are_not_replaced(place: str) -> None:
+    write({"path": place}, numbers(1, 2, 3, 4))
+    version, (first, _) = lance.dataset(place).version, fragments_at(place)
+    told = {"mode": "replace_fragments", "version": version, "fragments": [first]}
+    late = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+    lance.dataset(place).delete("id = 1")
+    with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
+        late[0].commit(late[1])
+    assert ids_at(place) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("there", [(), (1, 2, 3, 4)])
+def test_a_guarded_change_goes_with_no_other(place: str, there: tuple[int, ...]) -> None:
+    write({"path": place}, numbers(0))
+    write({"path": place}, numbers(*there) if there else numbers(0).slice(0, 0), overwrite=True)
+    version, fragments = lance.dataset(place).version, fragments_at(place)[:1]
+    told = {"mode": "replace_fragments", "version": version, "fragments": fragments, "guard": True}
+    first = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+    late = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+    first[0].commit(first[1])
+    first[0].commit(first[1])
+    with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
+        late[0].commit(late[1])
+    assert ids_at(place) == sorted([*there[2:], 10])
+
+
+def test_rows_are_not_committed_to_a_table_made_anew_elsewhere(place: str) -> None:
+    write({"path": place}, numbers(1))
+    late = begun({"path": place}, numbers(2))
+    os.rename(place, place + ".gone")
+    with pytest.raises(LanceError, match="LANCE_TABLE_NOT_FOUND"):
+        late[0].commit(late[1])
+
+
+def test_a_transaction_whose_reply_was_lost_is_recognised(place: str) -> None:
+    write({"path": place}, numbers(1, 2))
+    table = TableAddress(location=place).find()
+    dataset = table.open(write=True)
+    [first] = fragments_at(place)
+    change = lance.LanceOperation.Update(removed_fragment_ids=[first])
+    transaction = lance.Transaction(read_version=dataset.version, operation=change)
+    done = commit_once(table, dataset, transaction)
+    # The handle has not seen it, as after a lost reply.
+    assert commit_once(table, table.open(write=True), transaction) == done
+    again = lance.Transaction(read_version=transaction.read_version, operation=change)
+    with pytest.raises(ConcurrentModificationError):
+        commit_once(table, table.open(write=True), again)
+
+
+def test_nothing_of_a_writer_shows_its_secrets() -> None:
+    options = {"path": "/p/t", "storage.aws_secret_access_key": "hidden-key"}
+    assert "hidden-key" not in repr(source(options)._options().address())

@@ -1,0 +1,229 @@
+"""A stream of a table's versions, in the process of the test: offsets, limits, other changes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+)
+
+from lance_bridge.spark.source.admission import AdmittedReader
+from lance_bridge.spark.source.errors import LanceError, LanceValueError
+from lance_bridge.spark.source.options import Options
+from lance_bridge.spark.source.stream_reader import (
+    LanceStreamReader,
+    Stream,
+    reading_of,
+)
+
+from .sourcing import ids_in, numbers, sent, source
+
+EVERYTHING = ReadAllAvailable()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    """Two versions, of two fragments with two rows each."""
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(numbers(1, 2, 3, 4), path, max_rows_per_file=2)
+    append(path, 5, 6, 7, 8)
+    return path
+
+
+def append(place: str, *ids: int) -> None:
+    lance.write_dataset(numbers(*ids), place, mode="append", max_rows_per_file=2)
+
+
+def reader_of(place: str, **options: Any) -> AdmittedReader:
+    made = source({"path": place, **options})
+    reader = made.streamReader(made.schema())
+    assert isinstance(reader, AdmittedReader)
+    return reader
+
+
+def rows_between(reader: LanceStreamReader, start: Any, end: Any) -> list[int]:
+    """Return the ids of a batch, read as tasks do."""
+    batches = [
+        batch for part in reader.partitions(start, end) for batch in sent(reader).read(sent(part))
+    ]
+    return ids_in(pa.Table.from_batches(batches, numbers(1).schema))
+
+
+def batches_of(reader: AdmittedReader, limit: Any = EVERYTHING) -> list[list[int]]:
+    """Return the ids of all batches that there are now."""
+    found, start = [], reader.initialOffset()
+    while (end := reader.latestOffset(start, limit)) != start:
+        found.append(rows_between(reader, start, end))
+        start = end
+    return found
+
+
+def test_a_stream_begins_with_all_rows_and_goes_on_with_new_ones(place: str) -> None:
+    reader = reader_of(place)
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, EVERYTHING)
+    assert rows_between(reader, start, first) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert reader.latestOffset(first, EVERYTHING) == first
+    append(place, 9)
+    append(place, 10)
+    second = reader.latestOffset(first, EVERYTHING)
+    assert rows_between(reader, first, second) == [9, 10]
+
+
+def test_a_batch_is_the_same_when_it_is_read_again_by_another_process(place: str) -> None:
+    reader = reader_of(place)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(3))
+    append(place, 9)
+    lance.dataset(place).optimize.compact_files()
+    assert rows_between(reader_of(place), start, end) == rows_between(reader, start, end) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (ReadMaxRows(2), [[1, 2], [3, 4], [5, 6], [7, 8]]),
+        (ReadMaxRows(5), [[1, 2, 3, 4], [5, 6, 7, 8]]),
+        (ReadMaxRows(1), [[1, 2], [3, 4], [5, 6], [7, 8]]),
+        (ReadMaxFiles(3), [[1, 2, 3, 4, 5, 6], [7, 8]]),
+        (ReadMinRows(8), [[1, 2, 3, 4, 5, 6, 7, 8]]),
+        (ReadMinRows(9), []),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"start_version": 1}])
+def test_batches_are_no_larger_than_admitted(
+    place: str, limit: Any, expected: list[list[int]], options: dict[str, Any]
+) -> None:
+    assert batches_of(reader_of(place, **options), limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({"max_rows_per_batch": 6}, ReadMaxRows(6)),
+        ({"max_fragments_per_batch": 6}, ReadMaxFiles(6)),
+        ({}, EVERYTHING),
+    ],
+)
+def test_an_option_says_how_much_to_admit(place: str, options: dict[str, Any], limit: Any) -> None:
+    assert reader_of(place, **options).getDefaultReadLimit() == limit
+
+
+def test_a_stream_begins_at_a_version(place: str) -> None:
+    append(place, 9)
+    assert batches_of(reader_of(place, start_version=2)) == [[5, 6, 7, 8, 9]]
+    assert batches_of(reader_of(place, start_version="latest")) == []
+    reader = reader_of(place, start_version="latest")
+    start = reader.initialOffset()
+    append(place, 10)
+    assert rows_between(reader, start, reader.latestOffset(start, EVERYTHING)) == [10]
+
+
+def test_available_now_ends_with_the_version_of_its_beginning(place: str) -> None:
+    reader = reader_of(place)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    append(place, 9)
+    end = reader.latestOffset(start, EVERYTHING)
+    assert rows_between(reader, start, end) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert reader.latestOffset(end, EVERYTHING) == end
+
+
+def test_compactions_indices_and_new_columns_add_no_rows(place: str) -> None:
+    reader = reader_of(place, columns="id,word")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    dataset = lance.dataset(place)
+    dataset.optimize.compact_files()
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.add_columns({"twice": "id * 2"})
+    assert reader.latestOffset(end, EVERYTHING) == end
+    lance.dataset(place).insert(pa.table({"id": [9], "word": ["w9"], "twice": [18]}))
+    assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [9]
+
+
+@pytest.mark.parametrize("change", ["delete", "overwrite", "update", "restore"])
+def test_a_version_that_changes_rows_ends_the_stream_or_is_left_out(
+    place: str, change: str
+) -> None:
+    strict, lenient = reader_of(place), reader_of(place, on_change="skip")
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, EVERYTHING)
+    dataset: Any = lance.dataset(place)
+    if change == "delete":
+        dataset.delete("id = 1")
+    elif change == "update":
+        dataset.update({"word": "'new'"}, where="id = 1")
+    elif change == "overwrite":
+        lance.write_dataset(numbers(1), place, mode="overwrite")
+    else:
+        dataset.checkout_version(1).restore()
+    append(place, 9)
+    with pytest.raises(LanceError, match=r"changes or deletes rows.*on_change"):
+        strict.latestOffset(end, EVERYTHING)
+    assert rows_between(lenient, end, lenient.latestOffset(end, EVERYTHING)) == [9]
+
+
+def test_a_version_that_was_cleaned_up_is_named(place: str) -> None:
+    reader = reader_of(place, start_version=1)
+    start = reader.initialOffset()
+    lance.dataset(place).cleanup_old_versions(older_than=timedelta(0))
+    with pytest.raises(LanceError, match=r"Version 1 of table .* is not there"):
+        reader.latestOffset(start, EVERYTHING)
+
+
+def test_a_filter_is_applied_to_a_stream(place: str) -> None:
+    assert batches_of(reader_of(place, filter="id > 6")) == [[7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"version": 1}, "'version' is for reads of one version"),
+        ({"limit": 1}, "'limit' is for reads of one version"),
+        ({"on_change": "ignore"}, "'on_change' must be one of fail, skip"),
+        ({"start_version": "first"}, "'start_version' must be a whole number"),
+        ({"filter": "nope = 1"}, "there is no column"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused(
+    place: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((LanceError, LanceValueError), match=message):
+        reader_of(place, **options)
+
+
+def test_a_release_without_admission_reads_all_there_is_in_one_batch(place: str) -> None:
+    options = Options({"path": place})
+    stream = Stream(options.address(), options, options.reading())
+    reading, _ = reading_of(stream, source({"path": place}).schema(), options.reading())
+    reader = LanceStreamReader(stream, reading)
+    start, end = reader.initialOffset(), reader.latestOffset()
+    assert rows_between(reader, start, end) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert reader.latestOffset() == end
+    append(place, 9, 10, 11)
+    append(place, 12)
+    after = LanceStreamReader(stream, reading).latestOffset()
+    assert rows_between(reader, end, after) == [9, 10, 11, 12]
+
+
+def test_a_branch_is_streamed(place: str) -> None:
+    branch = lance.dataset(place).create_branch("side")
+    lance.write_dataset(numbers(20), branch, mode="append")
+    append(place, 30)
+    reader = reader_of(place, branch="side")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    assert rows_between(reader, start, end) == [1, 2, 3, 4, 5, 6, 7, 8, 20]
+    branch = lance.dataset(place).checkout_version(("side", None))
+    lance.write_dataset(numbers(21), branch, mode="append")
+    assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [21]

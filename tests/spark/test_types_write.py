@@ -1,0 +1,150 @@
+"""Every type of Spark as it is stored, and read again; and those that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+WRITTEN = {
+    "boolean": "cast(null as boolean)",
+    "tinyint": "cast(-128 as tinyint)",
+    "smallint": "cast(-32768 as smallint)",
+    "int": "cast(2147483647 as int)",
+    "bigint": "cast(-9223372036854775808 as bigint)",
+    "float": "cast('NaN' as float)",
+    "double": "cast('-Infinity' as double)",
+    "decimal_small": "cast(12.34 as decimal(4,2))",
+    "decimal_large": "cast('12345678901234567890.123456789012345678' as decimal(38,18))",
+    "string": "'häß'",
+    "void_string": "cast(null as string)",
+    "binary": "X'00FF'",
+    "date": "date'1582-10-04'",
+    "timestamp": "timestamp'2024-02-29 12:30:15.123456'",
+    "timestamp_ntz": "timestamp_ntz'0001-01-01 00:00:00'",
+    "interval": "interval '3 04:05:06.789' day to second",
+    "array": "array(1, null, 3)",
+    "empty_array": "cast(array() as array<string>)",
+    "null_array": "cast(null as array<double>)",
+    "struct": "named_struct('a', 1, 'b', named_struct('c', cast(null as string)))",
+    "null_struct": "cast(null as struct<a:int>)",
+    "map": "map('a', 1, 'b', null)",
+    "nested": "array(named_struct('m', map('k', array(1.5))))",
+}
+
+
+def test_every_type_comes_back_as_it_was_written(spark: SparkSession, tmp_path: Path) -> None:
+    columns = [f"{sql} as `{name}`" for name, sql in WRITTEN.items()]
+    frame = spark.range(3).selectExpr("id", *columns)
+    place = str(tmp_path / "t.lance")
+
+    frame.write.format("lance").mode("append").save(place)
+
+    again = spark.read.format("lance").load(place)
+    assert [(f.name, f.dataType) for f in again.schema] == [
+        (f.name, f.dataType) for f in frame.schema
+    ]
+    as_text = [f"string(`{name}`) as `{name}`" for name in WRITTEN if name != "binary"]
+    assert again.selectExpr(*as_text).distinct().collect() == (
+        frame.selectExpr(*as_text).distinct().collect()
+    )
+    assert [bytes(row[0]) for row in again.select("binary").distinct().collect()] == [b"\x00\xff"]
+
+
+def test_a_decimal_column_survives_many_batches(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(50_000).selectExpr("id", "cast(id as decimal(38,4)) / 3 as third")
+    place = str(tmp_path / "t.lance")
+    frame.write.format("lance").mode("append").save(place)
+    again = spark.read.format("lance").load(place)
+    assert again.exceptAll(frame).count() == 0
+    assert again.count() == 50_000
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("interval '1-2' year to month", "cast it to its number of months"),
+        ("array(interval '1-2' year to month)", "cast it to its number of months"),
+        ("parse_json('1')", "to_json"),
+    ],
+)
+def test_a_type_that_lance_has_no_place_for_is_refused_with_advice(
+    spark: SparkSession, tmp_path: Path, sql: str, hint: str
+) -> None:
+    frame = spark.range(1).selectExpr(f"{sql} as bad")
+    with pytest.raises(Exception, match=f"Column 'bad' has the type .*{hint}"):
+        frame.write.format("lance").mode("append").save(str(tmp_path / "t.lance"))
+    assert not (tmp_path / "t.lance").exists()
+
+
+# -- vectors ---------------------------------------------------------------------------------------
+
+
+def test_an_option_makes_vectors_of_lists(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t.lance")
+    frame = spark.range(10).selectExpr("array(float(id), float(1)) as Emb")
+    frame.write.format("lance").mode("append").option("vector.Emb", 2).save(place)
+    assert lance.dataset(place).schema.field("Emb").type == pa.list_(pa.float32(), 2)
+    assert lance.dataset(place).to_table()["Emb"].to_pylist()[9] in [[i, 1.0] for i in range(10)]
+
+
+def test_metadata_of_a_column_makes_vectors_of_lists(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t.lance")
+    frame = spark.range(2).selectExpr("array(float(id)) as v")
+    told = frame.withMetadata("v", {"arrow.fixed-size-list.size": 1})
+    told.write.format("lance").mode("append").save(place)
+    assert lance.dataset(place).schema.field("v").type == pa.list_(pa.float32(), 1)
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.uint8()])
+def test_the_schema_of_the_table_makes_vectors_of_lists(
+    spark: SparkSession, tmp_path: Path, kind: pa.DataType
+) -> None:
+    place = str(tmp_path / "t.lance")
+    empty = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.list_(kind, 2))]).empty_table()
+    lance.write_dataset(empty, place)
+    element = spark.read.format("lance").load(place).schema["v"].dataType.simpleString()
+    frame = spark.sql(
+        f"select * from values (1, cast(array(1, 2) as {element})), (2, null) as t(id, v)"
+    ).selectExpr("v", "bigint(id) as id")
+    frame.write.format("lance").mode("append").save(place)
+    found = lance.dataset(place).to_table()
+    assert found.schema.field("v").type == pa.list_(kind, 2)
+    rows = sorted(found.to_pylist(), key=lambda row: int(row["id"]))
+    assert rows == [{"id": 1, "v": [1, 2]}, {"id": 2, "v": None}]
+
+
+def test_vectors_that_are_all_null_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t.lance")
+    frame = spark.range(4).selectExpr("id", "cast(null as array<float>) as v")
+    frame.write.format("lance").mode("append").option("vector.v", 8).save(place)
+    assert lance.dataset(place).to_table()["v"].to_pylist() == [None] * 4
+
+
+def test_a_vector_of_another_length_ends_the_write(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t.lance")
+    frame = spark.range(4).selectExpr("array(1.0f, 1.0f) as v")
+    with pytest.raises(Exception, match=r"Column 'v' has lists whose length is not 3"):
+        frame.write.format("lance").mode("append").option("vector.v", 3).save(place)
+    assert lance.dataset(place).count_rows() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vector.w": "2"}, "'vector.w' names no column"),
+        ({"vector.v": "0"}, "'vector.v' must be a whole number from 1"),
+        ({"vector.id": "2"}, "Column 'id' cannot hold vectors"),
+    ],
+)
+def test_vectors_that_cannot_be_are_refused(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    frame = spark.range(1).selectExpr("id", "array(float(id)) as v")
+    with pytest.raises(Exception, match=message):
+        frame.write.format("lance").mode("append").options(**options).save(str(tmp_path / "t"))

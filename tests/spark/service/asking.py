@@ -1,0 +1,90 @@
+"""Asking the service of the SQL catalog as Spark's driver does, over the catalog in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance.fragment import write_fragments
+
+from lance_bridge.spark.addresses import CatalogAddress
+from lance_bridge.spark.sql import service, staging
+
+CATALOG = "prod"
+NAMESPACE = ["db"]
+TABLE = ["db", "t"]
+ID = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+NAME = {"name": "name", "type": "string", "nullable": True, "metadata": {}}
+VECTOR = {
+    "name": "v",
+    "type": {"type": "array", "elementType": "float", "containsNull": True},
+    "nullable": True,
+    "metadata": {},
+}
+
+
+def ask(catalog: CatalogAddress, op: str, **args: Any) -> dict[str, Any]:
+    """Return the answer, which must be JSON and no error."""
+    answer = service.answer(op, args, catalog)
+    assert "error" not in answer, answer
+    return dict(json.loads(json.dumps(answer)))
+
+
+def refusal(catalog: CatalogAddress, op: str, **args: Any) -> tuple[int, str]:
+    """Return the code and the message of an answer that must be an error."""
+    answer = service.answer(op, args, catalog)
+    assert "error" in answer, f"{op} was done: {answer}"
+    return answer["error"]["code"], answer["error"]["message"]
+
+
+def struct(*fields: Mapping[str, Any]) -> str:
+    """Return the JSON text of a ``StructType``."""
+    return json.dumps({"type": "struct", "fields": list(fields)})
+
+
+def fields_of(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the columns of a description, by name."""
+    return {each["name"]: each for each in json.loads(answer["schema"])["fields"]}
+
+
+def create(
+    catalog: CatalogAddress, table: list[str], *fields: Mapping[str, Any], **properties: str
+) -> dict[str, Any]:
+    """Create a table; with columns ``id`` and ``name`` where none are given."""
+    schema = struct(*(fields or (ID, NAME)))
+    return ask(catalog, "create_table", table=table, schema=schema, properties=properties)
+
+
+def dataset(catalog: CatalogAddress, table: list[str]) -> lance.LanceDataset:
+    """Open the data of a table, as pylance alone has it."""
+    return lance.dataset(ask(catalog, "load_table", table=table)["properties"]["location"])
+
+
+def append(catalog: CatalogAddress, table: list[str], *ids: int) -> None:
+    """Append a row for each id, in a fragment of their own."""
+    there = dataset(catalog, table)
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{i}" for i in ids]})
+    lance.write_dataset(rows, there, mode="append")
+
+
+def ids_in(catalog: CatalogAddress, table: list[str]) -> list[int]:
+    """Return the ids of all rows, sorted."""
+    return sorted(dataset(catalog, table).to_table()["id"].to_pylist())
+
+
+def write_staged(catalog: CatalogAddress, told: Mapping[str, Any], *ids: int) -> None:
+    """Write a row for each id as two tasks and the writer of a staged table do."""
+    stage = staging.Stage.of(told)
+    access, schema = staging.access(catalog, stage), stage.schema()
+    written = []
+    for part in (ids[:1], ids[1:]):
+        columns = {"id": pa.array(part, pa.int64()), "name": [f"n{i}" for i in part]}
+        rows = pa.table({name: columns[name] for name in schema.names}, schema=schema)
+        written += write_fragments(
+            rows, access.location, schema, mode=stage.write_mode,
+            storage_options=access.storage_options(),
+        )  # fmt: skip
+    staging.keep(catalog, stage, [json.dumps(each.to_json()) for each in written])

@@ -1,0 +1,199 @@
+"""What the service does for ALTER TABLE."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from core.memory_catalog import MemoryServer
+
+from lance_bridge.catalog import IMPLEMENTATION
+from lance_bridge.spark.addresses import CatalogAddress
+
+from .asking import ID, NAME, TABLE, append, ask, create, dataset, fields_of, ids_in, refusal
+
+INNER = {"type": "struct", "fields": [NAME]}
+PLACE = {"name": "place", "type": INNER, "nullable": True, "metadata": {}}
+
+
+def add(name: str, kind: Any = "string", **more: Any) -> dict[str, Any]:
+    """Return the change that adds a column, or a field by a path with dots."""
+    return {"kind": "add_column", "field": name.split("."), "type": json.dumps(kind), **more}
+
+
+def on(name: str, kind: str, **more: Any) -> dict[str, Any]:
+    """Return a change of one column."""
+    return {"kind": kind, "field": name.split("."), **more}
+
+
+def alter(catalog: CatalogAddress, *changes: dict[str, Any]) -> dict[str, Any]:
+    return ask(catalog, "alter_table", table=TABLE, changes=list(changes))
+
+
+def refused(catalog: CatalogAddress, *changes: dict[str, Any]) -> tuple[int, str]:
+    before = dataset(catalog, TABLE).version
+    found = refusal(catalog, "alter_table", table=TABLE, changes=list(changes))
+    assert dataset(catalog, TABLE).version == before
+    return found
+
+
+def test_columns_are_added_together_with_comments(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, 1)
+    told = alter(
+        catalog,
+        add("a", "integer", comment="An A"),
+        add("b", {"type": "array", "elementType": "float", "containsNull": True}),
+        add("c", "timestamp"),
+        add("d", "decimal(10,2)"),
+    )
+    fields = fields_of(told)
+    assert list(fields) == ["id", "name", "a", "b", "c", "d"]
+    assert fields["a"]["metadata"] == {"comment": "An A"}
+    assert [fields[each]["type"] for each in "acd"] == ["integer", "timestamp", "decimal(10,2)"]
+    assert told["version"] == 3
+    assert told["rows"] == 1
+
+
+def test_fields_are_added_to_structs(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE, ID, PLACE)
+    told = alter(catalog, add("place.zip", "integer"), add("place.street"), add("note"))
+    inner = fields_of(told)["place"]["type"]["fields"]
+    assert [each["name"] for each in inner] == ["name", "zip", "street"]
+    assert list(fields_of(told)) == ["id", "place", "note"]
+
+
+def test_columns_are_renamed_retyped_loosened_and_dropped(catalog: CatalogAddress) -> None:
+    number = {**NAME, "name": "n", "type": "integer", "nullable": False}
+    create(catalog, TABLE, ID, NAME, number, PLACE)
+    told = alter(
+        catalog,
+        on("name", "rename_column", to="title"),
+        on("place.name", "rename_column", to="city"),
+        on("n", "update_type", type='"long"'),
+    )
+    fields = fields_of(told)
+    assert list(fields) == ["id", "title", "n", "place"]
+    assert fields["n"] == {**number, "type": "long"}
+    assert fields["place"]["type"]["fields"][0]["name"] == "city"
+    told = alter(catalog, on("n", "update_nullability", nullable=True))
+    assert fields_of(told)["n"]["nullable"]
+    told = alter(catalog, on("title", "drop_column"), on("gone", "drop_column", if_exists=True))
+    assert list(fields_of(told)) == ["id", "n", "place"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrow"),
+    [
+        ('"double"', pa.float64()),
+        ('"decimal(12,2)"', pa.decimal128(12, 2)),
+    ],
+)
+def test_plain_types_become_wider_ones(
+    catalog: CatalogAddress, kind: str, arrow: pa.DataType
+) -> None:
+    before = {'"double"': "float", '"decimal(12,2)"': "decimal(10,2)"}
+    create(catalog, TABLE, ID, {**NAME, "name": "n", "type": before[kind]})
+    alter(catalog, on("n", "update_type", type=kind))
+    assert dataset(catalog, TABLE).schema.field("n").type == arrow
+
+
+def test_a_string_that_loses_its_length_is_a_plain_one(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE, ID, {**NAME, "type": "varchar(5)"})
+    told = alter(catalog, on("name", "update_type", type='"varchar(9)"'))
+    assert fields_of(told)["name"]["metadata"] == {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}
+    told = alter(catalog, on("name", "update_type", type='"string"'))
+    assert fields_of(told)["name"]["metadata"] == {}
+
+
+def test_comments_of_columns_are_set_and_removed(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE, ID, PLACE)
+    told = alter(
+        catalog,
+        on("id", "update_comment", comment="the key"),
+        on("place.name", "update_comment", comment="where"),
+    )
+    assert fields_of(told)["id"]["metadata"] == {"comment": "the key"}
+    assert fields_of(told)["place"]["type"]["fields"][0]["metadata"] == {"comment": "where"}
+    assert told["version"] == 2
+    told = alter(catalog, on("id", "update_comment", comment=None))
+    assert fields_of(told)["id"]["metadata"] == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "word"),
+    [
+        (add("ID"), 13, "exists already"),
+        (add("_rowid"), 13, "_rowid"),
+        (add("a.b"), 12, "'a'"),
+        (add("id.b"), 13, "no struct"),
+        (add("x", nullable=False), 13, "NOT NULL"),
+        (add("x", position={"first": True}), 0, "last"),
+        (add("x", "interval year to month"), 13, "interval"),
+        (on("none", "drop_column"), 12, "none"),
+        (on("none", "rename_column", to="x"), 12, "none"),
+        (on("id", "rename_column", to="name"), 13, "exists already"),
+        (on("id", "update_position", position={"first": True}), 0, "update_position"),
+        (on("id", "update_type", type='"string"'), 13, "Cannot cast"),
+        (on("place", "update_type", type=json.dumps(INNER)), 0, "plain"),
+        (on("none", "update_comment", comment="x"), 12, "none"),
+        ({"kind": "set_property", "key": "lance_bridge.id", "value": "x"}, 13, "reserved"),
+        ({"kind": "remove_property", "key": "lance_bridge.id"}, 13, "stays"),
+        ({"kind": "remove_property", "key": "table_type"}, 13, "stays"),
+        ({"kind": "set_property", "key": "table_type", "value": "hive"}, 13, "table_type"),
+        ({"kind": "set_property", "key": "location", "value": "/x"}, 0, "location"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_and_nothing_is_changed(
+    catalog: CatalogAddress, server: MemoryServer, change: dict[str, Any], code: int, word: str
+) -> None:
+    create(catalog, TABLE, ID, NAME, PLACE)
+    done = list(server.effects)
+    found = refused(catalog, change)
+    assert found[0] == code, found
+    assert word in found[1]
+    assert server.effects == done
+
+
+def test_an_impossible_change_keeps_those_before_it_from_being_made(
+    catalog: CatalogAddress,
+) -> None:
+    create(catalog, TABLE)
+    assert refused(catalog, add("x"), add("y", nullable=False))[0] == 13
+    assert refused(catalog, on("id", "drop_column"), on("name", "drop_column"))[0] == 13
+
+
+def test_properties_and_the_comment_are_set_and_removed_in_one_change(
+    catalog: CatalogAddress, server: MemoryServer
+) -> None:
+    create(catalog, TABLE, k="1", l="2")
+    told = alter(
+        catalog,
+        {"kind": "set_property", "key": "k", "value": "3"},
+        {"kind": "remove_property", "key": "l"},
+        {"kind": "set_property", "key": "comment", "value": "All orders"},
+    )
+    shown = {key: told["properties"].get(key) for key in ("k", "l", "comment")}
+    assert shown == {"k": "3", "l": None, "comment": "All orders"}
+    assert server.effects.count("alter_table") == 1
+    assert server.tables[tuple(TABLE)].properties["lance_bridge.id"]
+    assert told["version"] == 1
+
+
+def test_the_catalog_takes_over_the_versions_of_a_table_and_gives_them_back(
+    catalog: CatalogAddress, server: MemoryServer
+) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, 1)
+    alter(catalog, {"kind": "set_property", "key": "managed_by", "value": IMPLEMENTATION})
+    assert server.tables[tuple(TABLE)].properties["managed_by"] == IMPLEMENTATION
+    told = alter(catalog, add("a"), {"kind": "set_property", "key": "k", "value": "v"}, add("b"))
+    assert list(fields_of(told)) == ["id", "name", "a", "b"]
+    assert told["version"] == 4
+    ask(catalog, "delete_where", table=TABLE, where="id = 1")
+    assert ask(catalog, "load_table", table=TABLE)["rows"] == 0
+    alter(catalog, {"kind": "set_property", "key": "managed_by", "value": "storage"})
+    assert server.tables[tuple(TABLE)].properties["managed_by"] == "storage"
+    assert ids_in(catalog, TABLE) == []

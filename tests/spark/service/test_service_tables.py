@@ -1,0 +1,361 @@
+"""What the service answers about tables: entries, descriptions, time travel, counts, deletes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from core.memory_catalog import MemoryCatalog, MemoryServer
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.spark.addresses import CatalogAddress
+from lance_bridge.spark.source import requests
+from lance_bridge.spark.source.errors import LanceError
+from lance_bridge.spark.sql import service
+
+from ..sourcing import begun
+from .asking import (
+    ID,
+    NAME,
+    NAMESPACE,
+    TABLE,
+    VECTOR,
+    append,
+    ask,
+    create,
+    dataset,
+    fields_of,
+    ids_in,
+    refusal,
+    struct,
+)  # fmt: skip
+
+# -- describing ----------------------------------------------------------------------------------
+
+
+def test_a_created_table_is_described_with_columns_comments_and_properties(
+    catalog: CatalogAddress,
+) -> None:
+    key = {**ID, "nullable": False, "metadata": {"comment": "the key"}}
+    inner = {**NAME, "name": "city", "metadata": {"comment": "where"}}
+    place = {**NAME, "name": "place", "type": {"type": "struct", "fields": [inner]}}
+    create(catalog, TABLE, key, place, comment="All orders", team="sales", owner="spark")
+    told = ask(catalog, "load_table", table=TABLE)
+    fields = fields_of(told)
+    assert fields["id"] == key
+    assert fields["place"]["type"]["fields"] == [inner]
+    assert told["properties"] == {
+        "comment": "All orders",
+        "team": "sales",
+        "provider": "lance",
+        "location": told["properties"]["location"],
+    }
+    assert (told["version"], told["rows"]) == (1, 0)
+
+
+def test_vectors_are_made_by_property_or_metadata_and_told_in_metadata(
+    catalog: CatalogAddress,
+) -> None:
+    by_metadata = {**VECTOR, "name": "w", "metadata": {"arrow.fixed-size-list.size": 3}}
+    told = create(catalog, TABLE, ID, VECTOR, by_metadata, **{"vector.v": "16"})
+    schema = dataset(catalog, TABLE).schema
+    assert schema.field("v").type == pa.list_(pa.float32(), 16)
+    assert schema.field("w").type == pa.list_(pa.float32(), 3)
+    assert fields_of(told)["v"]["metadata"] == {"arrow.fixed-size-list.size": 16}
+    assert fields_of(told)["v"]["type"]["type"] == "array"
+
+
+def test_lengths_of_strings_are_kept_for_spark_to_check(catalog: CatalogAddress) -> None:
+    told = create(catalog, TABLE, {**NAME, "type": "varchar(10)"}, {**ID, "type": "char(3)"})
+    fields = fields_of(told).values()
+    assert [each["type"] for each in fields] == ["string", "string"]
+    assert [each["metadata"] for each in fields] == [
+        {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"},
+        {"__CHAR_VARCHAR_TYPE_STRING": "char(3)"},
+    ]
+    assert dataset(catalog, TABLE).schema.types == [pa.string(), pa.string()]
+
+
+@pytest.mark.parametrize(
+    ("properties", "code", "word"),
+    [
+        ({"provider": "parquet"}, 13, "USING lance"),
+        ({"external": "true"}, 0, "EXTERNAL"),
+        ({"vector.v": "x"}, 13, "vector.v"),
+        ({"vector.id": "3"}, 13, "id"),
+        ({"vector.none": "3"}, 13, "none"),
+        ({"lance_bridge.id": "3"}, 13, "reserved"),
+        ({"table_type": "iceberg"}, 13, "table_type"),
+        ({"location": "relative/path"}, 13, "relative/path"),
+    ],
+)
+def test_a_definition_that_cannot_be_is_refused_and_leaves_no_entry(
+    catalog: CatalogAddress, server: MemoryServer, properties: dict[str, str], code: int, word: str
+) -> None:
+    found = refusal(
+        catalog, "create_table", table=TABLE, schema=struct(ID, VECTOR), properties=properties
+    )
+    assert found[0] == code
+    assert word in found[1]
+    assert not server.tables
+
+
+def test_describing_takes_one_call_to_the_catalog(
+    catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(catalog, TABLE)
+    calls: list[str] = []
+    for name in ("load_table", "load_namespace", "scan_tables", "list_namespaces"):
+        monkeypatch.setattr(MemoryCatalog, name, _counted(calls, name))
+    ask(catalog, "load_table", table=TABLE)
+    assert calls == ["load_table"]
+
+
+def _counted(calls: list[str], name: str) -> Callable[..., Any]:
+    method: Callable[..., Any] = getattr(MemoryCatalog, name)
+
+    def call(*args: Any) -> Any:
+        calls.append(name)
+        return method(*args)
+
+    return call
+
+
+def test_rows_and_bytes_are_those_of_the_version(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, 1, 2, 3)
+    told = ask(catalog, "load_table", table=TABLE)
+    assert (told["rows"], told["version"]) == (3, 2)
+    assert told["bytes"] > 0
+    assert ask(catalog, "load_table", table=TABLE, version="1")["rows"] == 0
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def test_tables_of_others_are_hidden_from_lists_and_named_when_asked_for(
+    catalog: CatalogAddress, server: MemoryServer
+) -> None:
+    create(catalog, TABLE)
+    server.tables["db", "hive"] = TableRecord(("db", "hive"), "/x", kind="MANAGED_TABLE")
+    assert ask(catalog, "list_tables", namespace=NAMESPACE) == {"tables": ["t"]}
+    for op in ("load_table", "table_exists", "drop_table"):
+        code, message = refusal(catalog, op, table=["db", "hive"])
+        assert code == 13
+        assert "'db.hive' is not a Lance table but an entry of kind MANAGED_TABLE" in message
+
+
+def test_a_namespace_of_namespaces_holds_no_tables(catalog: CatalogAddress) -> None:
+    assert ask(catalog, "list_tables", namespace=[]) == {"tables": []}
+    assert refusal(catalog, "list_tables", namespace=["none"])[0] == 1
+
+
+def test_missing_names_are_told_apart(catalog: CatalogAddress) -> None:
+    assert refusal(catalog, "load_table", table=["db", "none"])[0] == 4
+    assert refusal(catalog, "load_table", table=["none", "t"])[0] == 1
+    assert ask(catalog, "table_exists", table=["db", "none"]) == {"exists": False}
+    assert ask(catalog, "table_exists", table=["none", "t"]) == {"exists": False}
+    code, message = refusal(catalog, "load_table", table=["t"])
+    assert code == 13
+    assert "has 1 names" in message
+
+
+@pytest.mark.parametrize("to", [["u"], ["db", "u"], ["prod", "db", "u"]])
+def test_a_table_is_renamed_by_name_path_or_full_name(
+    catalog: CatalogAddress, to: list[str]
+) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, 7)
+    ask(catalog, "rename_table", table=TABLE, to=to)
+    assert ids_in(catalog, ["db", "u"]) == [7]
+    assert ask(catalog, "table_exists", table=TABLE) == {"exists": False}
+    create(catalog, TABLE)
+    assert refusal(catalog, "rename_table", table=TABLE, to=to)[0] == 5
+
+
+def test_a_dropped_table_takes_its_data_along(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    place = Path(ask(catalog, "load_table", table=TABLE)["properties"]["location"])
+    assert place.exists()
+    ask(catalog, "drop_table", table=TABLE, purge=False)
+    assert not place.exists()
+    assert refusal(catalog, "drop_table", table=TABLE, purge=True)[0] == 4
+
+
+# -- locations -----------------------------------------------------------------------------------
+
+
+def test_a_table_is_made_at_a_given_location_and_not_on_data_that_is_there(
+    catalog: CatalogAddress, server: MemoryServer, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "mine.lance")
+    assert create(catalog, TABLE, location=place)["properties"]["location"] == place
+    again = ["db", "again"]
+    code, message = refusal(
+        catalog, "create_table", table=again, schema=struct(ID), properties={"location": place}
+    )
+    assert code == 5
+    assert place in message
+    assert list(server.tables) == [("db", "t")]
+    assert ask(catalog, "load_table", table=TABLE)["rows"] == 0
+
+
+def test_without_columns_a_location_names_the_table_that_lies_there(
+    catalog: CatalogAddress, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "there.lance")
+    lance.write_dataset(pa.table({"id": [1, 2]}), place)
+    nothing = struct()
+    told = ask(catalog, "create_table", table=TABLE, schema=nothing, properties={"location": place})
+    assert told["rows"] == 2
+    for properties in ({"location": str(tmp_path / "none.lance")}, {}):
+        code, message = refusal(
+            catalog, "create_table", table=["db", "u"], schema=nothing, properties=properties
+        )
+        assert code == 13
+        assert "no columns" in message
+
+
+# -- time travel ---------------------------------------------------------------------------------
+
+
+def test_versions_are_read_by_number_and_tag(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, 1)
+    append(catalog, TABLE, 2)
+    dataset(catalog, TABLE).tags.create("release", 2)
+    assert ask(catalog, "load_table", table=TABLE, version="2")["version"] == 2
+    assert ask(catalog, "load_table", table=TABLE, version="release")["version"] == 2
+    assert refusal(catalog, "load_table", table=TABLE, version="9")[0] == 11
+    assert refusal(catalog, "load_table", table=TABLE, version="none")[0] == 8
+    assert refusal(catalog, "load_table", table=TABLE, version="0")[0] == 13
+
+
+def test_options_of_a_relation_choose_a_version_too(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, 1)
+    there = dataset(catalog, TABLE)
+    there.tags.create("release", 1)
+    there.create_branch("dev", 1)
+    for options, rows in (({"version": "1"}, 0), ({"tag": "release"}, 0), ({"limit": "5"}, 1)):
+        assert ask(catalog, "load_table", table=TABLE, options=options)["rows"] == rows
+    told = ask(catalog, "load_table", table=TABLE, options={"branch": "dev"})
+    assert (told["branch"], told["rows"]) == ("dev", 0)
+    moment = {"timestamp": "2001-01-01"}
+    assert refusal(catalog, "load_table", table=TABLE, options=moment)[0] == 11
+    assert refusal(catalog, "load_table", table=TABLE, options={"versoin": "1"})[0] == 13
+
+
+def test_columns_are_told_whose_values_spark_does_not_have_as_they_are_stored(
+    catalog: CatalogAddress, tmp_path: Path
+) -> None:
+    same = {
+        "i": pa.int32(), "f": pa.float64(), "s": pa.large_string(), "t": pa.timestamp("us", "UTC"),
+        "v": pa.list_(pa.float32(), 2), "m": pa.decimal128(10, 2), "l": pa.list_(pa.int64()),
+    }  # fmt: skip
+    other = {
+        "u": pa.uint8(), "h": pa.float16(), "ns": pa.timestamp("ns"), "d": pa.date64(),
+        "du": pa.duration("us"), "b": pa.binary(4), "n": pa.struct([pa.field("u", pa.uint32())]),
+        "k": pa.dictionary(pa.int8(), pa.string()), "x": pa.decimal256(50, 1),
+    }  # fmt: skip
+    place = str(tmp_path / "types.lance")
+    lance.write_dataset(pa.schema({**same, **other}).empty_table(), place)
+    args = {"table": TABLE, "schema": struct(), "properties": {"location": place}}
+    assert ask(catalog, "create_table", **args)["converted"] == list(other)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_timestamp_means_the_last_version_at_or_before_it(
+    catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        before = time.time_ns() // 1000 - 1
+        create(catalog, TABLE)
+        first = time.time_ns() // 1000 + 1
+        append(catalog, TABLE, 1)
+        second = time.time_ns() // 1000 + 1
+        versions = [
+            ask(catalog, "load_table", table=TABLE, timestamp_us=each)["version"]
+            for each in (first, second, second + 10**12)
+        ]
+        assert versions == [1, 2, 2]
+        code, message = refusal(catalog, "load_table", table=TABLE, timestamp_us=before)
+        assert code == 11
+        assert "no version at or before" in message
+        assert refusal(catalog, "load_table", table=TABLE, timestamp_us=-(10**17))[0] == 11
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def test_rows_are_counted_and_their_fragments_found_at_a_version(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    for ids in ((1, 2), (3, 4), (5, 6)):
+        append(catalog, TABLE, *ids)
+    at = {"table": TABLE, "version": 4}
+    assert ask(catalog, "count", **at, filter=None) == {"rows": 6}
+    assert ask(catalog, "count", **at, filter="id >= 4") == {"rows": 3}
+    assert ask(catalog, "count", table=TABLE, version=2, filter=None) == {"rows": 2}
+    assert ask(catalog, "fragments", **at, filter=None) == {"fragments": [0, 1, 2]}
+    assert ask(catalog, "fragments", **at, filter="id in (2, 5, 6)") == {"fragments": [0, 2]}
+    assert ask(catalog, "fragments", **at, filter="id > 9") == {"fragments": []}
+    assert refusal(catalog, "count", table=TABLE, version=9, filter=None)[0] == 11
+
+
+def test_deleting_and_truncating_make_versions(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, 1, 2, 3)
+    assert ask(catalog, "delete_where", table=TABLE, where="id = 2") == {"version": 3}
+    assert ids_in(catalog, TABLE) == [1, 3]
+    assert ask(catalog, "truncate", table=TABLE) == {"version": 4}
+    assert ids_in(catalog, TABLE) == []
+    assert ask(catalog, "load_table", table=TABLE, version="3")["rows"] == 2
+    assert refusal(catalog, "delete_where", table=TABLE, where="none = 2")[0] == 12
+
+
+def test_deletes_that_race_lose_none_of_each_other(catalog: CatalogAddress) -> None:
+    create(catalog, TABLE)
+    append(catalog, TABLE, *range(20))
+    answers: list[dict[str, Any]] = []
+
+    def delete(one: int) -> None:
+        args = {"table": TABLE, "where": f"id = {one}"}
+        answers.append(service.answer("delete_where", args, catalog))
+
+    threads = [threading.Thread(target=delete, args=(one,)) for one in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert len(answers) == 6
+    assert not [each for each in answers if "error" in each]
+    assert ids_in(catalog, TABLE) == list(range(6, 20))
+
+
+def test_rows_for_a_table_that_was_dropped_do_not_go_to_the_next_one_of_its_name(
+    catalog: CatalogAddress,
+) -> None:
+    location = create(catalog, TABLE)["properties"]["location"]
+    told = {"name": catalog.name, "properties": dict(catalog.properties)}
+    rows = pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]})
+    writer, messages = begun({requests.CATALOG: told, requests.TABLE: TABLE}, rows)
+    ask(catalog, "drop_table", table=TABLE, purge=False)
+    assert create(catalog, TABLE)["properties"]["location"] == location
+    with pytest.raises(LanceError, match="was dropped"):
+        writer.commit(messages)
+    assert ids_in(catalog, TABLE) == []
+
+
+def test_an_operation_that_is_not_there_is_refused(catalog: CatalogAddress) -> None:
+    assert refusal(catalog, "vacuum", table=TABLE)[0] == 13

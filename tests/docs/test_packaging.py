@@ -21,6 +21,8 @@ PACKAGES = [
     REPOSITORY / "core" / "lance_bridge",
     *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in CATALOGS),
 ]
+DATA_SOURCE = "pyspark_lance_bridge.py"
+"""Spark finds data sources in top-level modules that are named like this."""
 LOCKS = sorted((REPOSITORY / "requirements").glob("*.txt"))
 LOCKED_EXTRAS = {*CATALOGS, "spark", "testing"}
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
@@ -88,7 +90,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: ZipFile) -> None:
     roots = {name.split("/")[0] for name in wheel.namelist()}
     packages = {root for root in roots if not root.endswith(".dist-info")}
 
-    assert packages == {package.name for package in PACKAGES}
+    assert packages == {DATA_SOURCE, *(package.name for package in PACKAGES)}
     assert len(roots) == len(packages) + 1
 
 

@@ -1,0 +1,101 @@
+"""Makes the jar of the Java sources here. The build of the wheel runs this file by its path.
+
+It imports nothing but the standard library: where wheels are built, lance-bridge is not installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+SOURCES = Path(__file__).parent / "src"
+JAR_NAME = "lance-bridge-spark.jar"
+_RELEASE = "17"
+"""The oldest Java that Spark 4 runs on."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""What a jar's entries are dated, so that equal sources make equal jars."""
+
+
+class CannotCompileError(RuntimeError):
+    """What is missing, or what the compiler said."""
+
+
+def digest() -> str:
+    """Return what tells these sources from those of another release."""
+    content = hashlib.sha256()
+    for source in _sources():
+        content.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return content.hexdigest()[:16]
+
+
+def compile_jar(target: Path) -> None:
+    """Write the jar to a path, whole or not at all.
+
+    Raises:
+        CannotCompileError: There is no Java compiler or no PySpark, or the sources don't compile.
+    """
+    command = [find_javac(), "--release", _RELEASE, "-nowarn", "-encoding", "UTF-8"]
+    jars = pyspark_jars()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".jar-", dir=target.parent) as directory:
+        classes = Path(directory, "classes")
+        command += ["-cp", f"{jars}{os.sep}*", "-d", str(classes), *map(str, _sources())]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CannotCompileError(f"javac refused the sources in {SOURCES}:\n{done.stderr}")
+        packed = Path(directory, JAR_NAME)
+        _pack(classes, packed)
+        packed.replace(target)
+
+
+def find_javac() -> str:
+    """Return the compiler of JAVA_HOME, or else of the path.
+
+    Raises:
+        CannotCompileError: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = (shutil.which("javac", path=str(Path(home, "bin"))) if home else None) or shutil.which(
+        "javac"
+    )
+    if found is None:
+        raise CannotCompileError(
+            "there is no Java compiler: install a JDK of version 17 or later (Debian: "
+            "openjdk-17-jdk-headless), and set JAVA_HOME where it is not on the path"
+        )
+    return found
+
+
+def pyspark_jars() -> Path:
+    """Return the directory of Spark's jars.
+
+    Raises:
+        CannotCompileError: PySpark is not installed, or is the client alone.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    jars = Path(spec.origin).parent / "jars" if spec is not None and spec.origin else None
+    if jars is None or not jars.is_dir():
+        raise CannotCompileError(
+            "there are no jars of Spark to compile against: install the full package, "
+            "pip install 'pyspark>=4.1,<4.4'"
+        )
+    return jars
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.rglob("*.java"))
+
+
+def _pack(classes: Path, target: Path) -> None:
+    with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        archive.writestr(ZipInfo("META-INF/MANIFEST.MF", _EPOCH), "Manifest-Version: 1.0\r\n\r\n")
+        for file in sorted(classes.rglob("*.class")):
+            entry = ZipInfo(file.relative_to(classes).as_posix(), _EPOCH)
+            entry.compress_type = ZIP_DEFLATED
+            archive.writestr(entry, file.read_bytes())

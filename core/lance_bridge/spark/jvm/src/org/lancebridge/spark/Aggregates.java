@@ -1,0 +1,105 @@
+package org.lancebridge.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.Count;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.aggregate.Max;
+import org.apache.spark.sql.connector.expressions.aggregate.Min;
+import org.apache.spark.sql.connector.expressions.aggregate.Sum;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Aggregates that tasks compute before anything goes to the JVM: one row a task, which Spark then combines.
+ *
+ * <p>Sums of BIGINT stay with Spark, whose overflow is an error; smaller integers cannot overflow within a task.
+ */
+final class Aggregates {
+  private final ArrayNode functions = Service.object().putArray("aggregate");
+  private StructType schema = new StructType();
+
+  private Aggregates() {}
+
+  /** Return what the source has to compute, or null where one of the functions is Spark's to compute. */
+  static Aggregates of(Aggregation aggregation, Columns columns) {
+    if (aggregation.groupByExpressions().length > 0) {
+      return null;
+    }
+    Aggregates aggregates = new Aggregates();
+    for (AggregateFunc function : aggregation.aggregateExpressions()) {
+      if (!aggregates.take(function, columns)) {
+        return null;
+      }
+    }
+    return aggregates.functions.isEmpty() ? null : aggregates;
+  }
+
+  /** It asks for COUNT(*) and nothing else, which the table's metadata may know. */
+  static boolean isCountOfRows(Aggregation aggregation) {
+    return aggregation.groupByExpressions().length == 0 && aggregation.aggregateExpressions().length == 1
+        && aggregation.aggregateExpressions()[0] instanceof CountStar;
+  }
+
+  ArrayNode functions() {
+    return functions;
+  }
+
+  StructType schema() {
+    return schema;
+  }
+
+  private boolean take(AggregateFunc function, Columns columns) {
+    if (function instanceof CountStar) {
+      return add("count", null, DataTypes.LongType);
+    }
+    if (function instanceof Count) {
+      Count count = (Count) function;
+      return !count.isDistinct() && top(count.column(), columns) != null
+          && add("count", count.column(), DataTypes.LongType);
+    }
+    if (function instanceof Sum) {
+      Sum sum = (Sum) function;
+      DataType result = summed(top(sum.column(), columns));
+      return !sum.isDistinct() && result != null && add("sum", sum.column(), result);
+    }
+    if (function instanceof Min) {
+      return extreme("min", ((Min) function).column(), columns);
+    }
+    return function instanceof Max && extreme("max", ((Max) function).column(), columns);
+  }
+
+  private boolean extreme(String name, Expression column, Columns columns) {
+    DataType type = top(column, columns);
+    boolean ordered = type != null && (Literals.isIntegral(type) || type.equals(DataTypes.DateType));
+    return ordered && add(name, column, type);
+  }
+
+  private static DataType summed(DataType type) {
+    if (type == null || type.equals(DataTypes.LongType)) {
+      return null;
+    }
+    if (Literals.isIntegral(type)) {
+      return DataTypes.LongType;
+    }
+    return type.equals(DataTypes.DoubleType) ? type : null;
+  }
+
+  /** The type of a top-level column whose stored values are those that Spark sees, or null. */
+  private static DataType top(Expression column, Columns columns) {
+    Columns.Reference found = columns.find(column);
+    boolean usable = found != null && found.asStored && ((NamedReference) column).fieldNames().length == 1;
+    return usable ? found.type : null;
+  }
+
+  private boolean add(String function, Expression column, DataType result) {
+    String name = column == null ? null : ((NamedReference) column).fieldNames()[0];
+    schema = schema.add("agg_" + functions.size(), result, true);
+    functions.addObject().put("function", function).put("column", name);
+    return true;
+  }
+}

@@ -1,0 +1,98 @@
+package org.lancebridge.spark;
+
+import java.util.Map;
+import org.apache.spark.QueryContext;
+import org.apache.spark.sql.AnalysisException;
+import scala.Option;
+
+/**
+ * An error of the namespace in Spark's own style: a condition, an SQL state, a message.
+ *
+ * <p>Spark looks conditions up in files of its own, so the message comes ready made. The exception is checked (as all
+ * of Spark's analysis errors are), while most methods of the catalog declare nothing: {@link #unchecked} throws it there.
+ */
+final class LanceException extends AnalysisException {
+  static final int UNSUPPORTED = 0;
+  static final int NAMESPACE_NOT_FOUND = 1;
+  static final int NAMESPACE_EXISTS = 2;
+  static final int NAMESPACE_NOT_EMPTY = 3;
+  static final int TABLE_NOT_FOUND = 4;
+  static final int TABLE_EXISTS = 5;
+  private static final int INVALID_INPUT = 13;
+  static final int SERVICE_UNAVAILABLE = 17;
+  private static final int INTERNAL = 18;
+
+  /** Lance's error codes: the condition, and the SQL state of the standard's class that fits. */
+  private static final Map<Integer, String[]> CONDITIONS = Map.ofEntries(
+      Map.entry(UNSUPPORTED, new String[] {"LANCE_UNSUPPORTED_OPERATION", "0A000"}),
+      Map.entry(NAMESPACE_NOT_FOUND, new String[] {"LANCE_NAMESPACE_NOT_FOUND", "42704"}),
+      Map.entry(NAMESPACE_EXISTS, new String[] {"LANCE_NAMESPACE_ALREADY_EXISTS", "42P06"}),
+      Map.entry(NAMESPACE_NOT_EMPTY, new String[] {"LANCE_NAMESPACE_NOT_EMPTY", "2BP01"}),
+      Map.entry(TABLE_NOT_FOUND, new String[] {"LANCE_TABLE_NOT_FOUND", "42P01"}),
+      Map.entry(TABLE_EXISTS, new String[] {"LANCE_TABLE_ALREADY_EXISTS", "42P07"}),
+      Map.entry(6, new String[] {"LANCE_TABLE_INDEX_NOT_FOUND", "42704"}),
+      Map.entry(7, new String[] {"LANCE_TABLE_INDEX_ALREADY_EXISTS", "42710"}),
+      Map.entry(8, new String[] {"LANCE_TABLE_TAG_NOT_FOUND", "42704"}),
+      Map.entry(9, new String[] {"LANCE_TABLE_TAG_ALREADY_EXISTS", "42710"}),
+      Map.entry(10, new String[] {"LANCE_TRANSACTION_NOT_FOUND", "42704"}),
+      Map.entry(11, new String[] {"LANCE_TABLE_VERSION_NOT_FOUND", "42704"}),
+      Map.entry(12, new String[] {"LANCE_TABLE_COLUMN_NOT_FOUND", "42703"}),
+      Map.entry(INVALID_INPUT, new String[] {"LANCE_INVALID_INPUT", "22023"}),
+      Map.entry(14, new String[] {"LANCE_CONCURRENT_MODIFICATION", "40001"}),
+      Map.entry(15, new String[] {"LANCE_PERMISSION_DENIED", "42501"}),
+      Map.entry(16, new String[] {"LANCE_UNAUTHENTICATED", "28000"}),
+      Map.entry(SERVICE_UNAVAILABLE, new String[] {"LANCE_SERVICE_UNAVAILABLE", "08000"}),
+      Map.entry(INTERNAL, new String[] {"LANCE_INTERNAL", "XX000"}),
+      Map.entry(19, new String[] {"LANCE_INVALID_TABLE_STATE", "55000"}),
+      Map.entry(20, new String[] {"LANCE_TABLE_SCHEMA_VALIDATION", "42K03"}),
+      Map.entry(21, new String[] {"LANCE_THROTTLING", "08000"}),
+      Map.entry(22, new String[] {"LANCE_TABLE_BRANCH_NOT_FOUND", "42704"}),
+      Map.entry(23, new String[] {"LANCE_TABLE_BRANCH_ALREADY_EXISTS", "42710"}));
+
+  private final int code;
+
+  LanceException(int code, String message) {
+    super(
+        "[" + conditionOf(code)[0] + "] " + message + (message.endsWith(".") ? "" : ".") + " SQLSTATE: " + conditionOf(code)[1],
+        Option.empty(),
+        Option.empty(),
+        Option.empty(),
+        Option.apply(conditionOf(code)[0]),
+        scala.collection.immutable.Map$.MODULE$.<String, String>empty(),
+        new QueryContext[0],
+        Option.apply(conditionOf(code)[1]),
+        Option.empty());
+    this.code = code;
+  }
+
+  private static String[] conditionOf(int code) {
+    return CONDITIONS.getOrDefault(code, CONDITIONS.get(INTERNAL));
+  }
+
+  /** What Spark cannot do with Lance tables, said before anything is done. */
+  static RuntimeException unsupported(String message) {
+    return new LanceException(UNSUPPORTED, message).unchecked();
+  }
+
+  static RuntimeException invalid(String message) {
+    return new LanceException(INVALID_INPUT, message).unchecked();
+  }
+
+  static RuntimeException internal(String message) {
+    return new LanceException(INTERNAL, message).unchecked();
+  }
+
+  boolean is(int other) {
+    return code == other;
+  }
+
+  /** Throw it where it is not declared; the result only tells the compiler that nothing follows. */
+  RuntimeException unchecked() {
+    return LanceException.<RuntimeException>hurl(this);
+  }
+
+  @SuppressWarnings("unchecked") // The cast vanishes at run time, which is what it is for.
+  private static <E extends Throwable> E hurl(Throwable thrown) throws E {
+    throw (E) thrown;
+  }
+}

@@ -1,0 +1,122 @@
+package org.lancebridge.spark;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Map;
+import java.util.OptionalLong;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** One read of one version, done by a Python source of its own that gets columns and request in its options. */
+final class LanceScan implements Scan, SupportsReportStatistics {
+  private final LanceTable table;
+  private final ScanOptions options;
+  private final StructType schema;
+  private final ObjectNode request;
+  private Batch batch;
+
+  LanceScan(LanceTable table, ScanOptions options, StructType schema, ObjectNode request) {
+    this.table = table;
+    this.options = options;
+    this.schema = schema;
+    this.request = request;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return schema;
+  }
+
+  /** Spark asks more than once, and plans the same partitions then. */
+  @Override
+  public synchronized Batch toBatch() {
+    if (batch == null) {
+      ObjectNode asked = request.deepCopy();
+      asked.put("parallelism", SparkSession.active().sparkContext().defaultParallelism());
+      batch = source(Map.of(Service.SCAN, asked.toString())).toBatch();
+    }
+    return batch;
+  }
+
+  /** A stream says itself which versions it reads; of which branch, the user does. */
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    return source(options.references()).toMicroBatchStream(checkpoint);
+  }
+
+  private Scan source(Map<String, String> more) {
+    Map<String, String> all = table.options(options.given());
+    all.putAll(more);
+    return ((SupportsRead) table.service().provider().getTable(schema, new Transform[0], all))
+        .newScanBuilder(new CaseInsensitiveStringMap(all)).build();
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return source(Map.of()).supportedCustomMetrics();
+  }
+
+  @Override
+  public Scan.ColumnarSupportMode columnarSupportMode() {
+    return Scan.ColumnarSupportMode.PARTITION_DEFINED;
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    long rows = request.path("limit").isInt() ? Math.min(options.rows(), request.get("limit").asLong()) : options.rows();
+    return new Statistics() {
+      @Override
+      public OptionalLong numRows() {
+        return rows < 0 ? OptionalLong.empty() : OptionalLong.of(rows);
+      }
+
+      @Override
+      public OptionalLong sizeInBytes() {
+        return rows < 0 ? OptionalLong.empty() : OptionalLong.of(table.bytesOf(schema, rows));
+      }
+    };
+  }
+
+  @Override
+  public String description() {
+    StringBuilder text = new StringBuilder("lance ").append(table.name())
+        .append(" version ").append(request.path("version").asText())
+        .append(" [").append(String.join(", ", schema.fieldNames())).append(']');
+    for (String part : new String[] {"filter", "limit", "fragments", "aggregate"}) {
+      if (!request.path(part).isNull() && !request.path(part).isMissingNode()) {
+        text.append(' ').append(part).append(": ").append(request.get(part).isTextual() ? request.get(part).asText()
+            : request.get(part).toString());
+      }
+    }
+    return text.toString();
+  }
+
+  @Override
+  public String toString() {
+    return description();
+  }
+
+  /** Equal scans give equal rows, so that Spark may read once where a plan has a scan twice. */
+  @Override
+  public boolean equals(Object other) {
+    if (!(other instanceof LanceScan)) {
+      return false;
+    }
+    LanceScan scan = (LanceScan) other;
+    return scan.schema.equals(schema) && scan.request.equals(request)
+        && scan.table.options(scan.options.given()).equals(table.options(options.given()));
+  }
+
+  @Override
+  public int hashCode() {
+    return 31 * schema.hashCode() + request.hashCode();
+  }
+}

@@ -1,0 +1,183 @@
+package org.lancebridge.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.EnumSet;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A table as the namespace described it: one version, which every read of this object sees. */
+final class LanceTable
+    implements SupportsRead, SupportsWrite, SupportsDeleteV2, SupportsMetadataColumns, SupportsRowLevelOperations,
+        Unpartitioned {
+  private final Service service;
+  private final JsonNode path;
+  private final String name;
+  private final JsonNode state;
+  private final StructType schema;
+  private final Columns columns;
+
+  /** @param state what `load_table` answers */
+  LanceTable(Service service, JsonNode path, String name, JsonNode state) {
+    this.service = service;
+    this.path = path;
+    this.name = name;
+    this.state = state;
+    this.schema = (StructType) DataType.fromJson(state.get("schema").asText());
+    Set<String> converted = new HashSet<>();
+    state.path("converted").forEach(column -> converted.add(column.asText()));
+    this.columns = new Columns(schema, converted);
+  }
+
+  Service service() {
+    return service;
+  }
+
+  JsonNode state() {
+    return state;
+  }
+
+  Columns columnsOfLance() {
+    return columns;
+  }
+
+  Predicates predicates() {
+    return new Predicates(columns);
+  }
+
+  /** The arguments of a metadata call on this table. */
+  ObjectNode arguments() {
+    ObjectNode arguments = Service.object();
+    arguments.set("table", path);
+    return arguments;
+  }
+
+  Map<String, String> options(Map<String, String> given) {
+    return service.options(path, given);
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    Map<String, String> properties = new TreeMap<>();
+    state.path("properties").fields()
+        .forEachRemaining(entry -> properties.put(entry.getKey(), entry.getValue().asText()));
+    return properties;
+  }
+
+  @Override
+  public String id() {
+    return state.path("id").asText(null);
+  }
+
+  @Override
+  public String version() {
+    return state.path("version").asText(null);
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return EnumSet.of(
+        TableCapability.BATCH_READ,
+        TableCapability.BATCH_WRITE,
+        TableCapability.TRUNCATE,
+        TableCapability.OVERWRITE_BY_FILTER,
+        TableCapability.MICRO_BATCH_READ,
+        TableCapability.STREAMING_WRITE);
+  }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    return MetadataColumns.all();
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new LanceScanBuilder(this, new ScanOptions(this, options.asCaseSensitiveMap()));
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new LanceWriteBuilder(service, path, name, info);
+  }
+
+  @Override
+  public boolean canDeleteWhere(Predicate[] predicates) {
+    return where(predicates) != null;
+  }
+
+  @Override
+  public void deleteWhere(Predicate[] predicates) {
+    ObjectNode arguments = arguments();
+    arguments.set("version", state.path("version"));
+    service.ask("delete_where", arguments.put("where", where(predicates)));
+  }
+
+  @Override
+  public boolean truncateTable() {
+    service.ask("truncate", arguments());
+    return true;
+  }
+
+  private String where(Predicate[] predicates) {
+    StringBuilder all = new StringBuilder();
+    for (Predicate predicate : predicates) {
+      String sql = predicates().translate(predicate);
+      if (sql == null) {
+        return null;
+      }
+      all.append(all.length() == 0 ? "" : " AND ").append(sql);
+    }
+    return all.length() == 0 ? "true" : all.toString();
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    return () -> new FragmentRewrite(this, info);
+  }
+
+  /** What some columns of some rows take, by the table's own bytes where they are known. */
+  long bytesOf(StructType some, long rows) {
+    long whole = Math.max(1, widthOf(schema));
+    long known = state.path("bytes").asLong(-1);
+    long all = state.path("rows").asLong(-1);
+    double perRow = known > 0 && all > 0 ? (double) known / all : whole;
+    return Math.max(1, (long) (rows * perRow * widthOf(some) / whole));
+  }
+
+  private static long widthOf(StructType columns) {
+    long width = 8;
+    for (StructField field : columns.fields()) {
+      width += field.dataType().defaultSize();
+    }
+    return width;
+  }
+}

@@ -1,0 +1,88 @@
+package org.lancebridge.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The options of one read, of SQL's `WITH (...)` or a DataFrame reader: which version, and whether a search is asked for.
+ */
+final class ScanOptions {
+  private static final Set<String> REFERENCES = Set.of("version", "tag", "branch", "timestamp");
+  /** Options that say how to read, and not what. */
+  private static final Set<String> HARMLESS =
+      Set.of("batch_size", "rows_per_task", "bytes_per_task", "path", "catalog", "with_row_id");
+
+  private final Map<String, String> given = new TreeMap<>();
+  private final Map<String, String> references = new TreeMap<>();
+  private final JsonNode state;
+
+  /** @param options as the user spelled them */
+  ScanOptions(LanceTable table, Map<String, String> options) {
+    options.forEach((key, value) -> (REFERENCES.contains(key.toLowerCase()) ? references : given).put(key, value));
+    this.state = references.isEmpty() ? table.state() : referred(table, references);
+  }
+
+  /** Spark has analysed the query with the table's schema before it hands over the options. */
+  private static JsonNode referred(LanceTable table, Map<String, String> references) {
+    ObjectNode arguments = table.arguments();
+    arguments.set("options", Service.tree(references));
+    JsonNode state = table.service().ask("load_table", arguments);
+    if (!DataType.fromJson(state.get("schema").asText()).equals(table.schema())) {
+      throw LanceException.invalid(
+          "Table " + table.name() + " has other columns at " + references + " than now: select it with VERSION AS OF "
+              + "or TIMESTAMP AS OF in SQL, or read it with format(\"lance\")");
+    }
+    return state;
+  }
+
+  /** The options to hand on. */
+  Map<String, String> given() {
+    return given;
+  }
+
+  /** The options that choose a version or a branch. */
+  Map<String, String> references() {
+    return references;
+  }
+
+  long rows() {
+    return state.path("rows").asLong(-1);
+  }
+
+  ObjectNode version() {
+    ObjectNode version = Service.object();
+    version.set("version", state.path("version"));
+    version.put("branch", state.path("branch").asText(null));
+    return version;
+  }
+
+  /** The rows are those of a search or a sample: what the query asks besides applies to its result. */
+  boolean searches() {
+    return given.keySet().stream().map(String::toLowerCase)
+        .anyMatch(key -> key.startsWith("nearest.") || key.startsWith("full_text.") || key.equals("limit"));
+  }
+
+  /** All rows of the version are read, so that its metadata count them. */
+  boolean isPlain() {
+    return HARMLESS.containsAll(given.keySet().stream().map(String::toLowerCase).toList());
+  }
+
+  /** Refuse the columns of a search where there is none. */
+  void checkSearched(StructType schema) {
+    for (StructField field : schema.fields()) {
+      String needed = MetadataColumns.searchOf(field.name());
+      boolean searched = given.keySet().stream().anyMatch(key -> needed == null || key.toLowerCase().startsWith(needed));
+      if (needed != null && !searched) {
+        throw LanceException.invalid(
+            "Column " + field.name() + " belongs to a search: give the options `" + needed + "column`, `" + needed
+                + "query`, in SQL with the table's WITH (...)");
+      }
+    }
+  }
+}

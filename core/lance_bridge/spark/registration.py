@@ -1,0 +1,93 @@
+"""Makes a session know its catalogs: in SQL, and for the data source wherever that runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lance_namespace.errors import UnsupportedOperationError
+
+from .. import engine
+from .jobs import SparkEngine
+from .jvm import jar
+from .names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
+from .source import with_catalogs
+
+logger = logging.getLogger(__name__)
+
+_JARS = "spark.jars"
+
+Catalogs = Mapping[str, Mapping[str, str]]
+
+
+def register(spark: Any, catalogs: Catalogs | None = None) -> None:
+    """Make a session know its Lance catalogs; one of Spark Connect as well.
+
+    Those are the catalogs that the session's settings declare, ``spark.sql.catalog.<name>.impl``
+    and properties beside it, and those given here. Call it again after new settings; a catalog
+    that the session has used keeps the properties that it had.
+
+    Args:
+        spark: A session of Spark 4.1, 4.2 or 4.3.
+        catalogs: Properties by catalog, ``impl`` among them; none for a catalog of that name in
+            the configuration file.
+
+    Without the jar of the SQL catalog (see `lance_bridge.spark.jvm.jar`) a warning is logged, and
+    everything else works: the data source, the functions and the jobs. Operations of the namespace
+    that need a compute engine (backfills, materialized views) use this session from here on.
+    """
+    for name, properties in (catalogs or {}).items():
+        for key, value in properties.items():
+            spark.conf.set(f"{CATALOG_SETTINGS}{name}.{key}", value)
+    names = {*catalogs_of(spark), *(catalogs or {})}
+    if _add_jar(spark):
+        for name in sorted(names):
+            if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
+                spark.conf.set(CATALOG_SETTINGS + name, CATALOG_CLASS)
+    spark.dataSource.register(with_catalogs(catalogs_of(spark)))
+    engine.use(SparkEngine(spark))
+
+
+def settings(
+    catalogs: Catalogs | None = None, base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return settings that start a session with the SQL catalog, for `SparkSession.builder.config`.
+
+    Args:
+        catalogs: Properties by catalog, as for `register`.
+        base: Settings to add to; jars named there stay.
+
+    Raises:
+        UnsupportedOperationError: (0) there is no jar, and none could be compiled.
+    """
+    merged = dict(base or {})
+    jars = [part for part in merged.get(_JARS, "").split(",") if part]
+    ours = str(jar.path())
+    merged[_JARS] = ",".join(jars if ours in jars else [*jars, ours])
+    for name, properties in (catalogs or {}).items():
+        merged[CATALOG_SETTINGS + name] = CATALOG_CLASS
+        for key, value in properties.items():
+            merged[f"{CATALOG_SETTINGS}{name}.{key}"] = value
+    return merged
+
+
+def _add_jar(spark: Any) -> bool:
+    """Give the jar to the session, which may have it from its start."""
+    try:
+        found = jar.path()
+    except UnsupportedOperationError as error:
+        logger.warning("No SQL catalog in this session. %s", error)
+        return False
+    if found.name not in [Path(part).name for part in _started_with(spark).split(",")]:
+        if type(spark).__module__.startswith("pyspark.sql.connect."):
+            spark.addArtifacts(str(found))
+        else:
+            spark.sql(f"ADD JAR '{found}'")
+    return True
+
+
+def _started_with(spark: Any) -> str:
+    jars: str = spark.conf.get(_JARS, "")
+    return jars

@@ -1,0 +1,106 @@
+"""The jar of the SQL catalog: packaged, or compiled once and kept."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from lance_namespace.errors import UnsupportedOperationError
+
+from lance_bridge.spark.jvm import compiling, jar
+
+CATALOG = "org/lancebridge/spark/LanceCatalog.class"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LANCE_BRIDGE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler that writes one class and counts its runs in a file."""
+    runs = tmp_path / "runs"
+    javac = tmp_path / "jdk" / "bin" / "javac"
+    javac.parent.mkdir(parents=True)
+    javac.write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib, sys\n"
+        f"open({str(runs)!r}, 'a').write('run ')\n"
+        "classes = pathlib.Path(sys.argv[sys.argv.index('-d') + 1], 'org')\n"
+        "classes.mkdir(parents=True)\n"
+        "(classes / 'One.class').write_bytes(b'1')\n"
+    )
+    javac.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    return runs
+
+
+def test_the_sources_compile_against_the_installed_spark_to_the_same_jar_each_time(
+    tmp_path: Path,
+) -> None:
+    compiling.compile_jar(tmp_path / "one.jar")
+    compiling.compile_jar(tmp_path / "other" / "two.jar")
+
+    with ZipFile(tmp_path / "one.jar") as archive:
+        assert CATALOG in archive.namelist()
+    assert (tmp_path / "one.jar").read_bytes() == (tmp_path / "other" / "two.jar").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.jar", "other"]
+
+
+def test_the_jar_is_compiled_once_and_kept_for_these_sources(cache: Path, compiler: Path) -> None:
+    first, second = jar.path(), jar.path()
+
+    assert first == second
+    assert first.parent == cache / "spark"
+    assert compiling.digest() in first.name
+    assert compiler.read_text() == "run "
+    with ZipFile(first) as archive:
+        assert archive.read("org/One.class") == b"1"
+
+
+def test_a_packaged_jar_is_taken_as_it_is(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged = tmp_path / compiling.JAR_NAME
+    packaged.write_bytes(b"jar")
+    monkeypatch.setattr(jar, "_HERE", tmp_path)
+
+    assert jar.path() == packaged
+    assert not cache.exists()
+
+
+def test_without_a_compiler_the_error_says_what_to_install(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(UnsupportedOperationError, match=r"install a JDK of version 17.*JAVA_HOME"):
+        jar.path()
+    assert not list(cache.rglob("*"))
+
+
+def test_what_the_compiler_says_is_told_and_no_half_jar_stays(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Broken.java").write_text('class Broken { int x = "text"; }')
+    monkeypatch.setattr(compiling, "SOURCES", tmp_path)
+
+    with pytest.raises(UnsupportedOperationError, match="incompatible types"):
+        jar.path()
+    assert not list(cache.rglob("*.jar"))
+
+
+def test_the_cache_is_the_users_outside_of_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LANCE_BRIDGE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert jar.cache_directory().relative_to(jar._CHECKOUT) == Path(".cache", "spark")
+    monkeypatch.setattr(jar, "_CHECKOUT", tmp_path)
+    assert jar.cache_directory() == tmp_path / "lance-bridge" / "spark"

@@ -1,0 +1,243 @@
+"""Predicates that the SQL catalog pushes down give the rows that Spark gives on Parquet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from .catalogs import unity_catalog
+
+pytestmark = pytest.mark.spark
+
+ROWS = 120
+PUSHED = re.compile(
+    r"lance \S+ version \d+ \[.*?\](?: filter: (?P<filter>.*?))? RuntimeFilters", re.S
+)
+
+INTEGERS = ["0", "1", "2", "-1", "7", "100"]
+FLOATS = [
+    "0.0D",
+    "-0.0D",
+    "1.5D",
+    "-2.25D",
+    "1e300D",
+    "0.1D",
+    "double('NaN')",
+    "double('Infinity')",
+]
+REALS = ["float(0.0)", "float('-0.0')", "float(0.1)", "float(1.5)", "float('NaN')", "0.1D"]
+TEXTS = ["''", "'a'", "'ab'", "'aé'", "'b''c'", "'%'", "'_'", "'日本'", "'a b'", '"c\\\\d"']
+DAYS = ["DATE'1970-01-01'", "DATE'1969-12-31'", "DATE'2024-02-29'", "DATE'0001-01-01'"]
+TIMES = ["1970-01-01 00:00:00", "1969-12-31 23:59:59.999999", "2020-09-13 12:26:40.123456"]
+DECIMALS = ["0.00BD", "1.10BD", "-2.50BD", "99999999.99BD"]
+BYTES = ["X''", "X'00FF'", "X'80'", "X'616263'"]
+
+COLUMNS: dict[str, tuple[str, list[str]]] = {
+    "i": ("INT", [*INTEGERS, "-2147483648"]),
+    "l": ("BIGINT", [*INTEGERS, "9223372036854775807L", "(-9223372036854775807L - 1L)"]),
+    "b": ("TINYINT", ["0Y", "1Y", "-1Y", "127Y", "-128Y"]),
+    "h": ("SMALLINT", ["0S", "1S", "-1S", "32767S"]),
+    "d": ("DOUBLE", FLOATS),
+    "f": ("FLOAT", REALS),
+    "s": ("STRING", TEXTS),
+    "o": ("BOOLEAN", ["true", "false"]),
+    "da": ("DATE", DAYS),
+    "ts": ("TIMESTAMP", [f"TIMESTAMP_LTZ'{time}'" for time in TIMES]),
+    "tn": ("TIMESTAMP_NTZ", [f"TIMESTAMP_NTZ'{time}'" for time in TIMES]),
+    "de": ("DECIMAL(10,2)", DECIMALS),
+    "bi": ("BINARY", BYTES),
+    "st.x": ("INT", INTEGERS),
+    "st.in.z": ("STRING", TEXTS),
+    "`Mixed Name`": ("INT", INTEGERS),
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same rows in a Lance table of the catalog and in Parquet."""
+
+    spark: Any
+    table: str
+    parquet: str
+    dataset: lance.LanceDataset
+    frame: Any
+    """The table's DataFrame: its version is looked for once, and not for each predicate."""
+
+    def pushed(self, predicate: str) -> tuple[str, bool] | None:
+        """Return the SQL of Lance, and whether Spark filters after it; None without a scan."""
+        frame = self.frame.filter(predicate).select("id")
+        plan = frame._jdf.queryExecution().sparkPlan().toString()
+        found = PUSHED.search(plan)
+        return (found["filter"] or "true", "Filter " in plan) if found else None
+
+    def expected(self, predicates: list[str]) -> list[set[int]]:
+        """Return the ids for which each predicate is true, on Parquet, in one query."""
+        columns = [f"({each}) AS p{at}" for at, each in enumerate(predicates)]
+        rows = self.spark.table(self.parquet).selectExpr("id", *columns).collect()
+        return [{row["id"] for row in rows if row[f"p{at}"]} for at in range(len(predicates))]
+
+    def found(self, sql: str) -> set[int]:
+        """Return the ids for which Lance holds the SQL true."""
+        return set(self.dataset.to_table(columns=["id"], filter=sql)["id"].to_pylist())
+
+
+def _value(column: str) -> str:
+    """Return an expression of `id` that takes all values of the column, and null."""
+    type_, values = COLUMNS[column]
+    choices = ", ".join(f"CAST({value} AS {type_})" for value in [*values, "NULL"])
+    at = f"pmod(xxhash64(id, '{column}'), {len(values) + 1})"
+    return f"element_at(array({choices}), CAST(1 + {at} AS INT))"
+
+
+def _rows() -> str:
+    columns = [f"{_value(name)} AS {name}" for name in COLUMNS if "." not in name]
+    inner = f"IF(id % 5 = 0, NULL, named_struct('z', {_value('st.in.z')}))"
+    struct = f"IF(id % 7 = 0, NULL, named_struct('x', {_value('st.x')}, 'in', {inner}))"
+    return f"SELECT id, {', '.join(columns)}, {struct} AS st FROM range(0, {ROWS}, 1, 1)"
+
+
+@pytest.fixture(scope="module")
+def pair(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    directory = tmp_path_factory.mktemp("predicates")
+    spark.sql(_rows()).write.parquet(str(directory / "rows.parquet"))
+    spark.read.parquet(str(directory / "rows.parquet")).createOrReplaceTempView("predicate_rows")
+    with unity_catalog(spark, "predicates", directory) as catalog:
+        table = f"{catalog}.db.t"
+        spark.sql(f"CREATE TABLE {table} AS SELECT * FROM predicate_rows")
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+        [location] = [row[1] for row in rows if row[0] == "Location"]
+        yield Pair(spark, table, "predicate_rows", lance.dataset(location), spark.table(table))
+
+
+def _comparisons() -> st.SearchStrategy[str]:
+    def of(column: str) -> st.SearchStrategy[str]:
+        type_, values = COLUMNS[column]
+        value = st.sampled_from(values)
+        operator = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"])
+        kinds = [
+            st.builds(lambda op, v: f"{column} {op} {v}", operator, value),
+            st.sampled_from([f"{column} IS NULL", f"{column} IS NOT NULL"]),
+            st.lists(value, min_size=1, max_size=12).map(
+                lambda vs: f"{column} IN ({', '.join(vs)})"
+            ),
+            st.builds(lambda low, high: f"{column} BETWEEN {low} AND {high}", value, value),
+        ]
+        if type_ == "STRING":
+            pattern = st.sampled_from(["a%", "%c", "%a%", "a%b", "ab", "%", "a_", "b''%", "日%"])
+            kinds.append(pattern.map(lambda p: f"{column} LIKE '{p}'"))
+        if type_ in {"INT", "TINYINT", "SMALLINT", "FLOAT", "BIGINT"}:
+            to = st.sampled_from(["DOUBLE"] if type_ == "FLOAT" else ["BIGINT", "DOUBLE"])
+            kinds.append(
+                st.builds(lambda t, o, v: f"CAST({column} AS {t}) {o} {v}", to, operator, value)
+            )
+        if type_ == "BOOLEAN":
+            kinds.append(st.just(column))
+        return st.one_of(kinds)
+
+    return st.sampled_from(sorted(COLUMNS)).flatmap(of)
+
+
+def _predicates() -> st.SearchStrategy[str]:
+    return st.recursive(
+        _comparisons(),
+        lambda inner: st.one_of(
+            inner.map(lambda p: f"NOT ({p})"),
+            st.builds(
+                lambda a, o, b: f"({a}) {o} ({b})", inner, st.sampled_from(["AND", "OR"]), inner
+            ),
+        ),
+        max_leaves=5,
+    )
+
+
+def _compare(pair: Pair, predicates: list[str]) -> int:
+    """Check each predicate, and return how many Lance answers without Spark's filter."""
+    exact = 0
+    for predicate, expected in zip(predicates, pair.expected(predicates), strict=True):
+        pushed = pair.pushed(predicate)
+        if pushed is None:
+            continue
+        sql, filtered = pushed
+        found = pair.found(sql)
+        if filtered:
+            assert found >= expected, (predicate, sql)
+        else:
+            exact += 1
+            assert found == expected, (predicate, sql)
+    return exact
+
+
+@settings(
+    max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+@given(st.lists(_predicates(), min_size=40, max_size=60, unique=True))
+def test_random_predicates_give_the_rows_of_parquet(pair: Pair, predicates: list[str]) -> None:
+    _compare(pair, predicates)
+
+
+def test_a_comparison_of_every_type_is_left_to_lance_alone(pair: Pair) -> None:
+    predicates = [
+        f"{column} {operator} {values[1]}"
+        for column, (_, values) in COLUMNS.items()
+        for operator in ("=", "<>", "<", ">=", "<=>")
+    ]
+    assert _compare(pair, predicates) == len(predicates)
+
+
+@pytest.mark.parametrize("column", ["d", "l", "s"])
+def test_an_index_of_the_column_changes_no_rows(pair: Pair, column: str) -> None:
+    _, values = COLUMNS[column]
+    predicates = [
+        f"{column} {operator} {value}" for value in values for operator in ("=", "<", ">=")
+    ]
+    predicates += [f"NOT ({predicate})" for predicate in predicates[::3]]
+    pair.dataset.create_scalar_index(column, "BTREE")
+    try:
+        assert _compare(pair, predicates) > len(predicates) / 2
+    finally:
+        [index] = pair.dataset.list_indices()
+        pair.dataset.drop_index(index["name"])
+
+
+def test_the_least_bigint_stays_with_spark(pair: Pair) -> None:
+    for predicate in ("l = (-9223372036854775807L - 1L)", "l > (-9223372036854775807L - 1L)"):
+        pushed = pair.pushed(predicate)
+
+        assert pushed is not None
+        assert pushed[1], pushed
+
+
+def test_a_deep_or_a_long_predicate_is_answered(pair: Pair) -> None:
+    deep = "i = 1"
+    for at in range(40):
+        deep = f"NOT ({deep} {'AND' if at % 2 else 'OR'} l <> {at})"
+    long = " OR ".join(f"i = {at} AND l <> {at}" for at in range(300))
+
+    _compare(pair, [deep, long, f"i IN ({', '.join(map(str, range(2000)))})"])
+
+
+def test_pushed_filters_limits_and_aggregates_give_the_rows_of_parquet_in_queries(
+    pair: Pair,
+) -> None:
+    queries = [
+        "SELECT id FROM {t} WHERE d > 0.0D OR s LIKE 'a%' ORDER BY id",
+        "SELECT count(*), count(s), sum(i), sum(b), min(l), max(da), sum(h) FROM {t}",
+        "SELECT count(*), max(i), min(b) FROM {t} WHERE st.x IN (1, 2) AND l IS NOT NULL",
+        "SELECT count(*), sum(d), min(i) FROM {t} WHERE id < 0",
+        "SELECT count(*) FROM (SELECT * FROM {t} LIMIT 7)",
+        "SELECT count(*) FROM {t}",
+        "SELECT s, count(*) AS n, avg(i) AS m FROM {t} WHERE o GROUP BY s ORDER BY s, n",
+        "SELECT count(*) FROM {t} a JOIN {t} b ON a.id = b.id WHERE a.i > 0 AND b.i < 7",
+    ]
+    for query in queries:
+        found, expected = (
+            pair.spark.sql(query.format(t=table)).collect() for table in (pair.table, pair.parquet)
+        )
+        assert found == expected, query

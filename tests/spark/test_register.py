@@ -1,0 +1,138 @@
+"""`register` and `settings`: catalogs that a session knows in SQL and in the data source."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from lance_bridge.spark.jvm import jar
+from lance_bridge.spark.names import CATALOG_CLASS, catalogs_of
+from lance_bridge.spark.registration import register, settings
+
+from .catalogs import TOKEN, unity_catalog
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def catalog(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with unity_catalog(spark, "registered", tmp_path_factory.mktemp("registered")) as name:
+        yield name
+
+
+def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: str) -> None:
+    spark.sql(f"CREATE TABLE {catalog}.db.t AS SELECT id, CAST(id AS STRING) AS s FROM range(5)")
+
+    assert spark.sql(f"SELECT count(*) FROM {catalog}.db.t WHERE s = '3'").collect() == [(1,)]
+    read = spark.read.format("lance").option("catalog", catalog).load("db.t")
+    assert sorted(row.id for row in read.collect()) == [0, 1, 2, 3, 4]
+
+
+def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: Any) -> None:
+    spark.conf.set("spark.sql.catalog.found.impl", "hive")
+    spark.conf.set("spark.sql.catalog.foreign", "org.example.Catalog")
+    spark.conf.set("spark.sql.catalog.foreign.impl", "hive")
+    try:
+        register(spark)
+
+        assert spark.conf.get("spark.sql.catalog.found") == CATALOG_CLASS
+        assert spark.conf.get("spark.sql.catalog.foreign") == "org.example.Catalog"
+        assert "foreign" not in catalogs_of(spark)
+    finally:
+        for name in ("found", "found.impl", "foreign", "foreign.impl"):
+            spark.conf.unset(f"spark.sql.catalog.{name}")
+
+
+def test_without_the_jar_all_but_sql_is_registered_and_a_warning_says_so(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for variable in ("JAVA_HOME", "PATH", "LANCE_BRIDGE_CACHE"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    with caplog.at_level(logging.WARNING):
+        register(spark, {"nojar": {"impl": "hive", "uri": "thrift://localhost:1"}})
+
+    assert "install a JDK" in caplog.text
+    assert spark.conf.get("spark.sql.catalog.nojar", None) is None
+    assert catalogs_of(spark)["nojar"].properties["impl"] == "hive"
+    spark.conf.unset("spark.sql.catalog.nojar.impl")
+    spark.conf.unset("spark.sql.catalog.nojar.uri")
+
+
+def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:
+    base = {"spark.jars": f"{tmp_path}{os.sep}other.jar", "spark.app.name": "x"}
+    merged = settings({"prod": {"impl": "hive", "uri": "thrift://h:1"}}, base)
+
+    other, ours = merged["spark.jars"].split(",")
+    assert other == base["spark.jars"]
+    assert ours.endswith(".jar")
+    assert Path(ours).is_file()
+    assert merged["spark.app.name"] == "x"
+    assert merged["spark.sql.catalog.prod"] == CATALOG_CLASS
+    assert merged["spark.sql.catalog.prod.uri"] == "thrift://h:1"
+    assert settings(base=merged)["spark.jars"] == merged["spark.jars"]
+
+
+@pytest.fixture(scope="module")
+def java(spark: Any) -> Any:
+    """A loader of the jar's classes: the versions check is no public one."""
+    urls = spark._sc._gateway.new_array(spark._jvm.java.net.URL, 1)
+    urls[0] = spark._jvm.java.io.File(str(jar.path())).toURI().toURL()
+    parent = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return spark._jvm.java.net.URLClassLoader(urls, parent)
+
+
+@pytest.mark.parametrize("version", ["4.0.2", "4.4.0", "3.5.8", "5", "41.1.0"])
+def test_other_versions_of_spark_are_refused_by_name(spark: Any, java: Any, version: str) -> None:
+    with pytest.raises(Exception, match=rf"runs on Spark 4\.1, 4\.2 and 4\.3.*{version}"):
+        _check_version(spark, java, version)
+
+
+@pytest.mark.parametrize("version", ["4.1.0", "4.2.1", "4.3.0", "4.3.0-SNAPSHOT"])
+def test_tested_versions_of_spark_are_taken(spark: Any, java: Any, version: str) -> None:
+    assert _check_version(spark, java, version) is None
+
+
+def _check_version(spark: Any, java: Any, version: str) -> Any:
+    gateway, lang = spark._sc._gateway, spark._jvm.java.lang
+    text = java.loadClass("java.lang.String")
+    types = gateway.new_array(lang.Class, 1)
+    types[0] = text
+    values = gateway.new_array(lang.Object, 1)
+    values[0] = version
+    check = java.loadClass("org.lancebridge.spark.SparkVersions").getDeclaredMethod("check", types)
+    check.setAccessible(True)
+    try:
+        return check.invoke(None, values)
+    except Exception as error:
+        java_error = getattr(error, "java_exception", None)
+        raise RuntimeError(java_error.getCause().getMessage() if java_error else error) from error
+
+
+def test_lance_cannot_be_the_session_catalog(spark: Any, java: Any) -> None:
+    gateway, lang = spark._sc._gateway, spark._jvm.java.lang
+    maker = java.loadClass(CATALOG_CLASS).getDeclaredConstructor(gateway.new_array(lang.Class, 0))
+    catalog = maker.newInstance(gateway.new_array(lang.Object, 0))
+    empty = spark._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap.empty()
+
+    with pytest.raises(PySparkException, match="a name of its own"):
+        catalog.initialize("spark_catalog", empty)
+
+
+def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: str) -> None:
+    spark.sql(f"CREATE TABLE {catalog}.db.plain AS SELECT id FROM range(5)")
+    frame = spark.table(f"{catalog}.db.plain").filter("id > 1")
+    frame.collect()
+    with pytest.raises(PySparkException) as refused:
+        spark.sql(f"SELECT * FROM {catalog}.db.plain VERSION AS OF 77")
+
+    plan = frame._jdf.queryExecution().toString()
+    assert "lance " in plan
+    assert TOKEN not in plan
+    assert "VERSION_NOT_FOUND" in str(refused.value)
+    assert TOKEN not in str(refused.value)

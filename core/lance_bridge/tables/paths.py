@@ -7,7 +7,7 @@ name alone means a top-level column.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,14 @@ def walk(dataset: lance.LanceDataset) -> Iterator[Column]:
             for column in level
             for child in column.field.children()
         ]
+
+
+def ids_in(dataset: lance.LanceDataset, names: Collection[str]) -> list[int]:
+    """Return the ids of columns and of all fields inside them, as an operation of Lance has them.
+
+    Lance keeps an index as it is unless a changed field is listed that the index is on.
+    """
+    return [each.field.id() for each in walk(dataset) if each.segments[0] in names]
 
 
 def metadata_of(column: Column) -> dict[str, str]:

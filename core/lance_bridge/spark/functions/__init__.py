@@ -1,0 +1,33 @@
+"""What Spark's SQL says in statements, as functions over the data source, without the jar."""
+
+from .batch import nearest_batch
+from .filters import Condition, col
+from .reading import count, read, restore, take, version_at, versions
+from .rows.change import Changed
+from .rows.clauses import Delete, Insert, Update
+from .rows.merge import merge_into
+from .rows.updates import delete, update
+from .search import full_text, nearest
+from .writing import write
+
+__all__ = [
+    "Changed",
+    "Condition",
+    "Delete",
+    "Insert",
+    "Update",
+    "col",
+    "count",
+    "delete",
+    "full_text",
+    "merge_into",
+    "nearest",
+    "nearest_batch",
+    "read",
+    "restore",
+    "take",
+    "update",
+    "version_at",
+    "versions",
+    "write",
+]

@@ -1,0 +1,230 @@
+"""A change of rows, from the driver's side: one Spark job, then one commit.
+
+Every change is read, computed and written on one version of the table, and committed as a change of
+that version. If somebody else has changed the same fragments since, the commit fails and the table
+is as it was; then all of it is done again on the new version, a few times.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import lance
+from lance.fragment import FragmentMetadata
+from lance_namespace.errors import ConcurrentModificationError
+
+from ....errors import invalid
+from ....tables import paths
+from ...source.commit import Commit
+from ...source.writer import Target
+from . import tasks
+from .snapshot import Snapshot
+from .tasks import Action, Job, Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RETRIES = 3
+"""How often a change is done again by default, after others came first."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a change did to a table's rows, and the version that has it."""
+
+    version: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row was changed; then no version was made."""
+        return not (self.inserted or self.updated or self.deleted)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a change is to do."""
+
+    rows: DataFrame
+    """Row id, address, action and new values of the rows that the change is about."""
+    actions: Sequence[Action]
+    values: Sequence[str]
+    """The columns of the table that `rows` has new values of."""
+    needs_one_match: bool = True
+    """Whether a row that is touched twice makes the change fail."""
+    guards_all: bool = False
+    """Whether a concurrent change of any row there is, touched or not, makes this one fail."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tasks have written; nothing of it is visible yet."""
+
+    counts: Mapping[Kind, int]
+    new: list[str]
+    left: Mapping[int, str]
+    """Fragments that lost some rows, in JSON, by id."""
+    gone: list[int]
+    """Fragments that lost all rows."""
+
+
+class MixedTriesError(Exception):
+    """What arrived of a task is partly of one try, and partly of another."""
+
+
+def repeated(retries: int, attempt: Callable[[], Changed]) -> Changed:
+    """Return what an attempt did; it is made again where others came first.
+
+    Raises:
+        InvalidInputError: (13) ``retries`` is negative.
+        ConcurrentModificationError: (14) others came first every time.
+    """
+    if retries < 0:
+        raise invalid(f"retries must be 0 or more, not {retries}")
+    for left in range(retries, -1, -1):
+        try:
+            return attempt()
+        except ConcurrentModificationError:
+            if not left:
+                raise
+        except MixedTriesError as error:
+            if not left:
+                raise ConcurrentModificationError(str(error)) from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def apply(table: Snapshot, plan: Plan) -> Changed:
+    """Do a change, and commit it.
+
+    Raises:
+        InvalidInputError: (13) a row of the table would be changed twice.
+        ConcurrentModificationError: (14) others changed the same fragments meanwhile.
+        OutcomeUnknownError: (17) whether it was committed is not known.
+        ServiceUnavailableError: (17)
+    """
+    outcome = _run(table, plan)
+    changed = Changed(
+        table.version,
+        outcome.counts[Kind.INSERT],
+        outcome.counts[Kind.UPDATE],
+        outcome.counts[Kind.DELETE],
+    )
+    if changed.is_empty:
+        return changed
+    version = _commit(table, outcome, plan.values, guards_all=plan.guards_all)
+    return Changed(version, changed.inserted, changed.updated, changed.deleted)
+
+
+# -- the job ---------------------------------------------------------------------------------------
+
+
+def _run(table: Snapshot, plan: Plan) -> Outcome:
+    job = Job(
+        target=_target(table),
+        actions=tuple(plan.actions),
+        values=tuple(plan.values),
+        keeps_ids=bool(table.dataset.has_stable_row_ids),
+        needs_one_match=plan.needs_one_match,
+    )
+    rows = plan.rows
+    kinds = {action.kind for action in plan.actions}
+    if job.keeps_ids and {Kind.UPDATE, Kind.INSERT} <= kinds:
+        # Files hold rows that keep an id, or rows that get one: let there be one of each.
+        rows = rows.sortWithinPartitions(tasks.ACTION)
+    sent = rows.mapInArrow(partial(tasks.write, job), tasks.SENT)
+    by_fragment = sent.repartition("fragment").sortWithinPartitions("fragment")
+    done = by_fragment.mapInArrow(partial(tasks.delete, job), tasks.DONE).collect()
+    return _outcome(table, plan, [(row["fragment"], json.loads(row["body"])) for row in done])
+
+
+def _target(table: Snapshot) -> Target:
+    access = table.access(write=True)
+    return Target(
+        access=access,
+        place=access.location,
+        schema=table.schema.serialize().to_pybytes(),
+        names={name: name for name in table.schema.names},
+        mode="append",
+    )
+
+
+def _outcome(table: Snapshot, plan: Plan, answers: Sequence[tuple[int, Any]]) -> Outcome:
+    summaries = [body for fragment, body in answers if fragment == tasks.SUMMARY]
+    fragments = {fragment: body for fragment, body in answers if fragment != tasks.SUMMARY}
+    _require_whole(summaries, fragments.values())
+    doubled = sum(body["doubled"] for body in fragments.values())
+    if doubled and plan.needs_one_match:
+        raise invalid(
+            f"[MERGE_CARDINALITY_VIOLATION] {doubled} more source rows than one match a row of "
+            f"table '{table.name}', and it can be changed once only: leave one row per match in "
+            "the source. Nothing is changed"
+        )
+    touched = {each: body["metadata"] for each, body in fragments.items() if "metadata" in body}
+    counts = {kind: sum(each[kind.value] for each in summaries) for kind in Kind}
+    counts[Kind.DELETE] -= doubled
+    return Outcome(
+        counts=counts,
+        new=[text for each in summaries for text in each["fragments"]],
+        left={each: text for each, text in touched.items() if text is not None},
+        gone=sorted(each for each, text in touched.items() if text is None),
+    )
+
+
+def _require_whole(summaries: Sequence[Any], bodies: Any) -> None:
+    """Check that of each task one try has arrived, and all of it."""
+    arrived: dict[str, int] = defaultdict(int)
+    for body in bodies:
+        for attempt, count in body["arrived"].items():
+            arrived[attempt] += count
+    sent = {each["attempt"]: each["touched"] for each in summaries if each["touched"]}
+    if sent != dict(arrived):
+        raise MixedTriesError(
+            "A task of the job ran twice, and results of both were mixed: nothing is changed. "
+            "Run it again"
+        )
+
+
+# -- the commit ------------------------------------------------------------------------------------
+
+
+def _commit(table: Snapshot, outcome: Outcome, values: Sequence[str], *, guards_all: bool) -> int:
+    left = {each: FragmentMetadata.from_json(text) for each, text in outcome.left.items()}
+    if guards_all:
+        for fragment in table.dataset.get_fragments():
+            if fragment.fragment_id not in outcome.gone:
+                left.setdefault(fragment.fragment_id, fragment.metadata)
+        if not left and not outcome.gone:
+            _require_latest(table)
+
+    def operation(new: list[FragmentMetadata]) -> Any:
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=outcome.gone,
+            updated_fragments=list(left.values()),
+            new_fragments=new,
+            fields_modified=[],
+            # Rows that keep a stable id are still covered by indices, except those on these.
+            fields_for_preserving_frag_bitmap=paths.ids_in(table.dataset, values),
+            update_mode="rewrite_rows",
+        )
+
+    access = table.access()
+    commit = Commit(table.table.address, access.location, table.version, str(uuid.uuid4()))
+    return commit.run(outcome.new, operation)
+
+
+def _require_latest(table: Snapshot) -> None:
+    """Check that nobody else wrote to an empty table: it has no fragment that shows that."""
+    now = table.table.address.find().open().latest_version
+    if int(now) > table.version:
+        raise ConcurrentModificationError(
+            f"Table '{table.name}' was empty at version {table.version}, and somebody else has "
+            "written to it since: repeat"
+        )

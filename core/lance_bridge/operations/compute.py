@@ -1,10 +1,13 @@
-"""Operations that no catalog can do: they need a compute engine that runs queries by itself."""
+"""Operations that need a compute engine, which runs queries over all rows: see `engine`."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import Final
 
+import pyarrow as pa
 from lance_namespace import (
     CreateMaterializedViewRequest,
     CreateMaterializedViewResponse,
@@ -12,38 +15,78 @@ from lance_namespace import (
     RefreshMaterializedViewResponse,
 )
 
-from ..errors import unsupported
+from .. import engine
+from ..errors import invalid, unsupported
 from .base import Operations
 
-_NEEDS_AN_ENGINE = (
-    "it needs a compute engine that keeps the view's query and runs it over all rows, and a "
-    "catalog has none"
-)
-
 UNSUPPORTED: Final[Mapping[str, str]] = {
-    "create_materialized_view": _NEEDS_AN_ENGINE,
-    "refresh_materialized_view": _NEEDS_AN_ENGINE,
+    "create_materialized_view": engine.HOW,
+    "refresh_materialized_view": engine.HOW,
 }
-"""Operations that no catalog can do, each with the reason, which its error tells too."""
+"""Operations that no catalog can do by itself, each with the reason, which its error tells too."""
+
+_QUERY = "query"
+_OF_OTHER_ENGINES = (
+    "concurrency",
+    "intra_applier_concurrency",
+    "source_task_size",
+    "cluster",
+    "manifest",
+)
 
 
 class ComputeOperations(Operations):
-    """Materialized views. Every method refuses: `UNSUPPORTED` says why."""
+    """Materialized views. Without a compute engine, every method refuses: `UNSUPPORTED`."""
 
     def create_materialized_view(
-        self,
-        request: CreateMaterializedViewRequest,  # noqa: ARG002 - nothing in it could be done
+        self, request: CreateMaterializedViewRequest
     ) -> CreateMaterializedViewResponse:
-        """Refuse. Errors: 0."""
-        _refuse("create_materialized_view")
+        """Create a view of a query; it is done on return. Errors: 0, 1, 4, 5, 12, 13, 14, 17."""
+        worker = engine.required("create_materialized_view", UNSUPPORTED)
+        if request.kind != _QUERY:
+            raise unsupported(f"kind '{request.kind[:60]}' is not supported: only {_QUERY} is")
+        if request.udtf_spec is not None:
+            raise invalid(f"udtf_spec does not go with kind {_QUERY}")
+        if request.auto_refresh:
+            raise unsupported("auto_refresh is not supported: nothing here watches the sources")
+        schema = _schema(request.output_schema)
+        made = worker.create_materialized_view(
+            self,
+            self._table(request.id),
+            request.source_query,
+            schema,
+            with_data=request.with_no_data is False,
+        )
+        return CreateMaterializedViewResponse(version=made.version, job_id=made.job_id)
 
     def refresh_materialized_view(
-        self,
-        request: RefreshMaterializedViewRequest,  # noqa: ARG002 - nothing in it could be done
+        self, request: RefreshMaterializedViewRequest
     ) -> RefreshMaterializedViewResponse:
-        """Refuse. Errors: 0."""
-        _refuse("refresh_materialized_view")
+        """Compute a view anew; it is done on return. Errors: 0, 1, 4, 11, 12, 13, 14, 17, 19."""
+        worker = engine.required("refresh_materialized_view", UNSUPPORTED)
+        for name in _OF_OTHER_ENGINES:
+            if getattr(request, name) is not None:
+                raise unsupported(f"{name} is not supported: the engine decides on that itself")
+        if request.output_limit is not None:
+            raise invalid("output_limit is for chunker views, and there are only query views")
+        if request.src_version is not None and request.src_version < 1:
+            raise invalid(f"src_version must be 1 or more, not {request.src_version}")
+        job = worker.refresh_materialized_view(
+            self,
+            self._table(request.id),
+            source_version=request.src_version,
+            max_rows_per_fragment=request.max_rows_per_fragment,
+        )
+        return RefreshMaterializedViewResponse(job_id=job)
 
 
-def _refuse(operation: str) -> NoReturn:
-    raise unsupported(f"Not supported: {operation}: {UNSUPPORTED[operation]}")
+def _schema(text: str) -> pa.Schema:
+    """Return the schema that a request has as base64 of Arrow's.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:
+        raise invalid("output_schema is not an Arrow schema in base64") from error

@@ -17,6 +17,7 @@ from lance_namespace import (
     UpdateTableSchemaMetadataResponse,
 )
 
+from .. import engine
 from ..tables.columns import computed, evolve, metadata
 from ..tables.dataset import Ref
 from .base import Operations
@@ -57,8 +58,14 @@ class SchemaOperations(Operations):
     ) -> AlterTableBackfillColumnsResponse:
         """Fill a computed column; it is done on return. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
+        worker = engine.current()
+        computed.refuse_options(request, has_engine=worker is not None)
         record = self._lance_table(request.id)
-        job = computed.backfill(self._bridge, record, ref, request)
+        if worker is None:
+            job = computed.backfill(self._bridge, record, ref, request)
+        else:
+            order = computed.plan(self._bridge, record, ref, request)
+            job = worker.backfill(self, record, ref, order)
         return AlterTableBackfillColumnsResponse(job_id=job)
 
     def update_table_schema_metadata(

@@ -15,6 +15,7 @@ from lance_namespace import AlterTableBackfillColumnsRequest
 
 from ...bridge import Bridge
 from ...catalog import TableRecord
+from ...engine import Backfill
 from ...errors import display, invalid, unsupported
 from .. import expressions, paths
 from ..commits import committing
@@ -39,6 +40,8 @@ _ENGINE_OPTIONS = (
     "cluster",
     "manifest",
 )
+_OF_ANY_ENGINE = ("concurrency", "checkpoint_size")
+"""How many tasks run at once, and how many rows each computes at once."""
 
 
 def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> pa.Field:
@@ -105,12 +108,56 @@ def backfill(
         TableColumnNotFoundError: (12)
         InvalidInputError: (13) the column is not computed, or the expression does not fit the
             table any more or fails on a row.
-        UnsupportedOperationError: (0) an option that steers a compute engine, or a column that
-            something else than SQL computes.
+        UnsupportedOperationError: (0) something else than SQL computes the column.
         ConcurrentModificationError: (14)
     """
-    _refuse_engine_options(request)
     dataset = open_dataset(bridge, record, ref, write=True)
+    column, expression = _checked(dataset, record, request)
+    with committing(record, f"column '{column.path}' was not filled", dataset):
+        return _commit(dataset, column, expression, request.where)
+
+
+def plan(
+    bridge: Bridge, record: TableRecord, ref: Ref, request: AlterTableBackfillColumnsRequest
+) -> Backfill:
+    """Return what a compute engine is to do, checked; it raises what `backfill` does."""
+    dataset = open_dataset(bridge, record, ref, write=True)
+    column, expression = _checked(dataset, record, request)
+    return Backfill(
+        column.name, expression, request.where, request.concurrency, request.checkpoint_size
+    )
+
+
+def refuse_options(request: AlterTableBackfillColumnsRequest, *, has_engine: bool) -> None:
+    """Refuse what no engine is there for, and what that of this process does not do.
+
+    Raises:
+        UnsupportedOperationError: (0)
+        InvalidInputError: (13) a number is not positive.
+    """
+    for name in _ENGINE_OPTIONS:
+        value = getattr(request, name)
+        if value is None:
+            continue
+        if not has_engine:
+            raise unsupported(
+                f"{name} is not supported: it steers a compute engine, and columns are computed "
+                "here without one, from the latest version in one commit; "
+                "lance_bridge.spark.register(spark) makes a Spark session that engine"
+            )
+        if name not in _OF_ANY_ENGINE:
+            raise unsupported(
+                f"{name} is not supported: the engine computes each fragment of the latest "
+                f"version in a task, and commits once; it takes {' and '.join(_OF_ANY_ENGINE)}"
+            )
+        if value < 1:
+            raise invalid(f"{name} must be 1 or more, not {value}")
+
+
+def _checked(
+    dataset: lance.LanceDataset, record: TableRecord, request: AlterTableBackfillColumnsRequest
+) -> tuple[Column, str]:
+    """Return the column and its expression, which fit the table."""
     column = paths.find(dataset, record, request.column)
     expression = _expression(column)
     table = display(record.path)
@@ -119,17 +166,7 @@ def backfill(
         raise invalid(f"Column '{column.path}' is computed as {found}, another type than it is")
     if request.where is not None:
         expressions.check_predicate(dataset, table, request.where, "where")
-    with committing(record, f"column '{column.path}' was not filled", dataset):
-        return _commit(dataset, column, expression, request.where)
-
-
-def _refuse_engine_options(request: AlterTableBackfillColumnsRequest) -> None:
-    for name in _ENGINE_OPTIONS:
-        if getattr(request, name) is not None:
-            raise unsupported(
-                f"{name} is not supported: it steers a compute engine, and columns are computed "
-                "here without one, from the latest version in one commit"
-            )
+    return column, expression
 
 
 def _expression(column: Column) -> str:
@@ -159,9 +196,8 @@ def _commit(dataset: lance.LanceDataset, column: Column, expression: str, where:
         # Lance fills rows that are left out with null, also where the expression is never null.
         rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
         updated.append(fragment.update_columns(rows, left_on="_rowid", right_on="_rowid")[0])
-    operation = lance.LanceOperation.Update(
-        updated_fragments=updated, fields_modified=[column.field.id()] if updated else []
-    )
+    changed = paths.ids_in(dataset, [column.name]) if updated else []
+    operation = lance.LanceOperation.Update(updated_fragments=updated, fields_modified=changed)
     transaction = lance.Transaction(
         read_version=dataset.version, operation=operation, uuid=str(uuid.uuid4())
     )

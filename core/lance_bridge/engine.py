@@ -1,0 +1,144 @@
+"""The port for a compute engine: what a namespace has done elsewhere than in its own process.
+
+A process has one engine or none. `lance_bridge.spark.register` makes a Spark session that engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+from lance_namespace import LanceNamespace
+
+from .catalog import Path, TableRecord
+from .errors import unsupported
+
+if TYPE_CHECKING:
+    from .tables.dataset import Ref
+
+HOW: Final = (
+    "it needs a compute engine, and this process has none: lance_bridge.spark.register(spark) "
+    "makes a Spark session that engine"
+)
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """A computed column that is to be filled.
+
+    Attributes:
+        expression: SQL of Lance.
+        where: SQL of Lance that says for which rows; None for all.
+        at_once: How many tasks may run at the same time, if not as many as the engine likes.
+        batch_rows: Rows that a task computes at once, if not as many as the engine likes.
+    """
+
+    column: str
+    expression: str
+    where: str | None = None
+    at_once: int | None = None
+    batch_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class ViewMade:
+    """A materialized view that was created; the job is that of its first refresh, if any."""
+
+    version: int
+    job_id: str | None = None
+
+
+class Engine(Protocol):
+    """What runs jobs over all rows of a table. Every job is done when its method returns."""
+
+    def backfill(
+        self, namespace: LanceNamespace, record: TableRecord, ref: Ref, order: Backfill
+    ) -> str:
+        """Fill a column in one commit, and return the identifier of its transaction.
+
+        Raises:
+            InvalidInputError: (13) the expression fails on a row.
+            ConcurrentModificationError: (14)
+            ServiceUnavailableError: (17)
+        """
+
+    def create_materialized_view(
+        self,
+        namespace: LanceNamespace,
+        path: Path,
+        query: str,
+        schema: pa.Schema,
+        *,
+        with_data: bool,
+    ) -> ViewMade:
+        """Create a view of that schema, and compute its rows if ``with_data``.
+
+        Raises:
+            NamespaceNotFoundError: (1)
+            TableNotFoundError: (4) a source is not there.
+            TableAlreadyExistsError: (5)
+            InvalidInputError: (13) the query is not one, or does not fit the schema.
+            ServiceUnavailableError: (17)
+        """
+
+    def refresh_materialized_view(
+        self,
+        namespace: LanceNamespace,
+        path: Path,
+        *,
+        source_version: int | None,
+        max_rows_per_fragment: int | None,
+    ) -> str:
+        """Bring a view up to date, and return the identifier of the transaction that did it.
+
+        Raises:
+            TableNotFoundError: (4) the view or a source is not there.
+            TableVersionNotFoundError: (11) the source has no such version.
+            InvalidInputError: (13) it is no view.
+            ConcurrentModificationError: (14)
+            ServiceUnavailableError: (17)
+        """
+
+
+class _Registry:
+    """The engine of the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+
+    def set(self, engine: Engine | None) -> None:
+        with self._lock:
+            self._engine = engine
+
+    def get(self) -> Engine | None:
+        with self._lock:
+            return self._engine
+
+
+_REGISTRY = _Registry()
+
+
+def use(engine: Engine | None) -> None:
+    """Make an engine that of the process, in the place of the one before; None for none."""
+    _REGISTRY.set(engine)
+
+
+def current() -> Engine | None:
+    """Return the engine of the process, or None."""
+    return _REGISTRY.get()
+
+
+def required(operation: str, reasons: Mapping[str, str]) -> Engine:
+    """Return the engine that an operation needs.
+
+    Raises:
+        UnsupportedOperationError: (0) there is none; the message names the operation.
+    """
+    engine = current()
+    if engine is None:
+        raise unsupported(f"Not supported: {operation}: {reasons[operation]}")
+    return engine

@@ -1,0 +1,211 @@
+"""Materialized views on Spark hold what their query gives, whatever happened to its sources."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+from lance_namespace import errors
+from pyspark.sql import SparkSession
+
+from lance_bridge.spark.jobs import create_materialized_view, refresh_materialized_view
+from lance_bridge.spark.jobs.sqltext import may_be_by_row, mentions, read_columns, replaced
+
+from .job_tables import append, make
+
+
+def twice_of_even(place: str) -> list[int]:
+    """Return what the view of the tests should hold, as pylance computes it."""
+    found = lance.dataset(place).to_table(columns={"n": "id * 2"}, filter="id % 2 = 0")
+    return sorted(found.column("n").to_pylist())
+
+
+def held(view: str) -> list[int]:
+    return sorted(lance.dataset(view).to_table().column("n").to_pylist())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    return make(tmp_path / "source", fragments=2)
+
+
+@pytest.fixture
+def view(spark: SparkSession, source: str, tmp_path: Path) -> str:
+    place = str(tmp_path / "view")
+    query = f"SELECT id * 2 AS n, v FROM lance.`{source}` WHERE id % 2 = 0"
+    made = create_materialized_view(spark, place, query)
+    assert made.is_full
+    return place
+
+
+def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
+    spark: SparkSession, source: str, view: str
+) -> None:
+    assert held(view) == twice_of_even(source)
+    assert (
+        lance.dataset(view).schema.field("v").type == lance.dataset(source).schema.field("v").type
+    )
+    unchanged = refresh_materialized_view(spark, view)
+    assert unchanged.version == lance.dataset(view).version == 2
+
+    append(source, 10, 500)
+    lance.dataset(source).optimize.compact_files()
+    append(source, 10, 600)
+    lance.dataset(source).create_scalar_index("id", "BTREE")
+    added = refresh_materialized_view(spark, view)
+    assert (added.is_full, held(view)) == (False, twice_of_even(source))
+    assert len(lance.dataset(view).get_fragments()) > 1
+
+    lance.dataset(source).delete("id < 20")
+    whole = refresh_materialized_view(spark, view)
+    assert (whole.is_full, held(view)) == (True, twice_of_even(source))
+
+
+def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
+    spark: SparkSession, source: str, view: str
+) -> None:
+    append(source, 10, 500)
+    append(source, 10, 600)
+    lance.dataset(source).cleanup_old_versions(timedelta(0))
+    assert refresh_materialized_view(spark, view).is_full
+    assert held(view) == twice_of_even(source)
+
+    lance.dataset(view).delete("n > 100")
+    assert refresh_materialized_view(spark, view).version == lance.dataset(view).version
+    assert held(view) == twice_of_even(source)
+
+
+def test_a_view_of_an_aggregate_and_a_join_is_computed_as_a_whole(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    view = str(tmp_path / "sums")
+    query = (
+        f"SELECT count(*) AS n, sum(a.id) AS total FROM lance.`{source}` a "
+        f"JOIN lance.`{source}` AS b ON a.id = b.id WHERE b.id >= 10"
+    )
+    create_materialized_view(spark, view, query, with_data=False)
+    assert lance.dataset(view).count_rows() == 0
+    assert refresh_materialized_view(spark, view).is_full
+    append(source, 10, 500)
+    assert refresh_materialized_view(spark, view).is_full
+    numbers = [*range(10, 100), *range(500, 510)]
+    expected = [{"n": len(numbers), "total": sum(numbers)}]
+    assert lance.dataset(view).to_table().to_pylist() == expected
+
+
+def test_an_aggregate_without_a_group_is_no_query_by_row(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    view = str(tmp_path / "maximum")
+    create_materialized_view(spark, view, f"SELECT max(id) AS n FROM lance.`{source}`")
+    append(source, 10, 500)
+    assert refresh_materialized_view(spark, view).is_full
+    assert held(view) == [509]
+
+
+def test_a_refresh_computes_all_where_another_table_has_the_name_of_the_source(
+    spark: SparkSession, source: str, view: str
+) -> None:
+    for extra in (0, 1):
+        shutil.rmtree(source)
+        make(Path(source), fragments=2 + extra, rows=20)
+        assert refresh_materialized_view(spark, view).is_full
+        assert held(view) == twice_of_even(source)
+
+
+def test_a_refresh_sees_changes_of_tables_that_are_not_of_lance(
+    spark: SparkSession, source: str, tmp_path: Path
+) -> None:
+    view = str(tmp_path / "joined")
+    spark.range(3).createOrReplaceTempView("others")
+    query = f"SELECT a.id AS n FROM lance.`{source}` a JOIN others ON a.id = others.id"
+    create_materialized_view(spark, view, query)
+    spark.range(5).createOrReplaceTempView("others")
+    refresh_materialized_view(spark, view)
+    assert held(view) == [0, 1, 2, 3, 4]
+
+
+def test_of_two_refreshes_of_one_state_one_adds_its_rows(
+    spark: SparkSession, source: str, view: str
+) -> None:
+    append(source, 10, 500)
+
+    class Racing:
+        """A session in which another refresh is done while this one computes."""
+
+        raced = False
+
+        def sql(self, query: str) -> Any:
+            if not Racing.raced:
+                Racing.raced = True
+                refresh_materialized_view(spark, view)
+            return spark.sql(query)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(spark, name)
+
+    with pytest.raises(errors.ConcurrentModificationError):
+        refresh_materialized_view(Racing(), view)
+    assert held(view) == twice_of_even(source)
+
+
+def test_what_is_no_view_or_no_query_is_refused(
+    spark: SparkSession, source: str, view: str, tmp_path: Path
+) -> None:
+    new = str(tmp_path / "new")
+    with pytest.raises(errors.InvalidInputError, match="is no materialized view"):
+        refresh_materialized_view(spark, source)
+    with pytest.raises(errors.TableAlreadyExistsError):
+        create_materialized_view(spark, view, f"SELECT id AS n FROM lance.`{source}`")
+    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
+        create_materialized_view(spark, new, f"SELECT nope FROM lance.`{source}`")
+    with pytest.raises(errors.InvalidInputError, match="Syntax error"):
+        create_materialized_view(spark, new, f"SELEKT id FROM lance.`{source}`")
+    with pytest.raises(errors.TableNotFoundError, match="no Lance table"):
+        create_materialized_view(spark, new, f"SELECT id FROM lance.`{source}x`")
+    assert not Path(new).exists()
+
+
+# -- what the text of a query says -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "is_by_row"),
+    [
+        ("SELECT a, b + 1 FROM c.d.t", True),
+        ("select * from c.d.t as x where x.a > 'group by'", True),
+        ("SELECT a FROM c.d.t, c.d.u", False),
+        ("SELECT DISTINCT a FROM c.d.t", False),
+        ("SELECT a FROM c.d.t LIMIT 3", False),
+        ("SELECT a FROM c.d.t UNION ALL SELECT a FROM c.d.u", False),
+        ("SELECT a, row_number() OVER (ORDER BY a) FROM c.d.t", False),
+        ("SELECT a FROM c.d.t WHERE a IN (SELECT b FROM c.d.u)", False),
+        ("SELECT a FROM c.d.t GROUP BY a", False),
+        ("WITH x AS (SELECT 1) SELECT a FROM c.d.t", False),
+    ],
+)
+def test_only_columns_and_a_filter_of_one_table_are_by_row(query: str, is_by_row: bool) -> None:
+    assert may_be_by_row(query) is is_by_row
+
+
+def test_a_view_takes_the_place_of_a_table_and_keeps_its_name() -> None:
+    query = (
+        "SELECT t.a FROM c.d.t JOIN c.d.u AS x ON t.a = x.a -- from c.d.z\n"
+        "WHERE t.a <> 'from c.d.y'"
+    )
+    found = mentions(query)
+    assert [each.name for each in found] == ["`c`.`d`.`t`", "`c`.`d`.`u`"]
+    made = replaced(query, found, {"`c`.`d`.`t`": "v1", "`c`.`d`.`u`": "v2"})
+    assert made.startswith("SELECT t.a FROM v1 AS `t` JOIN v2 AS x ON t.a = x.a -- from c.d.z\n")
+
+
+def test_a_star_reads_all_columns_and_a_product_does_not() -> None:
+    names = ["a", "b", "c"]
+    assert read_columns("SELECT * FROM t", names) == ("a", "b", "c")
+    assert read_columns("SELECT t.* FROM t", names) == ("a", "b", "c")
+    assert read_columns("hash(*)", names) == ("a", "b", "c")
+    assert read_columns("A * c + length('b')", names) == ("a", "c")

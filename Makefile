@@ -9,18 +9,20 @@ PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge $(wildcard adapters/*) tests demo bench
+TYPED := core/lance_bridge core/pyspark_lance_bridge.py hatch_build.py $(wildcard adapters/*) tests demo bench
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
+
+SPARKS := $(patsubst requirements/pyspark-%.txt,.cache/pyspark/%/.complete,$(wildcard requirements/pyspark-*.txt))
 
 JDBC_VERSION := 42.7.8
 JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-fast check check-lint check-format check-types check-docs \
-	demo bench kerberos metastores wheel lock docker-driver clean
+.PHONY: help venv test test-fast test-spark check check-lint check-format check-types check-docs \
+	demo bench bench-spark kerberos metastores sparks wheel lock docker-driver clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,11 +45,24 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-test: metastores ## run all tests, those against real servers too
+test: metastores ## run all tests, those against real servers too; but for test-spark's
 	@$(PY) -m pytest --continue-on-collection-errors $(PYTEST_ARGS)
+
+test-spark: metastores sparks ## run SQL and jobs on each release of Spark, on clusters, remotely, and with failures
+	@$(PY) -m pytest -m matrix tests/spark $(PYTEST_ARGS)
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_hive.embedded --fetch-only
+
+sparks: $(SPARKS) ## fetch the other releases of PySpark that tests run on (about 900 MB, once)
+
+.cache/pyspark/%/.complete: requirements/pyspark-%.txt | $(STAMP)
+	@echo "fetching PySpark $*"
+	@rm -rf $(@D) $(@D).part
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --no-compile --require-hashes \
+		--target $(@D).part -r $<
+	@mv $(@D).part $(@D)
+	@touch $@
 
 kerberos: $(STAMP) ## add what the Kerberos tests need (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
@@ -79,6 +94,9 @@ bench: $(STAMP) ## measure against the raw clients of the catalogs and against p
 	@$(PY) bench/unity.py && echo
 	@$(PY) bench/operations.py && echo
 	@$(PY) bench/memory.py
+
+bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet (about 10 GB of disk, half an hour)
+	@$(PY) bench/spark.py
 
 wheel: $(STAMP) ## build the wheel and the source archive into dist/
 	@$(PY) -m build --no-isolation --outdir dist .

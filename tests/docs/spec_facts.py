@@ -14,17 +14,18 @@ from lance_bridge.operations.management import ManagementOperations
 from .spec_reader import ErrorParagraph, Spec, cases_in
 
 REPOSITORY = Path(__file__).parents[2]
-CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs")
+CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/spark")
 """Where the cases that a spec names may be, beside the tests of its adapter."""
-INSIDE = "operations"
-"""The spec of what is the same on every catalog."""
+INSIDE, SPARK = "operations", "spark"
+"""The specs of what is the same on every catalog."""
 SPECS = {
     path.stem: Spec(path)
     for path in sorted((REPOSITORY / "specs").glob("*.md"))
-    if path.stem != INSIDE
+    if path.stem not in (INSIDE, SPARK)
 }
 """By catalog."""
 OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")
+SPARK_SPEC = Spec(REPOSITORY / "specs" / f"{SPARK}.md")
 
 _ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
 

@@ -20,6 +20,8 @@ _DEFAULT = re.compile(r"Default value is `([^`]*)`\.")
 _ERROR_CODE = re.compile(r"error code `\d+` \(\w+\)")
 _CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
 _CASE = re.compile(r"\[`(test_\w+)`\]\(([^)#]+)\)")
+_FUNCTION = re.compile(r"\[`(\w+)`\]\(([^)#]+\.py)\)")
+_ROW = re.compile(r"^\|(?! *-)(.*)\|$", re.MULTILINE)
 _SHOWN = re.compile(rf"<br><sub>Shown by {_CASE.pattern}(?:, {_CASE.pattern})*\.</sub>$")
 _ERROR_HANDLING = "**Error Handling:**"
 _REQUEST = "**Request:**"
@@ -154,6 +156,16 @@ class Spec:
         titles = [text for _, text in self.headings]
         return self._bodies[titles.index(title)] if title in titles else ""
 
+    def rows(self, title: str, first: str) -> list[list[str]]:
+        """Return the rows of the table under a heading whose first cell is given, below it."""
+        for table in re.split(r"\n(?!\|)", self.body(title)):
+            found = [
+                [cell.strip() for cell in row.split("|")] for row in _ROW.findall(table.strip())
+            ]
+            if found and found[0][0] == first:
+                return found[1:]
+        return []
+
     def below(self, title: str) -> list[str]:
         """Return the headings one level below a heading of level 2."""
         found, inside = [], False
@@ -212,9 +224,18 @@ def case_links(text: str) -> list[tuple[str, str]]:
     return _CASE.findall(text)
 
 
-@cache
+def function_links(text: str) -> list[tuple[str, str]]:
+    """Return the names of all functions that a text links to, each with the path of its file."""
+    return _FUNCTION.findall(text)
+
+
 def cases_in(path: Path) -> frozenset[str]:
     """Return the names of all test functions and methods in a file."""
+    return frozenset(name for name in functions_in(path) if name.startswith("test_"))
+
+
+@cache
+def functions_in(path: Path) -> frozenset[str]:
+    """Return the names of all functions and methods in a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return frozenset(f.name for f in functions if f.name.startswith("test_"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -28,7 +27,9 @@ REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 URI = "thrift://metastore:9083"
 UNITY = "http://unity:8080"
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+IN_SPARK = README.partition("## In Spark\n")[2].partition("\n## ")[0]
+"""Its snippets run in one session, which `test_spark_spec` starts."""
+SNIPPETS = re.findall(r"```python\n(.*?)```", README.replace(IN_SPARK, ""), re.DOTALL)
 PROSE = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
 COMMANDS = re.findall(r"^    (\S.*)$", PROSE, re.MULTILINE)
 
@@ -55,33 +56,27 @@ def test_glue_and_unity_answer_as_the_readme_connects_to_them(
 
 
 @pytest.mark.server
-@pytest.mark.spark
 def test_every_python_snippet_runs_in_the_order_of_the_readme(
     metastores: Metastores, tmp_path: Path
 ) -> None:
     uri = metastores.get("2.3").uri
     with HiveNamespace(uri=uri) as namespace:
         namespace.create_namespace(CreateNamespaceRequest(id=["sales"], mode="ExistOk"))
-    assert len(SNIPPETS) == 11
+    assert len(SNIPPETS) == 10
     assert len(_said("".join(SNIPPETS))) == 8
     for number, snippet in enumerate(SNIPPETS):
         script = tmp_path / f"snippet_{number}.py"
         script.write_text(snippet.replace(URI, uri), encoding="utf-8")
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(
             [sys.executable, str(script)],
             cwd=tmp_path,
-            env=environment,
             capture_output=True,
             text=True,
             timeout=200,
             check=False,
         )
         assert done.returncode == 0, f"{snippet}\n{done.stderr[-3000:]}"
-        if "createDataFrame" in snippet:
-            assert "|  3|    c|" in done.stdout
-        else:
-            assert done.stdout.splitlines() == _said(snippet), snippet
+        assert done.stdout.splitlines() == _said(snippet), snippet
     told = [_run_command(command.replace(URI, uri)) for command in COMMANDS if _is_ours(command)]
     assert [code for code, _ in told] == [3, 0, 0, 0]
     assert "version 3 was not committed" in told[0][1]
@@ -151,7 +146,7 @@ def test_the_options_of_the_commands_exist(module: str) -> None:
 def test_every_extra_of_the_readme_is_declared() -> None:
     declared = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     groups = re.findall(r"['`]\.\[([a-z,-]+)\]", README)
-    assert len(groups) == 7
+    assert len(groups) == 8
     for group in groups:
         for extra in group.split(","):
             assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra

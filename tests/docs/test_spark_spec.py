@@ -1,0 +1,289 @@
+"""``specs/spark.md`` says what the code does: options, types, functions and errors are compared.
+
+Its snippets and those of the README's section on Spark run, in one session on a real metastore.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import lance_namespace.errors as lance_errors
+import pyarrow as pa
+import pytest
+from lance_namespace import CreateNamespaceRequest, CreateTableRequest
+from lance_namespace.errors import LanceNamespaceError
+from servers.metastores import Metastores
+from servers.sparks import Spark
+
+import lance_bridge.spark
+from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.spark.source import options, types
+from lance_bridge.spark.source.errors import condition
+from lance_bridge.spark.source.growth import FAIL
+from lance_bridge.tables.query.nearest import DEFAULT_K
+from lance_bridge_hive import HiveNamespace
+
+from .operation_samples import stream
+from .spark_snippets import run
+from .spec_facts import OPERATIONS_SPEC, REPOSITORY, SPARK_SPEC, operations
+from .spec_reader import function_links, functions_in
+from .test_readme import IN_SPARK, URI
+
+TEXT = SPARK_SPEC.path.read_text(encoding="utf-8")
+OPTION_TABLES = [
+    "Which Table",
+    *(f"Options of {kind}" for kind in ("Reads", "Searches", "Writes", "Streams")),
+]
+DEFAULTS = {
+    "batch_size": options.BATCH_ROWS,
+    "bytes_per_task": options.TASK_BYTES,
+    "nearest.k": DEFAULT_K,
+    "on_change": FAIL,
+}
+SHOWN_BELOW = ("Data Source", "SQL Catalog", "Functions", "Jobs")
+"""Whose every part must be shown."""
+JAVA_ERRORS = (
+    REPOSITORY / "core/lance_bridge/spark/jvm/src/org/lancebridge/spark/LanceException.java"
+)
+TYPES = [
+    *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    *(pa.float16(), pa.float32(), pa.float64(), pa.decimal128(38, 18)),
+    *(pa.string(), pa.large_string(), pa.string_view()),
+    *(pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2)),
+    *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.time64("ns")),
+    *(pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("ns")),
+    *(pa.timestamp("us", "UTC"), pa.timestamp("ns", "Europe/Berlin")),
+    *(pa.duration("s"), pa.duration("us")),
+    *(pa.list_(pa.int32()), pa.large_list(pa.int32())),
+    *(pa.list_(pa.float32(), 2), pa.list_(pa.float16(), 2)),
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.struct([("a", pa.uint8())]),
+    pa.map_(pa.string(), pa.int64()),
+]
+_OTHER_NAMES = {"float": "float32", "halffloat": "float16", "double": "float64"}
+_ARROW_NAMES = {"date32[day]": "date32", "date64[ms]": "date64"}
+
+
+# -- the source ------------------------------------------------------------------------------------
+
+
+def option_rows() -> dict[str, str]:
+    """Every option of the tables, with its default as told."""
+    rows = [row for title in OPTION_TABLES for row in SPARK_SPEC.rows(title, "option")]
+    assert [name for name, n in Counter(row[0] for row in rows).items() if n > 1] == []
+    return {row[0].strip("`"): row[1] for row in rows}
+
+
+def test_every_option_has_a_row_and_no_other() -> None:
+    assert sorted(option_rows()) == sorted(options.KNOWN)
+
+
+def test_defaults_of_options_are_those_of_the_code() -> None:
+    told = option_rows()
+
+    assert {key: told[key] for key in DEFAULTS} == {k: f"`{v}`" for k, v in DEFAULTS.items()}
+
+
+def arrow_name(kind: pa.DataType) -> str:
+    """What the spec calls a type: as pyarrow writes it, but for elements of lists and maps."""
+    text = re.sub(r"<(?:item|element): (\w+)>", r"<\1>", str(kind))
+    text = re.sub(r"\b(halffloat|float|double)\b", lambda m: _OTHER_NAMES[m[1]], text)
+    return _ARROW_NAMES.get(text, text)
+
+
+def test_types_are_read_as_the_spec_says() -> None:
+    told = {
+        name: re.findall(r"`([^`]+)`", row[1])[0]
+        for row in SPARK_SPEC.rows("Types as Read", "in the table")
+        for name in re.findall(r"`([^`]+)`", row[0])
+    }
+    read = types.spark_schema(pa.schema([(str(i), kind) for i, kind in enumerate(TYPES)]))
+
+    assert told == {
+        arrow_name(kind): field.dataType.simpleString()
+        for kind, field in zip(TYPES, read.fields, strict=True)
+    }
+
+
+def test_types_that_are_refused_are_those_of_the_code() -> None:
+    told = [row[0].strip("`") for row in SPARK_SPEC.rows("Types as Written", "refused")]
+
+    assert sorted(told) == sorted(types._UNSTORABLE)
+
+
+# -- functions, jobs and errors --------------------------------------------------------------------
+
+
+def public_classes() -> set[str]:
+    names = lance_bridge.spark.__all__
+    return {name for name in names if inspect.isclass(getattr(lance_bridge.spark, name))}
+
+
+def test_every_public_class_is_told() -> None:
+    rows = SPARK_SPEC.rows("Classes of the Functions", "class")
+
+    assert {row[0].strip("`") for row in rows} == public_classes()
+
+
+def signature(name: str) -> str:
+    """A public function with its parameters and their defaults, on one line."""
+    found = inspect.signature(getattr(lance_bridge.spark, name))
+    plain = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+    text = str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+    return f"{name}{text}".replace("'", '"').replace("datetime.", "")
+
+
+@pytest.mark.parametrize("name", sorted({*lance_bridge.spark.__all__} - public_classes()))
+def test_a_public_function_has_a_section_with_its_signature(name: str) -> None:
+    body = " ".join(SPARK_SPEC.body(name).split())
+
+    assert (3, name) in SPARK_SPEC.headings
+    assert f"`{signature(name)}`" in body
+
+
+def test_every_error_has_its_condition_in_python_and_in_java() -> None:
+    told = {int(row[0].strip("`")): row[1].strip("`") for row in SPARK_SPEC.rows("Errors", "code")}
+    kinds: list[Any] = [kind for _, kind in inspect.getmembers(lance_errors, inspect.isclass)]
+    made = [kind("x") for kind in kinds if LanceNamespaceError in kind.__mro__[1:]]
+
+    assert told == {int(error.code): condition(error) for error in made}
+    source = JAVA_ERRORS.read_text(encoding="utf-8")
+    names = {name: int(code) for name, code in re.findall(r"int (\w+) = (\d+);", source)}
+    entries = re.findall(r'Map\.entry\((\w+), new String\[\] \{"(\w+)"', source)
+    in_java = {names[key] if key in names else int(key): name for key, name in entries}
+    assert in_java == told
+
+
+def test_the_operations_that_an_engine_does_are_told() -> None:
+    told = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
+
+    assert {operations()[name] for name in told} == {*UNSUPPORTED, "alter_table_backfill_columns"}
+
+
+# -- what it refers to -----------------------------------------------------------------------------
+
+
+def test_every_case_that_it_names_is_there() -> None:
+    links = function_links(TEXT)
+    missing = []
+    for name, link in links:
+        file = (SPARK_SPEC.path.parent / link).resolve()
+        is_test = REPOSITORY / "tests" in file.parents and file.is_file()
+        if not is_test or name not in functions_in(file):
+            missing.append((name, link))
+
+    assert len(links) > 100
+    assert missing == []
+
+
+@pytest.mark.parametrize("part", SHOWN_BELOW)
+def test_every_section_is_shown_by_cases(part: str) -> None:
+    sections = SPARK_SPEC.below(part)
+
+    assert sections
+    assert [name for name in sections if not function_links(SPARK_SPEC.body(name))] == []
+
+
+def test_every_statement_is_shown_by_cases() -> None:
+    rows = SPARK_SPEC.rows("Statements", "statement")
+
+    assert len(rows) > 20
+    assert [row[0] for row in rows if not function_links(row[-1])] == []
+
+
+def test_every_link_leads_to_a_heading() -> None:
+    titles = [text for _, text in SPARK_SPEC.headings]
+
+    assert sorted(titles) == sorted(set(titles))
+    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= SPARK_SPEC.anchors
+    assert set(re.findall(r"\]\(operations\.md#([^)]+)\)", TEXT)) <= OPERATIONS_SPEC.anchors
+
+
+# -- snippets --------------------------------------------------------------------------------------
+
+
+def snippets(text: str, uri: str) -> list[list[str]]:
+    """The language and the text of each snippet, for the database of this test."""
+    found = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert {language for language, _ in found} == {"python", "sql"}
+    return [[kind, code.replace(URI, uri).replace("sales", DATABASE)] for kind, code in found]
+
+
+def in_spark(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that waits for a metastore and for Spark."""
+    for mark in (pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)):
+        test = mark(test)
+    return test
+
+
+DATABASE = "spark_docs"
+TABLES = {
+    "articles": pa.table({"id": [1, 2, 3], "title": ["a", "b", "c"]}),
+    "films": pa.table({"id": [1, 2], "title": ["M", "Faust"], "year": [1931, 1926]}),
+}
+ORDERS = "SELECT * FROM VALUES (1, 2.5), (1, 3.5), (3, 1.0) AS t(article, amount)"
+"""A Parquet table of the metastore that the README joins with."""
+
+
+@pytest.fixture(scope="module")
+def printed(
+    metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[tuple[str, str]]]:
+    """By document: each snippet, and what it printed or raised."""
+    uri = metastores.get("2.3").uri
+    directory = tmp_path_factory.mktemp("snippets")
+    with HiveNamespace(uri=uri, root=str(directory / "tables")) as namespace:
+        namespace.create_namespace(CreateNamespaceRequest(id=[DATABASE]))
+        for name, rows in TABLES.items():
+            namespace.create_table(CreateTableRequest(id=[DATABASE, name]), stream(rows))
+    documents = {"README": snippets(IN_SPARK, uri), "spec": snippets(TEXT, uri)}
+    spark = Spark(
+        conf={
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.hive.metastore.uris": uri,
+        }
+    )
+    told = spark.run(
+        "docs.spark_snippets:run",
+        directory,
+        seconds=500,
+        documents=documents,
+        before=[f"CREATE TABLE {DATABASE}.orders USING parquet AS {ORDERS}"],
+    )
+    return {
+        name: [(text, out) for (_, text), out in zip(documents[name], outs, strict=True)]
+        for name, outs in told.items()
+    }
+
+
+@in_spark
+def test_every_snippet_of_the_readme_runs(printed: dict[str, list[tuple[str, str]]]) -> None:
+    require_said(printed["README"])
+
+
+@in_spark
+def test_every_snippet_of_the_spec_runs(printed: dict[str, list[tuple[str, str]]]) -> None:
+    require_said(printed["spec"])
+
+
+def require_said(told: list[tuple[str, str]]) -> None:
+    """Check that each snippet printed what its comments say, and nothing else."""
+    assert len(told) > 3
+    for text, out in told:
+        expected = re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE)
+        assert out.splitlines() == expected, out
+
+
+def test_a_snippet_that_fails_is_told() -> None:
+    told = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
+    first, second, third = told["one"]
+
+    assert (first, second) == ("", "1\n")
+    assert "NameError: name 'y' is not defined" in third
+    with pytest.raises(AssertionError, match="NameError"):
+        require_said([("", ""), ("", ""), ("", ""), ("y", third)])

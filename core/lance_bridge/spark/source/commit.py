@@ -110,7 +110,7 @@ def commit_once(
         raise concurrent_modification(table.record.path)
     options = table.storage_options(write=True)
     # Without retries Lance overwrites the version that was read, and no later one.
-    strict = {"max_retries": 0} if alone and _is_overwrite(transaction) else {}
+    strict: dict[str, Any] = {"max_retries": 0} if alone and _is_overwrite(transaction) else {}
     try:
         with committing(table.record, "the change is not committed", dataset):
             committed = lance.LanceDataset.commit(

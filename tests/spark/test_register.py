@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lance_namespace.errors import InvalidInputError
 from pyspark.errors import PySparkException
 
 from lance_bridge.spark.jvm import jar
@@ -47,6 +48,16 @@ def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: An
     finally:
         for name in ("found", "found.impl", "foreign", "foreign.impl"):
             spark.conf.unset(f"spark.sql.catalog.{name}")
+
+
+def test_a_catalog_of_another_connector_gets_no_properties(spark: Any) -> None:
+    spark.conf.set("spark.sql.catalog.foreign", "org.example.Catalog")
+    try:
+        with pytest.raises(InvalidInputError, match=r"'foreign' .* org\.example\.Catalog"):
+            register(spark, {"foreign": {"impl": "unity", "token": TOKEN}})
+        assert spark.conf.get("spark.sql.catalog.foreign.token", None) is None
+    finally:
+        spark.conf.unset("spark.sql.catalog.foreign")
 
 
 def test_without_the_jar_all_but_sql_is_registered_and_a_warning_says_so(

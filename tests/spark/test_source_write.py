@@ -88,6 +88,13 @@ def test_a_branch_is_no_option_of_a_change_of_rows(place: str) -> None:
         write({"path": place, "branch": "side", "lance_bridge.write": told}, numbers(2))
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_statement_does_not_make_the_table_that_it_had_found(place: str, mode: str) -> None:
+    with pytest.raises(LanceError, match="LANCE_TABLE_NOT_FOUND"):
+        write({"path": place, "lance_bridge.write": {"mode": mode}}, numbers(1))
+    assert not Path(place).exists()
+
+
 def test_fragments_are_replaced_by_new_rows(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     version, (first, _) = lance.dataset(place).version, fragments_at(place)

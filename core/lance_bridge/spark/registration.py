@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lance_namespace.errors import UnsupportedOperationError
 
 from .. import engine
+from ..errors import invalid
 from .jobs import SparkEngine
 from .jvm import jar
 from .names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
@@ -37,7 +38,12 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
     Without the jar of the SQL catalog (see `lance_bridge.spark.jvm.jar`) a warning is logged, and
     everything else works: the data source, the functions and the jobs. Operations of the namespace
     that need a compute engine (backfills, materialized views) use this session from here on.
+
+    Raises:
+        InvalidInputError: (13) a name given here is that of another connector's catalog; nothing
+            is set.
     """
+    _refuse_others(spark, catalogs or {})
     for name, properties in (catalogs or {}).items():
         for key, value in properties.items():
             spark.conf.set(f"{CATALOG_SETTINGS}{name}.{key}", value)
@@ -48,6 +54,14 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
                 spark.conf.set(CATALOG_SETTINGS + name, CATALOG_CLASS)
     spark.dataSource.register(with_catalogs(catalogs_of(spark)))
     engine.use(SparkEngine(spark))
+
+
+def _refuse_others(spark: Any, names: Iterable[str]) -> None:
+    """Keep the properties of a catalog of ours from those of another connector."""
+    for name in names:
+        kind = spark.conf.get(CATALOG_SETTINGS + name, None)
+        if kind not in (None, CATALOG_CLASS):
+            raise invalid(f"Catalog '{name}' of this session is a {kind}: give another name")
 
 
 def settings(

@@ -64,6 +64,8 @@ class Write:
     """Whether the rows depend on all of the table, so that no change may come in between."""
     stage: Mapping[str, Any] | None = None
     """What the service has told of a table that is being made."""
+    may_create: bool = True
+    """Whether a table that is not there is made: a statement has found the one that it names."""
 
 
 def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
@@ -100,7 +102,8 @@ def write_of(options: Mapping[str, str]) -> Write | None:
     if WRITE not in options:
         return None
     told = _json(options, WRITE)
-    write = Write(**{**told, "fragments": tuple(told.get("fragments") or ())})
+    fragments = tuple(told.get("fragments") or ())
+    write = Write(**{**told, "fragments": fragments, "may_create": False})
     if write.mode not in MODES:
         raise invalid(f"Mode {write.mode!r} is none of {', '.join(MODES)}")
     return write

@@ -188,7 +188,7 @@ def found_or_created(
         table = address.find()
         return table, table.open(ref, write=True)
     except (TableNotFoundError, InvalidTableStateError):
-        if write.version is not None or write.branch is not None:
+        if not write.may_create or write.version is not None or write.branch is not None:
             raise
     with suppress(TableAlreadyExistsError):
         address.create(fit.new_schema(nullable(schema), options.vectors))

@@ -19,6 +19,7 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError
 
+from ....entries.properties import ENTRY_ID
 from ....errors import invalid
 from ....tables import paths
 from ...source.commit import Commit
@@ -216,7 +217,13 @@ def _commit(table: Snapshot, outcome: Outcome, values: Sequence[str], *, guards_
         )
 
     access = table.access()
-    commit = Commit(table.table.address, access.location, table.version, str(uuid.uuid4()))
+    commit = Commit(
+        table.table.address,
+        access.location,
+        table.version,
+        str(uuid.uuid4()),
+        entry=table.table.record.properties.get(ENTRY_ID),
+    )
     return commit.run(outcome.new, operation)
 
 

@@ -63,9 +63,9 @@ class SparkEngine:
         with phases(f"create view {address.name}", 4 if with_data else 1) as shown:
             shown.begin("plan")
             views.create(self._spark, address, query, schema)
-            if not with_data:
-                return port.ViewMade(int(address.find().open().version))
             version = int(address.find().open().version)
+            if not with_data:
+                return port.ViewMade(version)
             made = views.refresh(self._spark, address, full=True, shown=shown)
         return port.ViewMade(version, made.transaction_id)
 

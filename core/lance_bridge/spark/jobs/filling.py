@@ -105,6 +105,11 @@ class Filling:
             column = stored(array, self.field)
             yield pa.RecordBatch.from_arrays([column], schema=self._written())
 
+    def fill_if_any(self, fragment: int, values: Values) -> Filled | None:
+        """Fill a fragment as `fill` does, or return None where there are no values."""
+        first = next(values, None)
+        return None if first is None else self.fill(fragment, chain([first], values))
+
     def _keyed(self, values: Values) -> Iterator[pa.RecordBatch]:
         for rows, array in values:
             column = stored(array, self.field)
@@ -126,11 +131,7 @@ class ByFunction:
 
     def fill(self, fragment: int) -> Filled | None:
         """Fill it, or return None where no row is chosen."""
-        values = self._values(fragment)
-        first = next(values, None)
-        if first is None:
-            return None
-        return self.filling.fill(fragment, chain([first], values))
+        return self.filling.fill_if_any(fragment, self._values(fragment))
 
     def _values(self, fragment: int) -> Values:
         for batch in self.filling.batches(fragment):
@@ -171,11 +172,7 @@ class OfItself:
 
     def fill(self, fragment: int) -> Filled | None:
         """Fill it, or return None where no row is chosen."""
-        values = self._values(fragment)
-        first = next(values, None)
-        if first is None:
-            return None
-        return self.filling.fill(fragment, chain([first], values))
+        return self.filling.fill_if_any(fragment, self._values(fragment))
 
     def _values(self, fragment: int) -> Values:
         for batch in self.filling.computed(fragment, self.sql):

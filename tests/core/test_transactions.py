@@ -106,6 +106,30 @@ def test_a_transaction_of_a_branch_is_found(namespace: MemoryNamespace) -> None:
     assert (describe(namespace, "2").properties or {})["operation"] == "Append"
 
 
+def test_a_compaction_whose_record_pylance_cannot_read_is_told_of_by_its_version(
+    namespace: MemoryNamespace,
+) -> None:
+    build(namespace, 3)
+    opened = dataset(namespace)
+    opened.create_scalar_index("a", "BTREE")
+    opened.optimize.compact_files()
+    made = dataset(namespace)
+    last = made.version
+    with pytest.raises(TypeError, match="RewrittenIndex"):
+        made.read_transaction(last)
+
+    found = describe(namespace, str(last))
+    assert found.status == "Succeeded"
+    properties = found.properties or {}
+    assert properties["operation"] == "Rewrite"
+    assert "uuid" not in properties
+    names = {each.name for each in (directory(namespace) / "_transactions").iterdir()}
+    known = {f"{v - 1}-{uuid_of(namespace, v)}.txn" for v in range(1, last)}
+    (file,) = names - known
+    with pytest.raises(errors.TransactionNotFoundError, match=f"may be .* version {last}"):
+        describe(namespace, file)
+
+
 def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     old = dataset(namespace, version=1)

@@ -73,8 +73,21 @@ def latest_of(dataset: lance.LanceDataset) -> int:
         return 0
 
 
+def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transaction | None:
+    """Return what made a version, or None where that is not recorded.
+
+    pylance cannot read back a compaction that has moved an index (its `RewrittenIndex` wants more
+    than it is given): such a transaction comes without its identifier and its fragments.
+    """
+    try:
+        return dataset.read_transaction(version)
+    except TypeError:
+        operation = lance.LanceOperation.Rewrite(groups=[], rewritten_indices=[])
+        return lance.Transaction(read_version=version - 1, operation=operation, uuid="")
+
+
 def transaction_id(dataset: lance.LanceDataset, record: TableRecord) -> str | None:
     """Return the identifier of the transaction that made the version at hand."""
     with translated(f"The last transaction of table '{display(record.path)}' could not be read"):
-        transaction = dataset.read_transaction(dataset.version)
-    return None if transaction is None else str(transaction.uuid)
+        transaction = transaction_at(dataset, dataset.version)
+    return (str(transaction.uuid) or None) if transaction is not None else None

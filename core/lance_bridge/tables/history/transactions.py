@@ -20,6 +20,7 @@ from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...errors import display, invalid, unsupported
 from ...managed.state import state_of
+from ..commits import transaction_at
 from ..dataset import Ref, open_dataset, translated
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of
@@ -101,7 +102,7 @@ class Line:
     def made(self, version: int) -> Transaction | None:
         """Return what made a version that is there, if it is recorded."""
         with translated(f"The transaction of version {version} could not be read"):
-            read = self._dataset.read_transaction(version)
+            read = transaction_at(self._dataset, version)
         return None if read is None else _described(read, version, self.branch)
 
     def version_read(self, uuid: str) -> int | None:
@@ -144,17 +145,25 @@ def _find(record: TableRecord, line: Line, uuid: str) -> Transaction | None:
     else:
         # The first version of a branch has the number of the version that it is made of.
         candidates = [each for each in line.present if each >= read_version]
+    unknown = []
     for version in candidates:
         found = line.made(version)
         if found is not None and found.id.lower() == uuid:
             return found
+        if found is not None and not found.id:
+            unknown.append(version)
+    if unknown and read_version is not None:
+        raise TransactionNotFoundError(
+            f"Transaction '{uuid}' of table '{display(record.path)}' may be the one that made "
+            f"version {unknown[0]}, a compaction whose record pylance cannot read"
+        )
     return None if read_version is None else _uncommitted(record, line, uuid, read_version)
 
 
 def _described(read: Any, version: int, branch: str | None) -> Transaction:
     properties = {
         **(read.transaction_properties or {}),
-        "uuid": read.uuid,
+        **({"uuid": read.uuid} if read.uuid else {}),
         "version": str(version),
         "read_version": str(read.read_version),
         "operation": type(read.operation).__name__,

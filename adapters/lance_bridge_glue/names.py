@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lance_bridge.catalog import Capabilities, NameRule
+from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords
 
 _LONGEST = 255
 # Glue takes nearly everything. What is left out here means something in a path, in an ARN, in a
@@ -21,6 +21,7 @@ def capabilities() -> Capabilities:
     return Capabilities(
         namespace_levels=(NameRule("database", _ALLOWED, _SAYS, _LONGEST),),
         table_rule=NameRule("table", _ALLOWED, _SAYS, _LONGEST),
+        namespace_words=(NamespaceWords(comment="description"),),
         folds_case=True,
         renames_by_copy=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lance_bridge.catalog import Capabilities, NameRule, Path
+from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords, Path
 
 DEFAULT_DATABASE = "default"
 HIVES_CATALOG = "hive"
@@ -21,12 +21,16 @@ _CATALOG = NameRule("catalog", _ALLOWED, _SAYS, 256)
 _DATABASE = NameRule("database", _ALLOWED, _SAYS, 128)
 _TABLE = NameRule("table", _ALLOWED, _SAYS, 256)
 
+_CATALOG_WORDS = NamespaceWords("catalog.description", "catalog.location-uri")
+_DATABASE_WORDS = NamespaceWords("database.description", "database.location-uri", "database.owner")
+
 
 def capabilities(*, catalog_levels: bool) -> Capabilities:
     """Return what a Hive Metastore can do, with or without the level of catalogs."""
     return Capabilities(
         namespace_levels=(_CATALOG, _DATABASE) if catalog_levels else (_DATABASE,),
         table_rule=_TABLE,
+        namespace_words=(_CATALOG_WORDS, _DATABASE_WORDS)[0 if catalog_levels else 1 :],
         folds_case=True,
         atomic_restrict=True,
         makes_directories=True,

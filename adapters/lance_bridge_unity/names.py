@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lance_bridge.catalog import Capabilities, NameRule
+from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords
 
 _OPEN_SOURCE = re.compile(r"[A-Za-z0-9_@-]+", re.ASCII)
 _DATABRICKS = re.compile(r"[\w@-]+")
@@ -18,6 +18,8 @@ NO_WAREHOUSE = (
 _NO_COMPARING = (
     "Databricks sets a table's properties by SQL, which does not compare them with what they were"
 )
+_CATALOG_WORDS = NamespaceWords("catalog.comment", "catalog.storage-root")
+_SCHEMA_WORDS = NamespaceWords("schema.comment", "schema.storage-root")
 _WITHIN_SCHEMA = "Unity Catalog renames tables within their schema only"
 
 
@@ -34,6 +36,7 @@ def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capa
     return Capabilities(
         namespace_levels=(schema,) if pinned else (catalog, schema),
         table_rule=table,
+        namespace_words=(_CATALOG_WORDS, _SCHEMA_WORDS)[1 if pinned else 0 :],
         folds_case=databricks,
         atomic_restrict=True,
         no_rename=no_sql,

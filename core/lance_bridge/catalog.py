@@ -47,6 +47,16 @@ class NameRule:
 
 
 @dataclass(frozen=True)
+class NamespaceWords:
+    """What a catalog calls properties of a namespace that engines know by plain words."""
+
+    comment: str = "comment"
+    location: str = "location"
+    owner: str = ""
+    """Empty where the owner is no property."""
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """What a catalog is and can do; read by core and by the conformance kit.
 
@@ -56,6 +66,8 @@ class Capabilities:
     namespace_levels: tuple[NameRule, ...]
     """One rule per namespace level, outermost first; a table sits under the innermost."""
     table_rule: NameRule
+    namespace_words: tuple[NamespaceWords, ...] = ()
+    """For each level what its properties are called, outermost first; none for plain words."""
     folds_case: bool = False
     """Names are stored in lower case, and looked up in any."""
     atomic_restrict: bool = False
@@ -116,7 +128,8 @@ class TableRecord:
 
     ``properties`` holds the entry's parameters, Lance's marks among them, without what the catalog
     adds for its own use. ``location`` is the catalog's spelling. ``kind`` is what the catalog calls
-    the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages. ``revision`` is the catalog's
+    the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages. ``is_external`` says whether
+    the entry has all marks that keep the catalog from its files. ``revision`` is the catalog's
     token for an optimistic lock, where it has one. ``identity`` tells an entry from a later one of
     the same name: the catalog's own id of it, or the time when it was made. A record without one
     is of a table that is not there yet. ``columns`` are known only where data creates the table.
@@ -131,6 +144,7 @@ class TableRecord:
     revision: str | None = None
     identity: str | None = None
     columns: tuple[Column, ...] = ()
+    is_external: bool = True
     link_to: str = ""
     link_path: Path | None = None
 
@@ -155,6 +169,10 @@ class Catalog(ABC):
     @abstractmethod
     def describe_connection(self) -> str:
         """Return what this is connected to, for people and for equality; never a secret."""
+
+    def describe_server(self) -> Mapping[str, str]:
+        """Return what the server says of itself, such as its version, by name; for people."""
+        return {}
 
     # -- namespaces ------------------------------------------------------------------------------
 
@@ -246,6 +264,20 @@ class Catalog(ABC):
         revision any more and the catalog can tell, and InvalidTableState (19) where the guard does
         not hold any more.
         """
+
+    def load_marks(self, path: Path) -> Mapping[str, str]:  # noqa: ARG002 - most have none
+        """Return what an entry holds, beside its properties, that says whose its files are.
+
+        In the catalog's own words, for `alter_marks`. Raises TableNotFound (4).
+        """
+        return {}
+
+    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Do as `alter_table`, but with the marks of `load_marks` in place of an external entry's.
+
+        For undoing what made an entry external; nothing else may give files to the catalog.
+        """
+        self.alter_table(record)
 
     def commit_guard(self, record: TableRecord) -> str:
         """Find out, by trying, how the catalog can compare and set this entry.

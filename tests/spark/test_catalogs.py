@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
@@ -10,42 +14,41 @@ from servers.unity.process import UnityProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(600), pytest.mark.matrix]
 
-SQL, SOURCE, NEIGHBOURS = "spark.sql_checks", "spark.source_checks", "spark.neighbour_checks"
+SECONDS = 550.0
+CHECKS = ["spark.neighbour_checks", "spark.sql_checks", "spark.source_checks"]
 DATABASE = "spark_catalogs"
+NAMESPACES = {"hive": [DATABASE], "glue": [DATABASE], "unity": ["c", DATABASE]}
 
 
-def settings(catalog: str, properties: dict[str, str]) -> dict[str, str]:
-    """Return what a session needs to know of a catalog."""
-    return {f"spark.sql.catalog.{catalog}.{key}": value for key, value in properties.items()}
+@contextmanager
+def properties_of(catalog: str, metastore: str, root: Path) -> Iterator[dict[str, str]]:
+    """Run the server of a catalog, but for the metastore that is there; give its properties."""
+    if catalog == "hive":
+        yield {"impl": "hive", "uri": metastore}
+    elif catalog == "glue":
+        with GlueServer() as glue:
+            yield {"impl": "glue", "root": str(root), **glue.properties}
+    else:
+        with UnityProcess(catalogs=["c"]) as unity:
+            yield {"impl": "unity", "host": unity.url, "root": str(root)}
 
 
-@pytest.fixture(scope="module")
-def wrong(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What went wrong in one session, on a metastore as Spark's own, with three catalogs."""
-    directory = tmp_path_factory.mktemp("catalogs")
+@pytest.mark.parametrize("catalog", ["hive", "glue", "unity"])
+def test_all_statements_work_on(catalog: str, metastores: Metastores, tmp_path: Path) -> None:
     uri = metastores.get("2.3").uri
-    with GlueServer() as glue, UnityProcess(catalogs=["c"]) as unity:
-        roots = {name: str(directory / name) for name in ("glue", "unity")}
+    with properties_of(catalog, uri, tmp_path / catalog) as properties:
         spark = Spark(
             conf={
                 "spark.sql.catalogImplementation": "hive",
                 "spark.hadoop.hive.metastore.uris": uri,
-                **settings("hive", {"impl": "hive", "uri": uri}),
-                **settings("glue", {"impl": "glue", "root": roots["glue"], **glue.properties}),
-                **settings("unity", {"impl": "unity", "host": unity.url, "root": roots["unity"]}),
+                **{f"spark.sql.catalog.{catalog}.{key}": each for key, each in properties.items()},
             }
         )
-        found: dict[str, str] = spark.run(
+        wrong = spark.run(
             "spark.running:checks",
-            directory,
-            seconds=550,
-            modules=[NEIGHBOURS, SQL, SOURCE],
-            catalogs={"hive": [DATABASE], "glue": [DATABASE], "unity": ["c", DATABASE]},
+            tmp_path,
+            seconds=SECONDS,
+            modules=CHECKS,
+            catalogs={catalog: NAMESPACES[catalog]},
         )
-    return found
-
-
-@pytest.mark.parametrize("catalog", ["hive", "glue", "unity"])
-def test_all_statements_work_on(catalog: str, wrong: dict[str, str]) -> None:
-    errors = [f"{name}:\n{trace}" for name, trace in wrong.items() if name.startswith(catalog)]
-    assert errors == [], "\n\n".join(errors)
+    assert wrong == {}, "\n\n".join(f"{name}:\n{trace}" for name, trace in wrong.items())

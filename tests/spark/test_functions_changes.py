@@ -11,6 +11,8 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidInputError,
@@ -23,6 +25,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from lance_bridge.spark.functions import Changed, delete, merge_into, update
+from lance_bridge.spark.functions.rows.change import Outcome, operation_of
+from lance_bridge.spark.functions.rows.tasks import Kind
 
 from .changing import Row, made, numbered, rows_of, version_of
 
@@ -182,6 +186,30 @@ def test_two_merges_that_insert_the_same_key_at_once_insert_it_once(
         both = [each.result() for each in [pool.submit(merge), pool.submit(merge)]]
     assert sorted((each.inserted, each.updated) for each in both) == [(0, 1), (1, 0)]
     assert [row["v"] for row in rows_of(place) if row["k"] == 7.0] == [2]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_of_two_merges_into_an_empty_table_lance_itself_commits_one(
+    tmp_path: Path, indexed: bool
+) -> None:
+    place = numbered(tmp_path, 0)
+    if indexed:
+        lance.dataset(place).create_scalar_index("v", "BTREE")
+    dataset = lance.dataset(place)
+    row = pa.table({"k": [7.0], "v": [1], "s": ["x"]}, schema=dataset.schema)
+
+    def merge() -> None:
+        new = write_fragments(row, place)
+        outcome = Outcome(dict.fromkeys(Kind, 0), [], {}, [])
+        operation = operation_of(dataset, outcome, (), new, guards_all=True)
+        transaction = lance.Transaction(read_version=dataset.version, operation=operation)
+        lance.LanceDataset.commit(place, transaction)
+
+    merge()
+    with pytest.raises(CommitConflictError):
+        merge()
+    assert len(rows_of(place)) == 1
+    assert len(lance.dataset(place).describe_indices()) == indexed
 
 
 def test_a_worker_that_is_killed_leaves_the_table_as_it_was(

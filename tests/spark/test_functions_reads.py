@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -21,7 +23,9 @@ from pyspark.sql import SparkSession
 from servers.metastores import Metastores
 
 from lance_bridge.spark import functions as F
-from lance_bridge.spark.functions import col
+from lance_bridge.spark.addresses import TableAddress
+from lance_bridge.spark.functions import batch, col
+from lance_bridge.spark.functions.rows.snapshot import Snapshot
 from lance_bridge_hive import HiveNamespace
 
 from .changing import numbered, version_of
@@ -38,6 +42,34 @@ def test_a_built_filter_quotes_names_and_values(spark: SparkSession, tmp_path: P
     assert [row.n for row in found] == [2]
     assert F.count(spark, place, ~wanted) == 1
     assert F.count(spark, place, col("n").between(1, 2) & col("n").is_in([])) == 0
+
+
+NUMBERS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "signed": (pa.int64(), [-(2**63), 1 - 2**63, 2**63 - 1]),
+    "unsigned": (pa.uint64(), [2**63, 2**63 + 1, 2**64 - 1]),
+    "decimal": (
+        pa.decimal128(38, 18),
+        [Decimal("0.1"), *(Decimal(f"{'9' * 20}.{'9' * n}") for n in (17, 18))],
+    ),
+    "short": (pa.decimal128(5, 2), [Decimal("-1.5"), Decimal("99.99"), Decimal("1E+2")]),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_of_any_size_are_compared_to_the_last_digit(tmp_path: Path, name: str) -> None:
+    place, (kind, values) = str(tmp_path / "t.lance"), NUMBERS[name]
+    dataset = lance.write_dataset(pa.table({"n": pa.array(values, kind)}), place)
+    for value in values:
+        found = {
+            "=": dataset.count_rows(filter=(col("n") == value).sql),
+            "<": dataset.count_rows(filter=(col("n") < value).sql),
+            "in": dataset.count_rows(filter=col("n").is_in([value, 0]).sql),
+        }
+        assert found == {"=": 1, "<": values.index(value), "in": 1}, value
+    if pa.types.is_integer(kind):
+        assert dataset.count_rows(filter=(col("n") < 2**70).sql) == 3
+    with pytest.raises(InvalidInputError, match="more than 38 digits"):
+        _ = col("n") < 10**38
 
 
 def test_a_filter_that_python_would_cut_short_is_refused() -> None:
@@ -136,6 +168,22 @@ def test_a_batch_finds_what_one_query_at_a_time_finds(
         )
         expected = sorted((row["_distance"], row["id"]) for row in alone.to_pylist())
         assert sorted(by_query[i]) == expected
+
+
+def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vectors: str) -> None:
+    table = TableAddress(location=vectors).find()
+    target = Snapshot(None, table, table.open())
+    search = batch._search(target, "v", {"k": 3}, ("id", "t"), None)
+    asked = {"_lance_bridge_query": [7], "_lance_bridge_vector": [[0.0, 1.0, 2.0, 0.0]]}
+    queries = pa.RecordBatch.from_pydict({**asked, "_lance_bridge_part": [0]})
+    [found] = batch.run(search, iter([queries]))
+    assert found.schema.names == ["_lance_bridge_query", "_rowid", "_distance"]
+    doubled = pa.Table.from_batches([found, found]).combine_chunks().to_batches()
+    [rows] = batch.taken(search, iter(doubled))
+    expected = target.dataset.to_table(
+        columns=["id", "t", "_distance"], nearest={"column": "v", "q": [0, 1, 2, 0], "k": 3}
+    ).to_pylist()
+    assert rows.select(["id", "t", "_distance"]).to_pylist() == [*expected, *expected]
 
 
 def test_single_searches_add_distance_and_score(spark: SparkSession, vectors: str) -> None:

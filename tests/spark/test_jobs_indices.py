@@ -58,10 +58,13 @@ def test_a_scalar_index_finds_what_a_scan_finds(
     assert described(place, f"{column}_idx").num_rows_indexed == 200
 
 
-def test_a_full_text_index_ranks_as_that_of_pylance(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [{"rows_per_task": 50}, {}, {"rows_per_task": 50, "merge": False}])
+def test_a_full_text_index_ranks_as_that_of_pylance(
+    spark: SparkSession, tmp_path: Path, how: dict[str, Any]
+) -> None:
     place, twin = make(tmp_path / "t"), make(tmp_path / "twin")
     lance.dataset(twin).create_scalar_index("text", "INVERTED")
-    create_index(spark, place, "text", "INVERTED", rows_per_task=50)
+    create_index(spark, place, "text", "INVERTED", **how)
     query = {"full_text_query": "word3 thing17", "limit": 5}
     assert ids(place, **query) == ids(twin, **query)
     assert ids(place, **query)[0] == 17

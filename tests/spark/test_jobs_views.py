@@ -65,6 +65,36 @@ def test_a_refresh_computes_added_rows_only_and_others_as_a_whole(
     assert (whole.is_full, held(view)) == (True, twice_of_even(source))
 
 
+@pytest.mark.parametrize("stable", [False, True])
+def test_a_full_refresh_keeps_indices_and_they_find_no_rows_that_are_gone(
+    spark: SparkSession, source: str, view: str, tmp_path: Path, stable: bool
+) -> None:
+    if stable:
+        there = lance.dataset(view)
+        view = str(tmp_path / "stable")
+        lance.write_dataset(there.to_table(), view, enable_stable_row_ids=True)
+    lance.dataset(view).create_scalar_index("n", "BTREE")
+    lance.dataset(view).create_index("v", "IVF_FLAT", num_partitions=2)
+    lance.dataset(source).delete("id < 20")
+    append(source, 10, 500)
+    assert refresh_materialized_view(spark, view).is_full
+    assert held(view) == twice_of_even(source)
+    made = lance.dataset(view)
+    assert sorted(each.name for each in made.describe_indices()) == ["n_idx", "v_idx"]
+    for optimized in (False, True):
+        found = [made.to_table(filter=f"n = {n}").num_rows for n in (20, 40, 1000)]
+        assert found == [0, 1, 1], optimized
+        row = made.to_table(filter="n = 1000").to_pylist()[0]
+        near = made.to_table(nearest={"column": "v", "q": row["v"], "k": 1})
+        assert near.column("n").to_pylist() == [1000], optimized
+        made.optimize.optimize_indices()
+        made = lance.dataset(view)
+
+    lance.dataset(source).delete("true")
+    assert refresh_materialized_view(spark, view).is_full
+    assert (held(view), len(lance.dataset(view).describe_indices())) == ([], 2)
+
+
 def test_a_refresh_is_full_where_what_came_in_between_is_not_known(
     spark: SparkSession, source: str, view: str
 ) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lance_namespace import CreateNamespaceRequest
 from lance_namespace.errors import InvalidInputError
 from pyspark.errors import PySparkException
+from servers.unity.process import UnityProcess
 
 from lance_bridge.spark.jvm import jar
 from lance_bridge.spark.names import CATALOG_CLASS, catalogs_of
@@ -33,6 +37,32 @@ def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: st
     assert spark.sql(f"SELECT count(*) FROM {catalog}.db.t WHERE s = '3'").collect() == [(1,)]
     read = spark.read.format("lance").option("catalog", catalog).load("db.t")
     assert sorted(row.id for row in read.collect()) == [0, 1, 2, 3, 4]
+
+
+def test_a_jar_is_added_whatever_its_directory_is_called(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "it's \"O'Hara's\" back\\slash" / "another.jar"
+    place.parent.mkdir()
+    shutil.copy(jar.path(), place)
+    monkeypatch.setattr(jar, "path", lambda: place)
+    register(spark, {})
+    listed = [row[0] for row in spark.sql("LIST JARS").collect()]
+    assert any(each.endswith("another.jar") for each in listed)
+
+
+def test_every_thread_knows_a_catalog_that_one_has_registered(spark: Any, tmp_path: Path) -> None:
+    def namespaces() -> list[str]:
+        jvm = spark._jvm.org.apache.spark.sql.classic
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
+        return [row.namespace for row in spark.sql("SHOW NAMESPACES IN threads").collect()]
+
+    with UnityProcess(catalogs=["main"]) as server, ThreadPoolExecutor(1) as pool:
+        properties = {"impl": "unity", "host": server.url, "catalog": "main"}
+        register(spark, {"threads": {**properties, "root": str(tmp_path)}})
+        catalogs_of(spark)["threads"].connect().create_namespace(CreateNamespaceRequest(id=["db"]))
+
+        assert pool.submit(namespaces).result(60) == ["db"]
 
 
 def test_catalogs_of_the_settings_get_the_class_and_others_keep_theirs(spark: Any) -> None:

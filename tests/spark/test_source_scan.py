@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructType
 
+from lance_bridge.spark.source import grouping
 from lance_bridge.spark.source.errors import LanceError, LanceValueError
 
 from .sourcing import ids_in, numbers, parts_of, read, source
@@ -135,6 +136,58 @@ def test_a_sum_that_does_not_fit_fails(tmp_path: Path) -> None:
         aggregated(path, scan, StructType().add("agg_0", LongType()))
 
 
+def grouped() -> StructType:
+    """Return the schema of a count by a column of integers."""
+    return StructType().add("group_0", IntegerType()).add("agg_0", LongType())
+
+
+def test_each_task_aggregates_by_group(place: str) -> None:
+    schema = grouped().add("agg_1", DoubleType()).add("agg_2", LongType())
+    aggregate = [ALL[0], ALL[5], {"function": "count", "column": "x"}]
+    scan = {"version": 1, "groups": ["n"], "aggregate": aggregate}
+    big = 2**31 - 1
+    assert sorted(aggregated(place, scan, schema), key=str) == [
+        (-3, 1, float("inf"), 1),
+        (big, 1, -2.5, 1),
+        (big, 1, 1.5, 1),
+        (7, 1, 0.5, 1),
+        (None, 1, 0.25, 1),
+        (None, 1, None, 0),
+    ]
+    few = {**scan, "filter": "n = 7 OR n IS NULL AND x IS NULL"}
+    assert sorted(aggregated(place, few, schema), key=str) == [(7, 1, 0.5, 1), (None, 1, None, 0)]
+    assert aggregated(place, {**scan, "filter": "n = 8"}, schema) == []
+    assert aggregated(place, {**scan, "fragments": []}, schema) == []
+
+
+def test_groups_without_an_aggregate_are_their_values(place: str) -> None:
+    scan = {"version": 1, "groups": ["n"], "aggregate": []}
+    found = aggregated(place, scan, StructType().add("group_0", IntegerType()))
+    assert {value for (value,) in found} == {None, -3, 7, 2**31 - 1}
+
+
+def test_a_group_comes_once_for_so_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "many")
+    lance.write_dataset(pa.table({"n": pa.array([1, 2] * 50, pa.int32())}), path)
+    monkeypatch.setattr(grouping, "_ROWS", 30)
+    options = {
+        "path": path,
+        "batch_size": 10,
+        "lance_bridge.scan": {"version": 1, "groups": ["n"], "aggregate": [ALL[0]]},
+    }
+    found = [tuple(row.values()) for row in read(options, grouped()).to_pylist()]
+    assert len(found) == 8
+    assert sum(count for _, count in found) == 100
+
+
+def test_a_sum_by_group_that_may_overflow_is_refused(place: str) -> None:
+    scan = {"version": 1, "groups": ["n"], "aggregate": [{"function": "sum", "column": "id"}]}
+    with pytest.raises(LanceValueError, match="overflow"):
+        aggregated(place, scan, grouped())
+
+
 def test_a_metadata_call_is_answered_in_the_schema() -> None:
     answer = source({
         "lance_bridge.op": "load_table",
@@ -168,3 +221,23 @@ def test_texts_are_not_among_rows_that_were_not_asked_for(tmp_path: Path) -> Non
     lance.write_dataset(numbers(1, 2), path)
     found = scanned(path, {"version": 1}, StructType().add("word", StringType()))
     assert found.to_pylist() == [{"word": "w1"}, {"word": "w2"}]
+
+
+def test_rows_that_indices_know_to_be_few_are_read_by_one_task(tmp_path: Path) -> None:
+    path = str(tmp_path / "indexed")
+    table = pa.table({"id": range(60), "n": [number % 2 for number in range(60)]})
+    dataset = lance.write_dataset(table, path, max_rows_per_file=10)
+    asked = StructType().add("id", LongType())
+
+    def tasks(predicate: str) -> int:
+        options = {"path": path, "filter": predicate, "rows_per_task": 10}
+        assert ids_in(read(options, asked)) == dataset.to_table(filter=predicate)["id"].to_pylist()
+        return len(parts_of(options, asked))
+
+    assert tasks("id = 3") == 6
+    dataset.create_scalar_index("id", "BTREE")
+    assert tasks("id = 3") == 1
+    assert tasks("id > 10 AND id < 40") == 1
+    assert tasks("id = 3 AND n = 1") == 6, "n has no index"
+    lance.write_dataset(table.slice(0, 1), path, mode="append")
+    assert tasks("id = 3") == 7, "the new row is in no index"

@@ -9,11 +9,14 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance.commit import CommitConflictError
+from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge.spark.addresses import TableAddress
 from lance_bridge.spark.source.commit import commit_once
 from lance_bridge.spark.source.errors import LanceError, LanceValueError
+from lance_bridge.spark.source.writer import LanceWriter, fragments_of
 
 from .sourcing import begun, ids_in, numbers, read, sent, source, struct_of, write
 
@@ -195,6 +198,35 @@ def test_appends_from_one_version_are_all_there(place: str) -> None:
     assert ids_at(place) == [1, 2, 3, 4]
 
 
+def test_an_append_goes_with_a_compaction_that_moves_an_index(place: str) -> None:
+    write({"path": place}, numbers(1, 2, 3, 4))
+    write({"path": place}, numbers(5, 6))
+    lance.dataset(place).create_scalar_index("id", "BTREE")
+    writer, messages = begun({"path": place}, numbers(7))
+    lance.dataset(place).optimize.compact_files()
+    writer.commit(messages)
+    assert ids_at(place) == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_an_overwrite_fails_after_others_where_it_has_read_the_table(
+    place: str, guard: bool
+) -> None:
+    write({"path": place}, numbers(1, 2))
+    version = lance.dataset(place).version
+    told = {"mode": "overwrite", "version": version, "guard": guard}
+    options = {"path": place, "lance_bridge.write": told}
+    writer, messages = begun(options, numbers(3), overwrite=True)
+    write({"path": place}, numbers(90))
+    if not guard:
+        writer.commit(messages)
+        assert ids_at(place) == [3]
+        return
+    with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
+        writer.commit(messages)
+    assert ids_at(place) == [1, 2, 90]
+
+
 def test_creators_of_one_table_lose_no_rows(place: str) -> None:
     jobs = [begun({"path": place}, numbers(i)) for i in (1, 2, 3)]
     for writer, messages in jobs:
@@ -235,6 +267,30 @@ def test_a_guarded_change_goes_with_no_other(place: str, there: tuple[int, ...])
     with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
         late[0].commit(late[1])
     assert ids_at(place) == sorted([*there[2:], 10])
+
+
+@pytest.mark.parametrize("there", [(), (1, 2)])
+def test_of_two_guarded_changes_lance_itself_commits_one(
+    place: str, there: tuple[int, ...]
+) -> None:
+    write({"path": place}, numbers(0))
+    write({"path": place}, numbers(*there) if there else numbers(0).slice(0, 0), overwrite=True)
+    version = lance.dataset(place).version
+    told = {"mode": "replace_fragments", "version": version, "fragments": [], "guard": True}
+
+    def change() -> None:
+        writer, messages = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+        new = [FragmentMetadata.from_json(each) for each in fragments_of(messages)]
+        assert isinstance(writer, LanceWriter)
+        operation = writer._job.operation(new)
+        lance.LanceDataset.commit(
+            place, lance.Transaction(read_version=version, operation=operation)
+        )
+
+    change()
+    with pytest.raises(CommitConflictError):
+        change()
+    assert ids_at(place) == [*there, 10]
 
 
 def test_rows_are_not_committed_to_a_table_made_anew_elsewhere(place: str) -> None:

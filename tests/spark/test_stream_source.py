@@ -145,9 +145,22 @@ def test_compactions_indices_and_new_columns_add_no_rows(place: str) -> None:
     dataset = lance.dataset(place)
     dataset.optimize.compact_files()
     dataset.create_scalar_index("id", "BTREE")
+    dataset.optimize.compact_files()
     dataset.add_columns({"twice": "id * 2"})
-    assert reader.latestOffset(end, EVERYTHING) == end
+    passed = reader.latestOffset(end, EVERYTHING)
+    assert reader.partitions(end, passed) == []
+    assert reader.latestOffset(passed, EVERYTHING) == passed
     lance.dataset(place).insert(pa.table({"id": [9], "word": ["w9"], "twice": [18]}))
+    assert rows_between(reader, passed, reader.latestOffset(passed, EVERYTHING)) == [9]
+
+
+def test_a_compaction_that_moves_an_index_adds_no_rows(place: str) -> None:
+    lance.dataset(place).create_scalar_index("id", "BTREE")
+    reader = reader_of(place)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    lance.dataset(place).optimize.compact_files()
+    append(place, 9)
     assert rows_between(reader, end, reader.latestOffset(end, EVERYTHING)) == [9]
 
 
@@ -179,6 +192,27 @@ def test_a_version_that_was_cleaned_up_is_named(place: str) -> None:
     lance.dataset(place).cleanup_old_versions(older_than=timedelta(0))
     with pytest.raises(LanceError, match=r"Version 1 of table .* is not there"):
         reader.latestOffset(start, EVERYTHING)
+
+
+def test_a_stream_needs_no_version_that_it_has_passed(place: str) -> None:
+    first = reader_of(place)
+    end = first.latestOffset(first.initialOffset(), EVERYTHING)
+    append(place, 9)
+    clean_up(place)
+    second = reader_of(place)
+    after = second.latestOffset(end, EVERYTHING)
+    assert rows_between(second, end, after) == [9]
+    lance.dataset(place).create_scalar_index("id", "BTREE")
+    passed = reader_of(place).latestOffset(after, EVERYTHING)
+    clean_up(place)
+    append(place, 10)
+    third = reader_of(place)
+    assert rows_between(third, passed, third.latestOffset(passed, EVERYTHING)) == [10]
+
+
+def clean_up(place: str) -> None:
+    lance.dataset(place).cleanup_old_versions(older_than=timedelta(0))
+    assert len(lance.dataset(place).versions()) == 1
 
 
 def test_a_filter_is_applied_to_a_stream(place: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import lance
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from lance_bridge.spark.source.stream_writer import BATCH, QUERY
+from lance_bridge.spark.source.batches import BATCH, QUERY
 
 from .sourcing import ids_in, numbers
 
@@ -76,6 +79,32 @@ def test_each_row_arrives_once_through_restarts_and_repeated_batches(pipe: Pipe)
     batches = pipe.batches()
     assert [batch for _, batch in batches] == ["0", "1", "2"]
     assert len({query for query, _ in batches}) == 1
+
+
+def test_a_batch_is_not_written_again_where_its_version_may_be_gone(pipe: Pipe) -> None:
+    pipe.run()
+    pipe.forget_last_commit()
+    lance.write_dataset(numbers(90), pipe.sink, mode="append")
+    lance.dataset(pipe.sink).cleanup_old_versions(older_than=timedelta(0))
+    with pytest.raises(StreamingQueryException, match=r"Whether table .* has batch 0 .* known"):
+        pipe.run()
+    assert pipe.ids() == [1, 2, 3, 4, 90]
+    [note] = Path(pipe.sink).glob("_transactions/*.stream.json")
+    note.write_text(json.dumps({"batch": 0, "since": 0, "done": True}))
+    pipe.run()
+    assert pipe.ids() == [1, 2, 3, 4, 90]
+    pipe.add(5)
+    pipe.run()
+    assert pipe.ids() == [1, 2, 3, 4, 5, 90]
+
+
+def test_new_batches_need_no_version_of_the_batch_before(pipe: Pipe) -> None:
+    pipe.run()
+    lance.write_dataset(numbers(90), pipe.sink, mode="append")
+    lance.dataset(pipe.sink).cleanup_old_versions(older_than=timedelta(0))
+    pipe.add(5)
+    pipe.run()
+    assert pipe.ids() == [1, 2, 3, 4, 5, 90]
 
 
 def test_another_query_writes_its_own_batches(pipe: Pipe) -> None:

@@ -11,10 +11,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import lance
 import pyarrow as pa
-from lance_namespace import CreateTableRequest, LanceNamespace
+from lance_namespace import (
+    CreateTableRequest,
+    DescribeTableRequest,
+    DescribeTableResponse,
+    LanceNamespace,
+)
 from lance_namespace.errors import TableNotFoundError
 
 from .. import location as locations
@@ -33,8 +39,10 @@ from ..tables.data import Rows
 from ..tables.dataset import LATEST, Ref, open_dataset, translated
 from .places import bridge_at
 
-_TASK_SECONDS = 300.0
+_LEAST_SECONDS = 300.0
 """Credentials that end sooner than this are fetched anew by the task that gets them."""
+_INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
+"""The most that a worker keeps of indices, and of what else is not rows."""
 
 
 @dataclass(frozen=True)
@@ -181,16 +189,57 @@ class Access:
         Raises:
             ServiceUnavailableError: (17)
         """
-        options = self.storage_options()
+        options, renewal = self.storage_options(), self.renewal()
+        on_main = self.version if self.branch is None else None
         with translated(f"Table '{self.address.name}' at {self.location} could not be opened"):
+            dataset = lance.LanceDataset(
+                self.location,
+                version=on_main,
+                storage_options=options,
+                session=_session(),
+                **renewal,
+            )
             if self.branch is None:
-                return lance.dataset(self.location, version=self.version, storage_options=options)
-            dataset = lance.dataset(self.location, storage_options=options)
+                return dataset
             return dataset.checkout_version((self.branch, self.version))
 
     def storage_options(self) -> dict[str, str] | None:
-        """Return options that last for a task, or None for none."""
+        """Return options that last for a while, or None for none."""
         expires = self.storage.get(EXPIRES_AT)
-        if expires is None or int(expires) / 1000 - time.time() > _TASK_SECONDS:
+        if expires is None or int(expires) / 1000 - time.time() > _LEAST_SECONDS:
             return dict(self.storage) or None
+        return self.renewed()
+
+    def renewed(self) -> dict[str, str] | None:
+        """Return new options from the catalog, or None for none."""
         return self.address.find().storage_options(write=self.write)
+
+    def renewal(self) -> dict[str, Any]:
+        """Return the arguments by which pylance asks for new options before the old ones end."""
+        if EXPIRES_AT not in self.storage:
+            return {}
+        return {"namespace_client": _Renewal(self), "table_id": [self.location]}
+
+
+@lru_cache(maxsize=1)
+def _session() -> lance.Session:
+    """Return what the tasks of a process share: what they have read of indices and manifests."""
+    return lance.Session(
+        index_cache_size_bytes=_INDEX_BYTES, metadata_cache_size_bytes=_METADATA_BYTES
+    )
+
+
+class _Renewal(LanceNamespace):
+    """Answers what pylance asks a namespace while it reads or writes one table."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def namespace_id(self) -> str:
+        """Return what this is about."""
+        return self._access.location
+
+    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
+        """Answer with new storage options."""
+        options = self._access.renewed()
+        return DescribeTableResponse(location=self._access.location, storage_options=options)

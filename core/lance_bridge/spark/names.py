@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ..config import named_catalogs
 from ..errors import invalid
+from ..names import parts_of
 from .addresses import CatalogAddress, TableAddress
 
 CATALOG_SETTINGS = "spark.sql.catalog."
 CATALOG_CLASS = "org.lancebridge.spark.LanceCatalog"
 """The class of the SQL catalog; a catalog of the session that names another one is not ours."""
-
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def catalogs_of(spark: Any) -> dict[str, CatalogAddress]:
@@ -71,29 +69,3 @@ def address_of(spark: Any, table: str) -> TableAddress:
             f"or add it to the configuration file; known are {choices}"
         )
     return TableAddress(CatalogAddress(name), tuple(path))
-
-
-def parts_of(name: str) -> list[str]:
-    """Return the parts of a name joined with dots; backticks quote, as in Spark's SQL.
-
-    Raises:
-        InvalidInputError: (13) it is malformed.
-    """
-    parts, position = [], 0
-    while True:
-        match = _PART.match(name, position)
-        if match is None:
-            break
-        parts.append(match[1].replace("``", "`") if match[1] else match[2])
-        position = match.end()
-        if position == len(name):
-            return parts
-        if name[position] != ".":
-            break
-        position += 1
-    raise invalid(f"'{name}' is not a name: write parts joined with dots, `quoted` if need be")
-
-
-def quoted(parts: tuple[str, ...] | list[str]) -> str:
-    """Return a name for Spark's SQL, every part quoted."""
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)

@@ -27,11 +27,11 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
     """Make a session know its Lance catalogs; one of Spark Connect as well.
 
     Those are the catalogs that the session's settings declare, ``spark.sql.catalog.<name>.impl``
-    and properties beside it, and those given here. Call it again after new settings; a catalog
-    that the session has used keeps the properties that it had.
+    and properties beside it, and those given here. Call it again for more catalogs; in SQL, a
+    catalog that is registered keeps the properties that it has.
 
     Args:
-        spark: A session of Spark 4.1, 4.2 or 4.3.
+        spark: A session of Spark 4.1, 4.2 or 4.3. All threads that use it know the catalogs.
         catalogs: Properties by catalog, ``impl`` among them; none for a catalog of that name in
             the configuration file.
 
@@ -52,6 +52,7 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
         for name in sorted(names):
             if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
                 spark.conf.set(CATALOG_SETTINGS + name, CATALOG_CLASS)
+        _load(spark, catalogs_of(spark))
     spark.dataSource.register(with_catalogs(catalogs_of(spark)))
     engine.use(SparkEngine(spark))
 
@@ -95,11 +96,27 @@ def _add_jar(spark: Any) -> bool:
         logger.warning("No SQL catalog in this session. %s", error)
         return False
     if found.name not in [Path(part).name for part in _started_with(spark).split(",")]:
-        if type(spark).__module__.startswith("pyspark.sql.connect."):
+        if _is_remote(spark):
             spark.addArtifacts(str(found))
         else:
-            spark.sql(f"ADD JAR '{found}'")
+            escaped = str(found).replace("\\", "\\\\").replace("'", "\\'")
+            spark.sql(f"ADD JAR '{escaped}'")
     return True
+
+
+def _load(spark: Any, names: Iterable[str]) -> None:
+    """Load the catalogs, since Spark finds an added jar only in the thread that has added it.
+
+    A server of Spark Connect finds it in every thread.
+    """
+    if not _is_remote(spark):
+        manager = spark._jsparkSession.sessionState().catalogManager()
+        for name in names:
+            manager.catalog(name)
+
+
+def _is_remote(spark: Any) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def _started_with(spark: Any) -> str:

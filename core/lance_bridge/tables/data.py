@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
@@ -19,6 +19,7 @@ from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidatio
 from ..errors import invalid
 from . import ipc
 from .dataset import LANCE_FAILURES, brief
+from .passing import Passing
 
 Data = bytes | bytearray | memoryview | ipc.BinaryFile | Iterable[Any]
 """An Arrow IPC stream as bytes, in any other buffer, or in a file opened as binary; or batches, as
@@ -55,8 +56,7 @@ class Rows:
         """Rows read in this pass."""
         self.deadline: float | None = None
         """Until when the rows may be read, in seconds of ``time.monotonic``."""
-        self.failure: BaseException | None = None
-        """What ended the pass: `pylance` only shows its text."""
+        self._passing = Passing(())
         self.schema, self._batches = begin()
         _check_names(self.schema)
         if source is Source.MEMORY:
@@ -105,17 +105,17 @@ class Rows:
             self._rewind()
         self._is_begun = True
         strict = into if into is not None and _forbids_nulls(into) else None
-        return pa.RecordBatchReader.from_batches(self.schema, self._pass(strict, check))
+        self._passing.begin(self._pass(strict, check))
+        return pa.RecordBatchReader.from_batches(self.schema, self._passing)
 
-    @contextmanager
-    def blamed(self) -> Iterator[None]:
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the pass: pylance only shows its text."""
+        return self._passing.failure
+
+    def blamed(self) -> AbstractContextManager[None]:
         """Raise what was wrong with the rows in place of what pylance makes of it."""
-        try:
-            yield
-        except LANCE_FAILURES:
-            if self.failure is not None:
-                raise self.failure from None
-            raise
+        return self._passing.blamed()
 
     def require_storable(self) -> None:
         """Check that Lance can make a table of this schema.
@@ -129,7 +129,8 @@ class Rows:
             raise invalid(f"Lance cannot store this schema: {brief(error)}") from error
 
     def _rewind(self) -> None:
-        self.count, self.failure = 0, None
+        self.count = 0
+        self._passing.begin(())
         _, self._batches = self._begin()
 
     def _read_through(self) -> None:
@@ -140,25 +141,19 @@ class Rows:
     def _pass(
         self, into: pa.Schema | None, check: Callable[[pa.RecordBatch], None] | None
     ) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in self._batches:
-                if self.deadline is not None and time.monotonic() > self.deadline:
-                    raise ServiceUnavailableError(
-                        "The rows did not arrive within the timeout: nothing is changed"
-                    )
-                if not self._trusted:
-                    _check_batch(batch, self.schema)
-                if into is not None:
-                    _check_nulls_for(into, batch)
-                if check is not None:
-                    check(batch)
-                self.count += batch.num_rows
-                yield batch
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self.failure = error
-            raise
+        for batch in self._batches:
+            if self.deadline is not None and time.monotonic() > self.deadline:
+                raise ServiceUnavailableError(
+                    "The rows did not arrive within the timeout: nothing is changed"
+                )
+            if not self._trusted:
+                _check_batch(batch, self.schema)
+            if into is not None:
+                _check_nulls_for(into, batch)
+            if check is not None:
+                check(batch)
+            self.count += batch.num_rows
+            yield batch
 
 
 # -- what was handed in ----------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from core.memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
+from core.memory_catalog import CAPABILITIES, MemoryServer, Moment
 
+from lance_bridge.catalog import NamespaceWords
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.spark.addresses import CatalogAddress
 
@@ -110,9 +111,9 @@ def _losing(change: str) -> Callable[[str, Moment], None]:
 
 
 def test_a_catalog_that_keeps_its_comment_is_found_out(
-    catalog: CatalogAddress, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+    catalog: CatalogAddress, server: MemoryServer
 ) -> None:
-    monkeypatch.setattr(MemoryNamespace, "impl", "hive")
+    _call(server, NamespaceWords("description"))
     given = {"comment": "Orders"}
     ask(catalog, "create_namespace", namespace=["a"], properties=given)
     before = server.namespaces["a",]
@@ -129,23 +130,27 @@ def test_a_catalog_that_keeps_its_comment_is_found_out(
     assert _properties(catalog, ["a"]) == given
 
 
-SPELLINGS = {
-    "hive": ("database.description", "database.location-uri"),
-    "glue": ("description", "location"),
-    "unity": ("schema.comment", "schema.storage-root"),
-}
+WORDS = (
+    NamespaceWords("database.description", "database.location-uri", "database.owner"),
+    NamespaceWords("description"),
+    NamespaceWords(),
+)
 
 
-@pytest.mark.parametrize("impl", SPELLINGS)
+@pytest.mark.parametrize("words", WORDS)
 def test_comment_and_location_have_the_names_that_the_catalog_gives_them(
-    catalog: CatalogAddress, server: MemoryServer, monkeypatch: pytest.MonkeyPatch, impl: str
+    catalog: CatalogAddress, server: MemoryServer, words: NamespaceWords
 ) -> None:
-    monkeypatch.setattr(MemoryNamespace, "impl", impl)
-    comment, location = SPELLINGS[impl]
+    _call(server, words)
     given = {"comment": "Orders", "location": "/lake/a"}
-    ask(catalog, "create_namespace", namespace=["a"], properties=given)
+    owner = {"owner": "me"} if words.owner else {}
+    ask(catalog, "create_namespace", namespace=["a"], properties={**given, "owner": "me"})
     stored = server.namespaces["a",].properties
-    assert (stored[comment], stored[location]) == ("Orders", "/lake/a")
-    assert _properties(catalog, ["a"]) == given
+    assert (stored[words.comment], stored[words.location]) == ("Orders", "/lake/a")
+    assert _properties(catalog, ["a"]) == {**given, **owner}
     ask(catalog, "alter_namespace", namespace=["a"], set={"comment": "All"}, unset=[])
-    assert server.namespaces["a",].properties[comment] == "All"
+    assert server.namespaces["a",].properties[words.comment] == "All"
+
+
+def _call(server: MemoryServer, words: NamespaceWords) -> None:
+    server.capabilities = replace(server.capabilities, namespace_words=(words,))

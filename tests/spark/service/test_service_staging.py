@@ -202,6 +202,29 @@ def test_a_given_location_is_used_and_never_somebody_elses_data_deleted(
     assert not server.tables
 
 
+@pytest.mark.parametrize("rows", [False, True])
+def test_of_a_table_that_gets_no_entry_nothing_stays_at_a_given_location_but_what_was_there(
+    catalog: CatalogAddress, tmp_path: Path, rows: bool
+) -> None:
+    place = tmp_path / "mine"
+    for name in ("keep.txt", "data/keep.lance"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("mine")
+    location = {"location": str(place)}
+    if rows:
+        told = stage(catalog, **location)
+        write_staged(catalog, told, 1, 2)
+        create(catalog, TABLE)
+        assert refusal(catalog, "commit_staged", table=TABLE, stage=told, written=True)[0] == 5
+        ask(catalog, "abort_staged", table=TABLE, stage=told)
+    else:
+        create(catalog, TABLE)
+        args = {"table": TABLE, "schema": struct(ID), "properties": location}
+        assert refusal(catalog, "create_table", **args)[0] == 5
+    left = [str(each.relative_to(place)) for each in place.rglob("*") if each.is_file()]
+    assert sorted(left) == ["data/keep.lance", "keep.txt"]
+
+
 def test_a_managed_table_is_made_and_replaced_through_its_catalog(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:

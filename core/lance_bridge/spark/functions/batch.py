@@ -1,7 +1,8 @@
 """Searching for many vectors at once: a DataFrame of queries against one version of a table.
 
 Without an index, fragments are shared out among tasks, and each searches its own for all queries;
-the best of all are then chosen by distance, and by row id where those are equal, as Lance does.
+the best of all are then chosen by distance, and by row id where those are equal, as Lance does, and
+only their columns are read.
 With an index, every task searches the whole table, so that the answer is that of a single query.
 """
 
@@ -23,7 +24,7 @@ from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, Str
 
 from ...errors import invalid
 from ...tables import expressions, index_types
-from ...tables.dataset import Ref
+from ...tables.dataset import Ref, translated
 from ...tables.query import nearest as vectors
 from ..addresses import Access
 from ..source import arrays, planning
@@ -43,7 +44,10 @@ _RANK = "_lance_bridge_rank"
 _INDEX = "query_index"
 """What pylance calls the number of a query in a batch."""
 
+_FOUND = (StructField(_QUERY, LongType()), StructField(DISTANCE, FloatType()))
+
 _QUERIES_AT_ONCE = 256
+_ROWS_AT_ONCE = 1024
 _TASKS_PER_PART = 4
 """Parts are spread by a hash: with more tasks than parts, few tasks get two."""
 
@@ -97,7 +101,8 @@ def nearest_batch(
     asked = marked.select(_QUERY, F.col(query_column).cast("array<double>").alias(_VECTOR))
     found = _spread(asked, len(search.parts)).mapInArrow(partial(run, search), search.schema)
     best = Window.partitionBy(_QUERY).orderBy(DISTANCE, ROW_ID)
-    top = found.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) <= k)
+    ranked = found.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) <= k)
+    top = ranked.drop(_RANK).mapInArrow(partial(taken, search), search.result)
     return marked.join(top, _QUERY).select(*queries.columns, *names, DISTANCE)
 
 
@@ -115,6 +120,9 @@ class Search:
     parts: tuple[tuple[int, ...] | None, ...]
     """Fragments of each part; None is all of the table, through its index."""
     schema: StructType
+    """Of what is found: which rows, and how far away."""
+    result: StructType
+    """Of the rows in the end."""
 
 
 def _search(
@@ -142,14 +150,8 @@ def _search(
         names,
         condition,
         _parts(target, column),
-        StructType(
-            [
-                StructField(_QUERY, LongType()),
-                StructField(ROW_ID, LongType()),
-                StructField(DISTANCE, FloatType()),
-                *(target.types[name] for name in names),
-            ]
-        ),
+        StructType([*_FOUND[:1], StructField(ROW_ID, LongType()), *_FOUND[1:]]),
+        StructType([*_FOUND, *(target.types[name] for name in names)]),
     )
 
 
@@ -216,7 +218,7 @@ def _found(
     ids = queries.column(_QUERY)
     with expressions.running(f"Table '{search.access.address.name}' could not be searched"):
         reader = dataset.scanner(
-            columns=[*search.names, DISTANCE],
+            columns=[DISTANCE],
             nearest={**search.options, "q": asked},
             filter=search.filter,
             prefilter=True,
@@ -228,6 +230,23 @@ def _found(
                 places = batch.column(_INDEX)
                 marked = batch.append_column(_QUERY, ids.take(places))
                 yield arrays.to_spark(marked, expected)
+
+
+def taken(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the columns of the rows that were found; before, only their ids were sent around."""
+    dataset: lance.LanceDataset | None = None
+    expected = batch_schema(search.result)
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+            some = batch.slice(start, _ROWS_AT_ONCE)
+            ids, places = np.unique(some.column(ROW_ID).to_numpy(), return_inverse=True)
+            dataset = dataset or search.access.open()
+            with translated(f"Rows of table '{search.access.address.name}' are not read"):
+                found = dataset._take_rows(ids.astype(np.uint64), columns=list(search.names))
+            rows = found.take(pa.array(places)).combine_chunks().to_batches()
+            columns = {name: rows[0].column(name) for name in search.names}
+            own = {field.name: some.column(field.name) for field in _FOUND}
+            yield arrays.to_spark(pa.RecordBatch.from_pydict({**own, **columns}), expected)
 
 
 def _require_vector(vector: Sequence[float | None], search: Search) -> None:

@@ -17,6 +17,9 @@ from typing import Any
 
 from ...errors import invalid, require_text
 
+_LARGEST = 2**63 - 1
+_DIGITS = 38
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -118,10 +121,33 @@ def literal(value: object) -> str:
     raise invalid(f"A condition cannot have a value of type {type(value).__name__}")
 
 
-def _number(value: float | decimal.Decimal) -> str:
+def _whole(value: int) -> str:
+    # Lance reads what has no place in 64 bits as a floating point number, and refuses it.
+    if -_LARGEST <= value <= _LARGEST:
+        return str(value)
+    if value == -_LARGEST - 1:
+        return f"arrow_cast('{value}', 'Int64')"
+    if 0 < value <= 2 * _LARGEST + 1:
+        return f"arrow_cast('{value}', 'UInt64')"
+    return _decimal(decimal.Decimal(value))
+
+
+def _number(value: float) -> str:
     if not math.isfinite(value):
         raise invalid(f"A condition cannot have the number {value}")
-    return f"{value:f}" if isinstance(value, decimal.Decimal) else repr(value)
+    return repr(value)
+
+
+def _decimal(value: decimal.Decimal) -> str:
+    """Return a decimal number to the last digit; a plain one would be a floating point number."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise invalid(f"A condition cannot have the number {value}")
+    scale = max(-exponent, 0)
+    precision = max(len(digits) + max(exponent, 0), scale, 1)
+    if precision > _DIGITS:
+        raise invalid(f"A condition cannot have a number of more than {_DIGITS} digits: {value}")
+    return f"arrow_cast('{value:f}', 'Decimal128({precision}, {scale})')"
 
 
 def _text(value: str) -> str:
@@ -139,8 +165,9 @@ def _timestamp(value: datetime.datetime) -> str:
 _LITERALS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
     # A truth value is a whole number, too, and a moment is a date: they come first.
     (bool, lambda value: "true" if value else "false"),
-    (int, str),
-    ((float, decimal.Decimal), _number),
+    (int, _whole),
+    (float, _number),
+    (decimal.Decimal, _decimal),
     (str, _text),
     (datetime.datetime, _timestamp),
     (datetime.date, lambda value: f"date '{value.isoformat()}'"),

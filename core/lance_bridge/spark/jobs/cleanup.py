@@ -1,39 +1,23 @@
-"""Clean-up: versions that are old, and files that no version names, such as of failed jobs."""
+"""Clean-up of a table that Spark knows. It runs on the driver, and is the same as without Spark."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
-from ...errors import invalid
-from ...managed import conversion
-from ...managed.state import state_of
-from ...tables.commits import committing
+from ...tables import cleanup
+from ...tables.cleanup import DEFAULT_AGE, Cleaned
 from ..names import address_of
 from .progress import phases
 
-LEAST_AGE = timedelta(hours=1)
-"""Readers of an old version and running jobs need theirs for as long."""
-
-
-@dataclass(frozen=True)
-class Cleaned:
-    """What a clean-up took away, or would take away."""
-
-    versions: int
-    bytes: int
-    data_files: int
-    index_files: int
-    transaction_files: int
-    deletion_files: int
+__all__ = ["Cleaned", "clean_up"]
 
 
 def clean_up(
     spark: Any,
     table: str,
     *,
-    older_than: timedelta = timedelta(days=14),
+    older_than: timedelta = DEFAULT_AGE,
     keep_versions: int | None = None,
     dry_run: bool = False,
 ) -> Cleaned:
@@ -57,47 +41,14 @@ def clean_up(
         InvalidInputError: (13) an age that is not safe.
         ServiceUnavailableError: (17) some files may be gone; clean up again.
     """
-    if older_than < LEAST_AGE:
-        raise invalid(f"older_than must be {LEAST_AGE} or more, not {older_than}")
-    if keep_versions is not None and keep_versions < 1:
-        raise invalid(f"keep_versions must be 1 or more, not {keep_versions}")
+    cleanup.check_ages(older_than, keep_versions)
     with phases(f"clean up {table}", 1) as shown:
         shown.begin("explain" if dry_run else "delete")
         found = address_of(spark, table).find()
-        if state_of(found.record) is not None:
-            # A commit that was left half done has its manifest under another name still.
-            conversion.finish_latest(found.bridge, found.record)
-        dataset = found.open(write=True)
-        with committing(found.record, "it was not cleaned up", dataset):
-            given: dict[str, Any] = {
-                "older_than": older_than,
-                "retain_versions": max(keep_versions or 1, _in_use(dataset, older_than)),
-                "error_if_tagged_old_versions": False,
-            }
-            if dry_run:
-                return _cleaned(dataset.explain_cleanup_old_versions(**given).stats)
-            return _cleaned(dataset.cleanup_old_versions(**given))
-
-
-def _in_use(dataset: Any, age: timedelta) -> int:
-    """Return how many versions were the latest at some time since: readers may have any of them.
-
-    Lance goes by when a version was made, however short ago the next one took its place.
-    """
-    then = datetime.now(timezone.utc) - age
-    made = {
-        each["version"]: each["timestamp"].astimezone(timezone.utc) for each in dataset.versions()
-    }
-    first = max((version for version, at in made.items() if at <= then), default=0)
-    return sum(version >= first for version in made)
-
-
-def _cleaned(stats: Any) -> Cleaned:
-    return Cleaned(
-        versions=stats.old_versions,
-        bytes=stats.bytes_removed,
-        data_files=stats.data_files_removed,
-        index_files=stats.index_files_removed,
-        transaction_files=stats.transaction_files_removed,
-        deletion_files=stats.deletion_files_removed,
-    )
+        return cleanup.clean_up(
+            found.bridge,
+            found.record,
+            older_than=older_than,
+            keep_versions=keep_versions,
+            dry_run=dry_run,
+        )

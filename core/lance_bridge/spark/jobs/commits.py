@@ -8,7 +8,7 @@ from typing import Any
 import lance
 from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
 
-from ...tables.commits import committing, latest_of
+from ...tables.commits import committing, latest_of, transaction_at
 from ...tables.dataset import LANCE_FAILURES
 from ..addresses import Table
 
@@ -54,7 +54,7 @@ def sent_once(
             with committing(table.record, what, dataset):
                 return send()
         except (ConcurrentModificationError, ServiceUnavailableError) as error:
-            found = version_made(table, since, is_own)
+            found = version_made(dataset, since, is_own)
             if found is not None:
                 return found
             last = attempt == _ATTEMPTS - 1
@@ -63,9 +63,13 @@ def sent_once(
     raise AssertionError("the last attempt raises")
 
 
-def version_made(table: Table, since: int, is_own: IsOwn) -> int | None:
-    """Return the version after ``since`` that the job's own transaction made, or None."""
-    for version, transaction in transactions(table.open(), since):
+def version_made(dataset: lance.LanceDataset, since: int, is_own: IsOwn) -> int | None:
+    """Return the version after ``since`` that the job's own transaction made, or None.
+
+    Args:
+        dataset: Of any version of the branch that the job commits to.
+    """
+    for version, transaction in transactions(dataset, since):
         if transaction is not None and is_own(transaction):
             return version
     return None
@@ -75,6 +79,6 @@ def transactions(dataset: lance.LanceDataset, since: int) -> Iterator[tuple[int,
     """Yield each version after ``since`` and its transaction, or None where that is gone."""
     for version in range(since + 1, max(int(dataset.version), latest_of(dataset)) + 1):
         try:
-            yield version, dataset.read_transaction(version)
+            yield version, transaction_at(dataset, version)
         except LANCE_FAILURES:
             yield version, None

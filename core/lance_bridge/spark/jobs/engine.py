@@ -32,7 +32,7 @@ class SparkEngine:
         order: port.Backfill,
     ) -> str:
         """Fill a computed column. Source: `lance_bridge.engine.Engine`."""
-        address = _address(namespace, record.path)
+        address = address_in(namespace, record.path)
         table = Table(address, _own(namespace)._bridge, record)
         with phases(f"backfill {address.name}.{order.column}", 3) as shown:
             shown.begin("plan")
@@ -59,7 +59,7 @@ class SparkEngine:
         with_data: bool,
     ) -> port.ViewMade:
         """Create a view. Source: `lance_bridge.engine.Engine`."""
-        address = _address(namespace, path)
+        address = address_in(namespace, path)
         with phases(f"create view {address.name}", 4 if with_data else 1) as shown:
             shown.begin("plan")
             views.create(self._spark, address, query, schema)
@@ -78,7 +78,7 @@ class SparkEngine:
         max_rows_per_fragment: int | None,
     ) -> str:
         """Refresh a view. Source: `lance_bridge.engine.Engine`."""
-        address = _address(namespace, path)
+        address = address_in(namespace, path)
         with phases(f"refresh view {address.name}", 3) as shown:
             made = views.refresh(
                 self._spark,
@@ -97,8 +97,12 @@ def _own(namespace: LanceNamespace) -> LanceBridgeNamespace:
     return namespace
 
 
-def _address(namespace: LanceNamespace, path: Path) -> TableAddress:
-    """Return where executors find a table of a namespace, which they connect to themselves."""
+def address_in(namespace: LanceNamespace, path: Path) -> TableAddress:
+    """Return where executors find a table of a namespace, which they connect to themselves.
+
+    Raises:
+        UnsupportedOperationError: (0) it is pylance's own implementation, and no catalog.
+    """
     own = _own(namespace)
     kind = type(own)
     impl = f"{kind.__module__}.{kind.__qualname__}"

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from ...errors import invalid
 from ...tables import expressions
+from ...tables.passing import Passing
 from ..addresses import Access
 from ..source.arrays import stored, to_spark
-from .tasks import Kept, answer, done
+from .tasks import answer, done
 
 Function = Callable[[pa.RecordBatch], Any]
 """Makes the new values of a batch of rows: an Arrow array, or what `pyarrow.array` takes."""
@@ -79,10 +80,10 @@ class Filling:
 
     def fill(self, fragment: int, values: Values) -> Filled:
         """Write values, each batch with the identifiers of its rows, in the order of the rows."""
-        kept = Kept(self._new(values) if self.is_new else self._keyed(values))
-        reader = pa.RecordBatchReader.from_batches(self._written(), kept)
+        passing = Passing(self._new(values) if self.is_new else self._keyed(values))
+        reader = pa.RecordBatchReader.from_batches(self._written(), passing)
         target = self._fragment(fragment)
-        with kept.blamed():
+        with passing.blamed():
             if self.is_new:
                 return Filled(*target.merge_columns(reader))
             return Filled(target.update_columns(reader, left_on=_ID, right_on=_ID)[0])

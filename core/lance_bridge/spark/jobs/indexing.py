@@ -18,7 +18,7 @@ from ...tables import index_types, paths
 from ...tables.dataset import translated
 from ...tables.index_types import IndexType
 from ...tables.indices import described
-from ..addresses import Access, Table
+from ..addresses import Access, Table, TableAddress
 from ..names import address_of
 from .commits import commit
 from .fragments import grouped
@@ -26,6 +26,7 @@ from .progress import phases
 from .tasks import run
 from .training import Model, Training
 
+_FULL_TEXT = "FTS"
 _SYSTEM = "__lance"
 
 
@@ -132,11 +133,31 @@ def create_index(
             else built an index of that name.
         ServiceUnavailableError: (17)
     """
+    given = dict(parameters) if metric is None else {**parameters, "distance_type": metric}
+    return build_index(
+        spark,
+        address_of(spark, table),
+        index_request(column, kind, name, given),
+        replace=replace,
+        rows_per_task=rows_per_task,
+        merge=merge,
+    )
+
+
+def build_index(
+    spark: Any,
+    address: TableAddress,
+    request: CreateTableIndexRequest,
+    *,
+    replace: bool = False,
+    rows_per_task: int = 1_000_000,
+    merge: bool = True,
+) -> Indexed:
+    """Do what `create_index` does, for a table of any catalog."""
+    table, column = address.name, request.column
     with phases(f"index {table}.{column}", 5) as shown:
         shown.begin("plan")
-        given = dict(parameters) if metric is None else {**parameters, "distance_type": metric}
-        found = address_of(spark, table).find()
-        plan = _plan(found, _request(column, kind, name, given), replace=replace)
+        plan = _plan(address.find(), request, replace=replace)
         access = plan.table.access(plan.dataset, write=True)
         groups = grouped(plan.dataset, rows_per_task)
         what = f"No index was built on column '{column}' of table '{table}'"
@@ -145,7 +166,8 @@ def create_index(
         shown.begin(f"build, {len(groups)} tasks")
         segments = run(spark, _segments(plan, access, groups, model), _Segment.build, what)
         shown.begin("merge")
-        if merge and len(segments) > 1 and _can_merge(plan):
+        may_merge = merge and len(segments) > 1 and _can_merge(plan)
+        if may_merge or (segments and _must_merge(plan)):
             segments = run(spark, [_Merge(access, tuple(segments))], _Merge.merge, what)
         shown.begin("commit")
         version = _commit(plan, segments)
@@ -153,10 +175,14 @@ def create_index(
     return Indexed(version, plan.name, plan.kind.name, rows, len(segments), len(groups))
 
 
-def _request(
+def index_request(
     column: str, kind: str, name: str | None, parameters: dict[str, Any]
 ) -> CreateTableIndexRequest:
-    """Return what is asked for as the namespace's own request has it."""
+    """Return what is asked for as the namespace's own request has it.
+
+    Raises:
+        InvalidInputError: (13) a parameter that is not known, or of another type.
+    """
     for each in parameters:
         if each not in CreateTableIndexRequest.model_fields:
             raise invalid(f"{each} is no parameter of an index")
@@ -218,6 +244,11 @@ def _shares_model(plan: _Plan) -> bool:
         return False
     metric = plan.options["metric"]
     return metric != "hamming" and not (metric == "dot" and "PQ" in plan.kind.name)
+
+
+def _must_merge(plan: _Plan) -> bool:
+    """Return whether a part is no index yet: those of full text have only staged files."""
+    return plan.kind.name == _FULL_TEXT
 
 
 def _can_merge(plan: _Plan) -> bool:

@@ -14,9 +14,11 @@ import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
 
 from ...config import named_catalogs
+from ...names import parts_of
+from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES, Ref
 from ..addresses import Table, TableAddress
-from ..names import address_of, catalogs_of, parts_of
+from ..names import address_of, catalogs_of
 from ..source import requests
 from ..source.types import spark_schema
 from .commits import transactions
@@ -40,7 +42,7 @@ class Source:
     def made_by(self, version: int) -> str | None:
         """Return what made a version, or None where that is gone: a new table has old numbers."""
         try:
-            transaction = self.dataset.read_transaction(version)
+            transaction = transaction_at(self.dataset, version)
         except LANCE_FAILURES:
             return None
         return None if transaction is None else str(transaction.uuid)

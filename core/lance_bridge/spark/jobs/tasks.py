@@ -35,33 +35,6 @@ _OF_THE_REQUEST = ("22", "42")
 """SQL states of what is wrong with an expression, or with the rows that it is computed of."""
 
 
-class Kept(Iterator[pa.RecordBatch]):
-    """Batches as they come, and what ended them: pylance tells no more than its text."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self.failure: BaseException | None = None
-
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            return next(self._batches)
-        except StopIteration:
-            raise
-        except BaseException as error:
-            self.failure = error
-            raise
-
-    @contextmanager
-    def blamed(self) -> Iterator[None]:
-        """Raise what ended the batches in the place of what pylance makes of it."""
-        try:
-            yield
-        except LANCE_FAILURES:
-            if self.failure is not None:
-                raise self.failure from None
-            raise
-
-
 @dataclass(frozen=True)
 class Refused:
     """Why a task cannot be done, however often it is tried."""

@@ -19,16 +19,20 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from ...errors import invalid
+from ...tables import paths
+from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES
+from ...tables.passing import Passing
 from ..addresses import Access, Table, TableAddress
 from ..names import address_of
 from ..source.arrays import stored
+from ..source.commit import NO_FRAGMENT
 from ..source.fit import new_schema
 from .commits import commit
 from .progress import Phases, phases
 from .sources import Part, Source, appended, found_in, query_over
 from .sqltext import may_be_by_row
-from .tasks import RESULTS_DDL, Kept, Refused, answer, done, spark_failures
+from .tasks import RESULTS_DDL, Refused, answer, done, spark_failures
 
 DEFINITION = "lance_bridge.view"
 """The key in the schema's metadata that has the query."""
@@ -218,7 +222,7 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
     """Return the versions that the rows are of, and the refresh, or None where it is not known."""
     for version in range(int(dataset.version), 0, -1):
         try:
-            transaction = dataset.read_transaction(version)
+            transaction = transaction_at(dataset, version)
         except LANCE_FAILURES:
             return None
         if transaction is None:
@@ -266,7 +270,6 @@ class _Job:
         if self.parts is not None and not self.parts:
             return []
         access = self.table.access(self.dataset, write=True)
-        mode = "overwrite" if self.parts is None else "append"
         with (
             spark_failures(what),
             query_over(self.spark, self.query, self.sources, self.parts) as frame,
@@ -274,19 +277,25 @@ class _Job:
             schema: pa.Schema = self.dataset.schema
             if frame.columns != schema.names:
                 raise invalid(f"{what}: the query has columns {frame.columns} by now")
-            writing = _Writing(access, schema, mode, self.rows)
+            writing = _Writing(access, schema, self.rows)
             answers = frame.mapInArrow(writing, RESULTS_DDL).collect()
         return [each for row in answers for each in unpacked(row)]
 
     def operation(self, fragments: list[Any]) -> Any:
         """Return what makes the fragments the view's rows, or adds them to these.
 
-        An addition names a fragment that is there, so that two of them conflict.
+        Both name a fragment, so that two refreshes of one state conflict. An overwrite would drop
+        the indices.
         """
         there = [each.metadata for each in self.dataset.get_fragments()]
-        if self.parts is None or not there:
-            return lance.LanceOperation.Overwrite(self.dataset.schema, fragments)
-        return lance.LanceOperation.Update(updated_fragments=there[:1], new_fragments=fragments)
+        gone = there if self.parts is None else []
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=[each.id for each in gone] if there else [NO_FRAGMENT],
+            updated_fragments=[] if gone else there[:1],
+            new_fragments=fragments,
+            # None of the new rows is covered by an index.
+            fields_for_preserving_frag_bitmap=paths.ids_in(self.dataset, self.dataset.schema.names),
+        )
 
 
 def unpacked(row: Any) -> list[Any]:
@@ -300,10 +309,9 @@ def unpacked(row: Any) -> list[Any]:
 class _Writing:
     """What a task does with its rows of the query."""
 
-    def __init__(self, access: Access, schema: pa.Schema, mode: str, rows: int | None) -> None:
+    def __init__(self, access: Access, schema: pa.Schema, rows: int | None) -> None:
         self._access = access
         self._schema = schema
-        self._mode = mode
         self._limit: dict[str, Any] = {} if rows is None else {"max_rows_per_file": rows}
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -313,12 +321,10 @@ class _Writing:
             yield answer(0, done(self._write, chain([first], filled)))
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> list[Any]:
-        kept = Kept(self._converted(batches))
-        reader = pa.RecordBatchReader.from_batches(self._schema, kept)
-        with kept.blamed():
-            return list(
-                write_fragments(reader, self._access.open(), mode=self._mode, **self._limit)
-            )
+        passing = Passing(self._converted(batches))
+        reader = pa.RecordBatchReader.from_batches(self._schema, passing)
+        with passing.blamed():
+            return list(write_fragments(reader, self._access.open(), mode="append", **self._limit))
 
     def _converted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

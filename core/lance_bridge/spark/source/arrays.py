@@ -14,6 +14,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from ...errors import invalid
 from ...tables.commits import is_refusal
 from ...tables.dataset import LANCE_FAILURES, brief
+from ...tables.passing import Passing
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -56,7 +57,7 @@ def _to_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, values, type=kind)
 
 
-class ToLance:
+class ToLance(Passing):
     """The batches of a task in the schema of the table, and what went wrong on the way."""
 
     def __init__(
@@ -67,35 +68,20 @@ class ToLance:
         Args:
             names: What the batches call each column of the schema.
         """
-        self._batches = batches
+        # Spark's batches without rows have no offsets where Lance looks for some.
+        super().__init__(self._converted(batch) for batch in batches if batch.num_rows)
         self._schema = schema
         self._names = names
         self.count = 0
         """Rows so far."""
-        self.failure: BaseException | None = None
-        """What ended the pass: pylance only shows its text."""
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            # Spark's batches without rows have no offsets where Lance looks for some.
-            batch = self._converted(next(each for each in self._batches if each.num_rows))
-        except StopIteration:
-            raise
-        except BaseException as error:
-            self.failure = error
-            raise
-        self.count += batch.num_rows
-        return batch
 
     def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [stored(batch.column(self._names[f.name]), f) for f in self._schema]
+        self.count += batch.num_rows
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     @contextmanager
-    def blamed(self, what: str) -> Iterator[None]:
+    def writing(self, what: str) -> Iterator[None]:
         """Raise what was wrong with the rows in place of what pylance makes of it.
 
         Raises:
@@ -103,10 +89,11 @@ class ToLance:
             ServiceUnavailableError: (17) the storage failed.
         """
         try:
-            yield
+            with self.blamed():
+                yield
         except LANCE_FAILURES as error:
-            if self.failure is not None:
-                raise self.failure from None
+            if error is self.failure:
+                raise
             if is_refusal(error):
                 raise invalid(f"{what}: {brief(error)}") from error
             raise ServiceUnavailableError(f"{what}: {brief(error)}") from error

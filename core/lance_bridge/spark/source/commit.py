@@ -6,7 +6,7 @@ attempt, and after one that failed, the versions since the write began are searc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,25 @@ from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 from ... import location as locations
 from ...entries.properties import ENTRY_ID
 from ...errors import OutcomeUnknownError, concurrent_modification
-from ...tables.commits import committing
+from ...tables.commits import committing, transaction_at
 from ...tables.dataset import LANCE_FAILURES, Ref, brief, translated
 from ..addresses import Table, TableAddress
 
 Operation = Callable[[list[FragmentMetadata]], Any]
 """Makes the operation of a transaction out of the new fragments."""
+
+NO_FRAGMENT = 2**32 - 1
+"""The id of no fragment. Changes that depend on a table being empty remove it, so that of two Lance
+commits one only: it lets those conflict that name the same fragment."""
+
+
+def guarded(dataset: lance.LanceDataset, but: Collection[int]) -> list[FragmentMetadata]:
+    """Return the fragments that a change leaves as they are, and that nobody else may change.
+
+    Args:
+        but: The ids of those that it changes or removes.
+    """
+    return [each.metadata for each in dataset.get_fragments() if each.fragment_id not in but]
 
 
 @dataclass(frozen=True)
@@ -131,7 +144,7 @@ def _is_overwrite(transaction: lance.Transaction) -> bool:
 def _made_by(transaction: lance.Transaction, dataset: lance.LanceDataset) -> int | None:
     """Return the version that a transaction has made, or None."""
     for version in range(int(transaction.read_version) + 1, int(dataset.latest_version) + 1):
-        found = dataset.read_transaction(version)
+        found = transaction_at(dataset, version)
         if found is not None and found.uuid == transaction.uuid:
             return version
     return None

@@ -9,12 +9,19 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError, TableVersionNotFoundError
 
+from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES, translated
 from .planning import rows_of
 
 FAIL, SKIP = "fail", "skip"
 ON_CHANGE = (FAIL, SKIP)
 """What becomes of a version that changes or deletes rows: the read ends, or leaves it out."""
+
+_ADDS_NOTHING = (
+    lance.LanceOperation.Rewrite,
+    lance.LanceOperation.CreateIndex,
+    lance.LanceOperation.UpdateConfig,
+)
 
 
 @dataclass(frozen=True)
@@ -60,14 +67,18 @@ class Growth:
         now = self._at(dataset, version)
         if version == 1:
             return _all(now)
+        operation = self._operation(now, version)
+        if isinstance(operation, lance.LanceOperation.Append):
+            # The version before, which may be gone, is not needed: new fragments have new ids.
+            there = sorted(_all(now).fragments)
+            return Added(tuple(there[len(there) - len(list(operation.fragments)) :]))
+        if isinstance(operation, _ADDS_NOTHING):
+            return Added(())
         before, after = _by_id(self._at(dataset, version - 1)), _by_id(now)
         if all(_is_same(each, after.get(number)) for number, each in before.items()):
             rows = dict(_all(now).fragments)
             return Added(tuple((n, rows[n]) for n in after if n not in before))
-        with translated(f"Version {version} of table '{self._name}' could not be read"):
-            transaction = now.read_transaction(version)
-        operation = None if transaction is None else transaction.operation
-        if isinstance(operation, lance.LanceOperation.Rewrite) or self._on_change == SKIP:
+        if self._on_change == SKIP:
             return Added(())
         raise ConcurrentModificationError(
             f"Version {version} of table '{self._name}' changes or deletes rows "
@@ -75,6 +86,11 @@ class Growth:
             f"option on_change to {SKIP} to leave such versions out, or begin anew at a later "
             "start_version"
         )
+
+    def _operation(self, dataset: lance.LanceDataset, version: int) -> Any:
+        with translated(f"Version {version} of table '{self._name}' could not be read"):
+            transaction = transaction_at(dataset, version)
+        return None if transaction is None else transaction.operation
 
     def _at(self, dataset: lance.LanceDataset, version: int) -> lance.LanceDataset:
         if version == dataset.version:

@@ -14,8 +14,9 @@ from typing import Any
 
 from ...config import STORAGE_PREFIX, named_catalogs
 from ...errors import invalid
+from ...names import parts_of
 from ..addresses import CatalogAddress, TableAddress
-from ..names import CATALOG_SETTINGS, parts_of
+from ..names import CATALOG_SETTINGS
 from . import requests
 
 VECTOR_PREFIX = "vector."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,10 +15,15 @@ from pyspark.sql.datasource import InputPartition
 from ...errors import invalid
 from .options import TASK_BYTES
 
-_LEAST_BYTES = 4 * 1024 * 1024
+LEAST_BYTES = 4 * 1024 * 1024
 """A task that reads less than this costs more to start than it saves."""
 _VARIABLE_BYTES = 32
 """What a value of text or binary is taken to have."""
+
+
+_INDEX = re.compile(r"\]@(.+?)\(\w+\)")
+_ALL_BY_INDEX = "refine_filter=--"
+"""How Lance's plans name an index that is asked, and say that nothing is left to look at."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def grouped(rows: Sequence[tuple[int, int]], width: int, sizes: Sizes) -> list[F
 
 def _rows_per_task(rows: int, width: int, sizes: Sizes) -> int:
     tasks = sizes.parallelism or os.cpu_count() or 1
-    share = max(rows * width // tasks, _LEAST_BYTES)
+    share = max(rows * width // tasks, LEAST_BYTES)
     return max(min(share, sizes.bytes) // width, 1)
 
 
@@ -90,6 +96,23 @@ def rows_of(dataset: lance.LanceDataset, ids: Sequence[int] | None = None) -> li
     fragments = fragments_of(dataset, ids)
     found = dataset.get_fragments() if fragments is None else fragments
     return [(each.fragment_id, each.count_rows()) for each in found]
+
+
+def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
+    """Return how many rows fulfil a predicate, or None where rows have to be looked at to know.
+
+    Indices know it where they answer all of the predicate for all rows of the table.
+    """
+    known = {index.name: index.num_rows_indexed for index in dataset.describe_indices()}
+    if not known:
+        return None
+    scanner = dataset.scanner(columns=[], with_row_id=True, filter=predicate)
+    plan = scanner.explain_plan(True)
+    used = _INDEX.findall(plan)
+    everything = sum(each.physical_rows for each in dataset.get_fragments())
+    if not used or _ALL_BY_INDEX not in plan:
+        return None
+    return int(scanner.count_rows()) if all(known[n] >= everything for n in used) else None
 
 
 def first_rows(rows: Sequence[tuple[int, int]], limit: int) -> list[Fragments]:

@@ -14,12 +14,12 @@ from pyspark.sql.types import StructType
 from ...tables import expressions
 from ...tables.query.projection import ROW_ID
 from ..addresses import Access
-from . import aggregates, arrays, planning
+from . import aggregates, arrays, grouping, planning
 from .columns import ROW_ADDRESS
 from .errors import as_spark
 from .options import ReadOptions
 from .planning import Fragments
-from .requests import Scan
+from .requests import Aggregate, Scan
 from .search import Search
 from .types import batch_schema
 
@@ -63,17 +63,24 @@ class Reading:
             return [Fragments(self.scan.fragments, limit)]
         if limit is not None and self.filter:
             return [Fragments(self.scan.fragments, limit)]
+        if self.filter and self._is_little(dataset, self.filter):
+            return [Fragments(self.scan.fragments)]
         rows = planning.rows_of(dataset, self.scan.fragments)
         if limit is not None:
             return planning.first_rows(rows, limit) or [Fragments(())]
         return planning.grouped(rows, self.sized(dataset).width, self.sizes) or [Fragments(())]
+
+    def _is_little(self, dataset: lance.LanceDataset, predicate: str) -> bool:
+        """Return whether indices know that so few rows are read that one task is best."""
+        rows = planning.rows_by_index(dataset, predicate)
+        return rows is not None and rows * self.sized(dataset).width <= planning.LEAST_BYTES
 
     def read(self, part: Fragments) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some fragments, in the schema that Spark expects."""
         expected = batch_schema(self.schema)
         dataset = self.access.open()
         if self.scan.aggregate is not None:
-            yield aggregates.partial(dataset, part.ids, self.filter, self.scan.aggregate, expected)
+            yield from self._aggregated(dataset, part, self.scan.aggregate, expected)
             return
         if part.ids == ():
             return
@@ -81,6 +88,21 @@ class Reading:
         with expressions.running(what):
             for batch in self._scanner(dataset, part, expected.names).to_batches():
                 yield arrays.to_spark(batch, expected)
+
+    def _aggregated(
+        self,
+        dataset: lance.LanceDataset,
+        part: Fragments,
+        wanted: tuple[Aggregate, ...],
+        schema: pa.Schema,
+    ) -> Iterator[pa.RecordBatch]:
+        groups = self.scan.groups
+        if not groups:
+            yield aggregates.partial(dataset, part.ids, self.filter, wanted, schema)
+        elif part.ids != ():
+            scanner = self._scanner(dataset, part, grouping.columns_of(groups, wanted))
+            with expressions.running("The table could not be aggregated"):
+                yield from grouping.partial(scanner.to_batches(), groups, wanted, schema)
 
     def _scanner(
         self, dataset: lance.LanceDataset, part: Fragments, names: list[str]

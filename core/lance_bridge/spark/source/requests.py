@@ -47,6 +47,8 @@ class Scan:
     limit: int | None = None
     fragments: tuple[int, ...] | None = None
     aggregate: tuple[Aggregate, ...] | None = None
+    groups: tuple[str, ...] = ()
+    """The columns whose values make groups, where it is aggregated."""
     parallelism: int | None = None
     """How many tasks can run at once, where that is known."""
 
@@ -90,8 +92,10 @@ def scan_of(options: Mapping[str, str]) -> Scan | None:
     told = _json(options, SCAN)
     aggregate = told.pop("aggregate", None)
     fragments = told.pop("fragments", None)
+    groups = told.pop("groups", None) or ()
     return Scan(
         **told,
+        groups=tuple(groups),
         fragments=None if fragments is None else tuple(fragments),
         aggregate=None if aggregate is None else tuple(Aggregate(**each) for each in aggregate),
     )

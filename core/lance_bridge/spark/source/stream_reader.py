@@ -1,7 +1,8 @@
 """Reading a table as a stream: the rows of each version that appends, in the order of versions.
 
-An offset is a version and how many of its new fragments have been read. Without `start_version`
-the stream begins with all rows that are there. A batch is cut between fragments.
+An offset is a version and how many of its new fragments have been read; after the last of them it
+is the next version, so that a version that was read may be cleaned up. Without `start_version` the
+stream begins with all rows that are there. A batch is cut between fragments.
 """
 
 from __future__ import annotations
@@ -106,10 +107,8 @@ class Stream:
         return Position(latest + 1, 0) if self._from_latest else Position(latest, 0, latest)
 
     def last(self) -> Position:
-        """Return the end of the latest version, as if the stream began with it."""
-        dataset = self.open()
-        latest = int(dataset.version)
-        return Position(latest, len(dataset.get_fragments()), latest)
+        """Return the end of the latest version."""
+        return Position(int(self.open().version) + 1, 0)
 
     def added(self, dataset: lance.LanceDataset, position: Position, version: int) -> Added:
         """Return the fragments that are new in a version, for this stream."""
@@ -119,6 +118,8 @@ class Stream:
 
     def next(self, start: Position, limit: Limit, last: int | None = None) -> Position:
         """Return where a batch ends that begins at ``start``; the same where nothing is new.
+
+        Versions without new rows are passed over, so that they are not needed any more.
 
         Args:
             last: The version that the stream is to end with.
@@ -136,7 +137,9 @@ class Stream:
                     return end
                 rows, fragments = rows + count, fragments + 1
                 end = Position(version, index + 1, start.snapshot)
-        return end if rows >= max(limit.least_rows, 1) or last is not None else start
+            end = Position(version + 1, 0)
+        is_too_little = last is None and 0 < rows < limit.least_rows
+        return start if is_too_little else end
 
     def parts(self, start: Position, end: Position) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         """Yield the versions of a batch, and of each the fragments to read."""
@@ -144,7 +147,8 @@ class Stream:
         dataset = table.open(Ref(branch=self.branch))
         # Of a managed table, this gives the latest version the name that tasks open it by.
         table.access(dataset, branch=self.branch)
-        for version in range(start.version, end.version + 1):
+        # An end with no fragment of its version is that of the version before.
+        for version in range(start.version, end.version + bool(end.fragments)):
             found = self.added(dataset, start, version).fragments
             first = start.fragments if version == start.version else 0
             beyond = end.fragments if version == end.version else len(found)

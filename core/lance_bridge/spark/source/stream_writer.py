@@ -1,8 +1,4 @@
-"""Writing a stream to a table, each batch once.
-
-The transaction of a batch says of which query it is and which of its batches. A batch that Spark
-sends again, after a failure, is looked for in the versions of the table before it is committed.
-"""
+"""Writing a stream to a table, each batch once."""
 
 from __future__ import annotations
 
@@ -10,25 +6,19 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import lance
 import pyarrow as pa
-from lance_namespace.errors import ServiceUnavailableError
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ...errors import invalid
-from ...tables.dataset import LANCE_FAILURES, brief
 from ..addresses import TableAddress
-from .commit import Commit
+from .batches import Batch
 from .errors import as_spark
 from .options import WriteOptions
 from .requests import Write
 from .writer import Job, Written, fragments_of
 
-QUERY = "lance_bridge.stream.query"
-"""The property of a transaction with the identifier of a query, which outlives its restarts."""
-BATCH = "lance_bridge.stream.batch"
 _QUERY_OF_TASK = "sql.streaming.queryId"
 
 
@@ -64,41 +54,15 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         if not told:
             return
         with as_spark():
+            batch = Batch(told[0].query, batchId)
             commit = replace(
                 self._job.commit,
                 version=min(each.version for each in told),
                 uuid=str(uuid.uuid4()),
-                properties={QUERY: told[0].query, BATCH: str(batchId)},
+                properties=batch.properties,
             )
-            _, dataset = commit.open()
-            if not is_done(dataset, commit, batchId):
+            if batch.begin(*commit.open()):
                 commit.run(fragments_of(messages), self._job.operation)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Leave the files: where a commit was tried, its outcome may not be known."""
-
-
-def is_done(dataset: lance.LanceDataset, commit: Commit, batch: int) -> bool:
-    """Return whether a batch has been committed, or one after it.
-
-    The versions are read from the latest back to the query's last batch; of a query's first batch,
-    back to the oldest that is there.
-
-    Raises:
-        ServiceUnavailableError: (17) a version cannot be read.
-    """
-    query = commit.properties[QUERY]
-    for version in range(int(dataset.latest_version), 0, -1):
-        try:
-            transaction = dataset.read_transaction(version)
-        except LANCE_FAILURES as error:
-            if version in {each["version"] for each in dataset.versions()}:
-                raise ServiceUnavailableError(
-                    f"Version {version} of table '{commit.address.name}' could not be read: "
-                    f"{brief(error)}"
-                ) from error
-            return False
-        found = (transaction and transaction.transaction_properties) or {}
-        if found.get(QUERY) == query:
-            return int(found[BATCH]) >= batch
-    return False

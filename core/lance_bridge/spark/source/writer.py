@@ -31,7 +31,7 @@ from ...tables.dataset import Ref
 from ...tables.history.manifests import MAIN
 from ..addresses import Access, Table, TableAddress
 from . import arrays, fit, requests
-from .commit import Commit
+from .commit import NO_FRAGMENT, Commit, guarded
 from .errors import as_spark
 from .options import WriteOptions
 from .requests import Write
@@ -73,13 +73,14 @@ class Target:
         if first is None:
             return Written((), 0)
         reader = pa.RecordBatchReader.from_batches(schema, itertools.chain([first], rows))
-        with rows.blamed(f"The rows for table '{self.access.address.name}' are not written"):
+        with rows.writing(f"The rows for table '{self.access.address.name}' are not written"):
             fragments = write_fragments(
                 reader,
                 self.place,
                 schema=schema,
                 mode=self.mode,
                 storage_options=self.access.storage_options(),
+                **self.access.renewal(),
                 **self.lance_options,
             )
         return Written(tuple(json.dumps(each.to_json()) for each in fragments), rows.count)
@@ -131,18 +132,17 @@ class Job:
         if self._write.mode == requests.OVERWRITE:
             return lance.LanceOperation.Overwrite(self._schema, fragments)
         if self._write.mode == requests.REPLACE_FRAGMENTS:
-            return lance.LanceOperation.Update(
-                removed_fragment_ids=list(self._write.fragments),
-                updated_fragments=self._guarded() if self._write.guard else [],
-                new_fragments=fragments,
-            )
+            return self._replacement(fragments)
         return lance.LanceOperation.Append(fragments)
 
-    def _guarded(self) -> list[FragmentMetadata]:
-        """Return the fragments that stay: whoever changes one of them conflicts with this write."""
-        removed = set(self._write.fragments)
-        kept = self.target.access.open().get_fragments()
-        return [each.metadata for each in kept if each.fragment_id not in removed]
+    def _replacement(self, fragments: list[FragmentMetadata]) -> Any:
+        removed, kept = list(self._write.fragments), list[FragmentMetadata]()
+        if self._write.guard:
+            kept = guarded(self.target.access.open(), removed)
+            removed += [] if kept or removed else [NO_FRAGMENT]
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=removed, updated_fragments=kept, new_fragments=fragments
+        )
 
 
 class LanceWriter(DataSourceArrowWriter):

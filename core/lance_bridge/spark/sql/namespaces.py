@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...bridge import Bridge
-from ...catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, Path
+from ...catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, NamespaceWords, Path
 from ...entries import namespaces
 from ...entries.modes import CreateMode, DropBehavior, DropMode
 from ...entries.outcome import settle
@@ -18,19 +18,6 @@ from ..addresses import CatalogAddress
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
-
-_HIVE = ({"comment": "database.description", "location": "database.location-uri",
-          "owner": "database.owner"},
-         {"comment": "catalog.description", "location": "catalog.location-uri"})  # fmt: skip
-_GLUE = ({"comment": "description", "location": "location"}, dict[str, str]())
-_UNITY = ({"comment": "schema.comment", "location": "schema.storage-root"},
-          {"comment": "catalog.comment", "location": "catalog.storage-root"})  # fmt: skip
-_SPELLINGS: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
-    "hive": _HIVE,
-    "glue": _GLUE,
-    "unity": _UNITY,
-}
-"""What Spark's own properties are called in a catalog: in namespaces of tables, and above them."""
 
 
 def list_children(catalog: CatalogAddress, args: Args) -> Answer:
@@ -44,14 +31,14 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     """``{namespace}`` to ``{properties}``, as Spark spells them. Errors: 1, 13."""
     bridge, path = _found(catalog, args)
     found = namespaces.describe(bridge, path)
-    to_spark = {theirs: ours for ours, theirs in _spelling(catalog, bridge, path).items()}
+    to_spark = {theirs: ours for ours, theirs in _spelling(bridge, path).items()}
     return {"properties": {to_spark.get(key, key): value for key, value in found.items()}}
 
 
 def create(catalog: CatalogAddress, args: Args) -> Answer:
     """``{namespace, properties}`` to ``{}``. Errors: 0, 1 (of the parent), 2, 13."""
     bridge, path = _found(catalog, args)
-    properties = _spelled(catalog, bridge, path, args["properties"])
+    properties = _spelled(bridge, path, args["properties"])
     namespaces.create(bridge, path, CreateMode.CREATE, properties)
     return {}
 
@@ -61,8 +48,8 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
     bridge, path = _found(catalog, args)
     if not path:
         raise invalid("The root namespace has no properties")
-    wanted = _spelled(catalog, bridge, path, args.get("set") or {})
-    spelling = _spelling(catalog, bridge, path)
+    wanted = _spelled(bridge, path, args.get("set") or {})
+    spelling = _spelling(bridge, path)
     unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
     _refuse_reserved({*wanted, *unwanted})
     for key, value in wanted.items():
@@ -127,19 +114,23 @@ def _found(catalog: CatalogAddress, args: Args) -> tuple[Bridge, Path]:
     return bridge, parse_namespace(args["namespace"], bridge.capabilities)
 
 
-def _spelling(catalog: CatalogAddress, bridge: Bridge, path: Path) -> Mapping[str, str]:
-    inner, outer = _SPELLINGS.get(catalog.connect().impl, ({}, {}))
-    return inner if len(path) == bridge.capabilities.levels else outer
+def _spelling(bridge: Bridge, path: Path) -> Mapping[str, str]:
+    """Return what Spark's own properties are called in the catalog."""
+    words = bridge.capabilities.namespace_words
+    return _plain(words[len(path) - 1]) if 0 < len(path) <= len(words) else {}
 
 
-def _spelled(
-    catalog: CatalogAddress, bridge: Bridge, path: Path, properties: Mapping[str, str]
-) -> dict[str, str]:
+def _plain(words: NamespaceWords) -> dict[str, str]:
+    named = {"comment": words.comment, "location": words.location, "owner": words.owner}
+    return {ours: theirs for ours, theirs in named.items() if theirs}
+
+
+def _spelled(bridge: Bridge, path: Path, properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties in the catalog's spelling.
 
     Spark names itself the owner of all it makes; where the catalog has no word for that, it knows
     its owners better.
     """
-    spelling = _spelling(catalog, bridge, path)
+    spelling = _spelling(bridge, path)
     given = {k: v for k, v in properties.items() if k != "owner" or k in spelling}
     return {spelling.get(key, key): value for key, value in given.items()}

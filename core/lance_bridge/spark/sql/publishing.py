@@ -24,13 +24,17 @@ from ...entries import tables as entries
 from ...entries.placement import Home
 from ...errors import OutcomeUnknownError, display, table_already_exists
 from ...managed import conversion
+from ...storage import RESERVED_FILE
 from ...tables.create import FIRST_VERSION, not_written
 from ...tables.dataset import LANCE_FAILURES, translated
-from ...tables.history.manifests import TableFiles
+from ...tables.history.manifests import VERSIONS, TableFiles, VersionDirectory
 from ...tables.spark_types import columns_of
 from .definitions import Definition
 
 logger = logging.getLogger(__name__)
+
+_HINT = "latest_version_hint.json"
+"""What Lance writes beside a manifest."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Data:
     """In JSON; their files are at the location already."""
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
     """Names the transaction, so that it is recognised after a lost reply."""
+    is_own_place: bool = False
+    """Whether nothing else can be at the location."""
 
     def metadata(self) -> list[FragmentMetadata]:
         return [FragmentMetadata.from_json(each) for each in self.fragments]
@@ -61,6 +67,7 @@ def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableReco
     """
     managed = is_to_be_managed(bridge, definition)
     place = TableRecord(definition.path, data.location)
+    had_mark = not data.is_own_place and _files(bridge, place).head(RESERVED_FILE) is not None
     _commit_first(bridge, place, data)
     try:
         record = _add_entry(bridge, definition, data)
@@ -69,7 +76,7 @@ def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableReco
     except OutcomeUnknownError:
         raise
     except LanceNamespaceError:
-        _take_away(bridge, place)
+        _take_away(bridge, place, data, [] if had_mark else [RESERVED_FILE])
         raise
 
 
@@ -123,21 +130,38 @@ def _is_first(place: TableRecord, data: Data, options: dict[str, str] | None) ->
     return transaction is not None and transaction.uuid == data.uuid
 
 
-def _take_away(bridge: Bridge, place: TableRecord) -> None:
-    """Delete a dataset that was made here and has no entry."""
+def _take_away(bridge: Bridge, place: TableRecord, data: Data, marks: Sequence[str]) -> None:
+    """Delete a dataset that was made here and has no entry; at a place of others, no more."""
     try:
-        bridge.storage(place, write=True).delete_table(place.location or "")
+        if data.is_own_place:
+            bridge.storage(place, write=True).delete_table(data.location)
+            return
+        files = _files(bridge, place)
+        made = VersionDirectory(files).list()
+        if [each.version for each in made] != [FIRST_VERSION]:
+            logger.warning("somebody has written to %s: version 1 of it stays", data.location)
+            return
+        versions = [f"{VERSIONS}/{name}" for name in (made[0].name, _HINT)]
+        transaction = f"_transactions/0-{data.uuid}.txn"
+        files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
     except LanceNamespaceError as error:
         logger.warning("files of '%s' stay at %s: %s", place.path, place.location, error)
 
 
 def remove_files(bridge: Bridge, place: TableRecord, fragments: Sequence[str]) -> None:
     """Delete the data files of fragments that no version has."""
-    data = [FragmentMetadata.from_json(each) for each in fragments]
-    paths = [f"data/{file.path}" for each in data for file in each.files]
+    paths = _data_files([FragmentMetadata.from_json(each) for each in fragments])
     if not paths:
         return
     try:
-        TableFiles(bridge.storage(place, write=True), place.location or "").remove(paths)
+        _files(bridge, place).remove(paths)
     except LanceNamespaceError as error:
         logger.warning("files of '%s' stay at %s: %s", place.path, place.location, error)
+
+
+def _files(bridge: Bridge, place: TableRecord) -> TableFiles:
+    return TableFiles(bridge.storage(place, write=True), place.location or "")
+
+
+def _data_files(fragments: Sequence[FragmentMetadata]) -> list[str]:
+    return [f"data/{file.path}" for each in fragments for file in each.files]

@@ -12,6 +12,7 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -26,7 +27,6 @@ from lance_namespace.errors import (
 from ... import location as locations
 from ...bridge import Bridge
 from ...catalog import IMPLEMENTATION, TableRecord
-from ...credentials import EXPIRES_AT
 from ...entries import tables as entries
 from ...entries.placement import Home, default_location
 from ...entries.properties import checked, manager_in
@@ -34,6 +34,7 @@ from ...errors import display, invalid
 from ...identifier import parse_table
 from ...managed import conversion
 from ...managed.entry import refreshed
+from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES, brief
 from ...tables.history.manifests import TableFiles
 from ..addresses import Access, CatalogAddress, Table, TableAddress
@@ -177,10 +178,10 @@ class StagedAccess(Access):
 
     stage: Stage | None = None
 
-    def storage_options(self) -> dict[str, str] | None:
+    def renewed(self) -> dict[str, str] | None:
         catalog, stage = self.address.catalog, self.stage
-        if catalog is None or stage is None or stage.replaces or EXPIRES_AT not in self.storage:
-            return super().storage_options()
+        if catalog is None or stage is None or stage.replaces:
+            return super().renewed()
         # The catalog has no entry yet by which credentials could be asked for.
         return dict(access(catalog, stage).storage)
 
@@ -205,9 +206,10 @@ def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> Non
         ServiceUnavailableError: (17)
     """
     bridge = catalog.connect()._bridge
-    if locations.is_local(locations.for_lance(stage.location)):
+    place = locations.for_lance(stage.location)
+    if locations.is_local(place):
         # Without rows, no task has made the directory.
-        bridge.storage(_place(stage), write=True).reserve(stage.location)
+        Path(place).mkdir(parents=True, exist_ok=True)
     _files(bridge, stage).put_over(stage.file, json.dumps(list(fragments)).encode())
 
 
@@ -243,7 +245,9 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
     if stage.replaces:
         _replace(catalog, stage, kept or [])
     else:
-        data = publishing.Data(stage.location, stage.schema(), kept or [], stage.uuid)
+        data = publishing.Data(
+            stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_place
+        )
         publishing.publish_new(bridge, stage.definition, data)
         _forget(bridge, stage)
     return {}
@@ -315,8 +319,9 @@ def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
         dataset = table.open()
         return any(
             made is not None and made.uuid == stage.uuid
-            for made in map(
-                dataset.read_transaction, range(stage.replaces + 1, dataset.version + 1)
+            for made in (
+                transaction_at(dataset, version)
+                for version in range(stage.replaces + 1, dataset.version + 1)
             )
         )
     except LANCE_FAILURES as error:

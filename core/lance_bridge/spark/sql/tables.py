@@ -69,7 +69,8 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
 
     ``version`` is a number or the name of a tag; ``timestamp_us`` is in microseconds since 1970.
     ``options`` are those of the relation, as the data source has them: version, tag, branch and
-    timestamp among them, and others that mean nothing here.
+    timestamp among them, and others that mean nothing here. ``chosen`` in the answer says that the
+    version is one that the caller wants, and not the latest.
     """
     when = When.of(args.get("version"), args.get("timestamp_us"))
     options = args.get("options")
@@ -77,7 +78,9 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
         when = _chosen(Options(options).reading())
     table = find(catalog, args)
     told = described(table.record, when.open(table))
-    return told if when.ref.branch is None else {**told, "branch": when.ref.branch}
+    if when.ref.branch is not None:
+        told["branch"] = when.ref.branch
+    return {**told, "chosen": True} if when.is_chosen else told
 
 
 def _chosen(read: ReadOptions) -> When:

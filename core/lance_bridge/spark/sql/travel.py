@@ -39,6 +39,12 @@ class When:
         is_number = version.isascii() and version.isdigit()
         return cls(Ref.of(version=int(version)) if is_number else Ref.of(tag=version))
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it is one version for ever, and not the latest of a branch."""
+        chosen = (self.ref.version, self.ref.tag, self.timestamp_us)
+        return any(each is not None for each in chosen)
+
     def open(self, table: Table) -> lance.LanceDataset:
         """Open a table then.
 

@@ -22,10 +22,10 @@ from lance_namespace.errors import ConcurrentModificationError
 from ....entries.properties import ENTRY_ID
 from ....errors import invalid
 from ....tables import paths
-from ...source.commit import Commit
+from ...source.commit import NO_FRAGMENT, Commit, guarded
 from ...source.writer import Target
 from . import tasks
-from .snapshot import Snapshot
+from .snapshot import ROW_ID, Snapshot
 from .tasks import Action, Job, Kind
 
 if TYPE_CHECKING:
@@ -137,9 +137,10 @@ def _run(table: Snapshot, plan: Plan) -> Outcome:
     )
     rows = plan.rows
     kinds = {action.kind for action in plan.actions}
-    if job.keeps_ids and {Kind.UPDATE, Kind.INSERT} <= kinds:
-        # Files hold rows that keep an id, or rows that get one: let there be one of each.
-        rows = rows.sortWithinPartitions(tasks.ACTION)
+    if job.keeps_ids and Kind.UPDATE in kinds:
+        # Files hold rows that keep an id, or rows that get one: let there be one of each. The ids
+        # go through the driver into the manifest, and take the least room in their order.
+        rows = rows.sortWithinPartitions(tasks.ACTION, ROW_ID)
     sent = rows.mapInArrow(partial(tasks.write, job), tasks.SENT)
     by_fragment = sent.repartition("fragment").sortWithinPartitions("fragment")
     done = by_fragment.mapInArrow(partial(tasks.delete, job), tasks.DONE).collect()
@@ -197,41 +198,43 @@ def _require_whole(summaries: Sequence[Any], bodies: Any) -> None:
 
 
 def _commit(table: Snapshot, outcome: Outcome, values: Sequence[str], *, guards_all: bool) -> int:
-    left = {each: FragmentMetadata.from_json(text) for each, text in outcome.left.items()}
-    if guards_all:
-        for fragment in table.dataset.get_fragments():
-            if fragment.fragment_id not in outcome.gone:
-                left.setdefault(fragment.fragment_id, fragment.metadata)
-        if not left and not outcome.gone:
-            _require_latest(table)
-
-    def operation(new: list[FragmentMetadata]) -> Any:
-        return lance.LanceOperation.Update(
-            removed_fragment_ids=outcome.gone,
-            updated_fragments=list(left.values()),
-            new_fragments=new,
-            fields_modified=[],
-            # Rows that keep a stable id are still covered by indices, except those on these.
-            fields_for_preserving_frag_bitmap=paths.ids_in(table.dataset, values),
-            update_mode="rewrite_rows",
-        )
-
-    access = table.access()
     commit = Commit(
         table.table.address,
-        access.location,
+        table.access().location,
         table.version,
         str(uuid.uuid4()),
         entry=table.table.record.properties.get(ENTRY_ID),
     )
+    operation = partial(operation_of, table.dataset, outcome, values, guards_all=guards_all)
     return commit.run(outcome.new, operation)
 
 
-def _require_latest(table: Snapshot) -> None:
-    """Check that nobody else wrote to an empty table: it has no fragment that shows that."""
-    now = table.table.address.find().open().latest_version
-    if int(now) > table.version:
-        raise ConcurrentModificationError(
-            f"Table '{table.name}' was empty at version {table.version}, and somebody else has "
-            "written to it since: repeat"
-        )
+def operation_of(
+    dataset: lance.LanceDataset,
+    outcome: Outcome,
+    values: Sequence[str],
+    new: list[FragmentMetadata],
+    *,
+    guards_all: bool,
+) -> Any:
+    """Return what the commit of a change does, with its new fragments.
+
+    Args:
+        dataset: Of the version that was read.
+        values: The columns that have new values.
+        guards_all: Whether a concurrent change of any row there is makes it fail.
+    """
+    left = {each: FragmentMetadata.from_json(text) for each, text in outcome.left.items()}
+    gone = list(outcome.gone)
+    if guards_all:
+        left.update({each.id: each for each in guarded(dataset, {*gone, *left})})
+        gone += [] if left or gone else [NO_FRAGMENT]
+    return lance.LanceOperation.Update(
+        removed_fragment_ids=gone,
+        updated_fragments=list(left.values()),
+        new_fragments=new,
+        fields_modified=[],
+        # Rows that keep a stable id are still covered by indices, except those on these.
+        fields_for_preserving_frag_bitmap=paths.ids_in(dataset, values),
+        update_mode="rewrite_rows",
+    )

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from ....errors import invalid
-from ...names import quoted
+from ....names import quoted
 from . import change, tasks
 from .change import Changed, Plan
 from .clauses import SOURCE, TARGET, Clauses, Step, clauses_of, step_of

@@ -15,11 +15,13 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Aggregates that tasks compute before anything goes to the JVM: one row a task, which Spark then combines.
+ * Aggregates that tasks compute before anything goes to the JVM: one row a task, or a row for each group of many rows,
+ * which Spark then combines.
  *
  * <p>Sums of BIGINT stay with Spark, whose overflow is an error; smaller integers cannot overflow within a task.
  */
 final class Aggregates {
+  private final ArrayNode groups = Service.object().putArray("groups");
   private final ArrayNode functions = Service.object().putArray("aggregate");
   private StructType schema = new StructType();
 
@@ -27,16 +29,18 @@ final class Aggregates {
 
   /** Return what the source has to compute, or null where one of the functions is Spark's to compute. */
   static Aggregates of(Aggregation aggregation, Columns columns) {
-    if (aggregation.groupByExpressions().length > 0) {
-      return null;
-    }
     Aggregates aggregates = new Aggregates();
+    for (Expression column : aggregation.groupByExpressions()) {
+      if (!aggregates.group(column, columns)) {
+        return null;
+      }
+    }
     for (AggregateFunc function : aggregation.aggregateExpressions()) {
       if (!aggregates.take(function, columns)) {
         return null;
       }
     }
-    return aggregates.functions.isEmpty() ? null : aggregates;
+    return aggregates.schema.isEmpty() ? null : aggregates;
   }
 
   /** It asks for COUNT(*) and nothing else, which the table's metadata may know. */
@@ -45,12 +49,30 @@ final class Aggregates {
         && aggregation.aggregateExpressions()[0] instanceof CountStar;
   }
 
+  /** The names of the columns whose values make groups. */
+  ArrayNode groups() {
+    return groups;
+  }
+
   ArrayNode functions() {
     return functions;
   }
 
   StructType schema() {
     return schema;
+  }
+
+  /** Floats are not grouped here, since Spark takes 0.0 and -0.0 for one value. */
+  private boolean group(Expression column, Columns columns) {
+    DataType type = top(column, columns);
+    boolean exact = type != null && (Literals.isIntegral(type) || type.equals(DataTypes.DateType)
+        || type.equals(DataTypes.StringType) || type.equals(DataTypes.BooleanType));
+    if (exact) {
+      String name = ((NamedReference) column).fieldNames()[0];
+      schema = schema.add("group_" + groups.size(), type, true);
+      groups.add(name);
+    }
+    return exact;
   }
 
   private boolean take(AggregateFunc function, Columns columns) {

@@ -13,7 +13,8 @@ final class Changes {
   static ArrayNode ofTable(TableChange... changes) {
     ArrayNode list = Service.object().putArray("changes");
     for (TableChange change : changes) {
-      list.add(change instanceof TableChange.ColumnChange ? column((TableChange.ColumnChange) change) : property(change));
+      boolean isOfColumn = change instanceof TableChange.ColumnChange;
+      list.add(isOfColumn ? column((TableChange.ColumnChange) change) : property(change));
     }
     return list;
   }

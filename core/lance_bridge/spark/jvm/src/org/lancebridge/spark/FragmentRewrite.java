@@ -21,7 +21,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * UPDATE, MERGE and those DELETEs that Lance's SQL cannot say: fragments with a matching row are read whole and replaced.
+ * UPDATE, MERGE and those DELETEs that Lance's SQL cannot say: fragments with a matching row are read whole and
+ * replaced.
  *
  * <p>The commit names the version that was read and the fragments that go, so that a change of one of them by another
  * writer in between is a conflict, and no row is lost.

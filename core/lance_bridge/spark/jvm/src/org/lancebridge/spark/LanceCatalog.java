@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
-import java.util.TreeMap;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -197,10 +196,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-    Map<String, String> properties = new TreeMap<>();
-    inNamespace("load_namespace", namespace, Service.object()).path("properties").fields()
-        .forEachRemaining(entry -> properties.put(entry.getKey(), entry.getValue().asText()));
-    return properties;
+    return Service.propertiesOf(inNamespace("load_namespace", namespace, Service.object()));
   }
 
   @Override

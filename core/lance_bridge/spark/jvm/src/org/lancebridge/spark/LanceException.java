@@ -9,7 +9,8 @@ import scala.Option;
  * An error of the namespace in Spark's own style: a condition, an SQL state, a message.
  *
  * <p>Spark looks conditions up in files of its own, so the message comes ready made. The exception is checked (as all
- * of Spark's analysis errors are), while most methods of the catalog declare nothing: {@link #unchecked} throws it there.
+ * of Spark's analysis errors are), while most methods of the catalog declare nothing: {@link #unchecked} throws it
+ * there.
  */
 final class LanceException extends AnalysisException {
   static final int UNSUPPORTED = 0;
@@ -53,7 +54,8 @@ final class LanceException extends AnalysisException {
 
   LanceException(int code, String message) {
     super(
-        "[" + conditionOf(code)[0] + "] " + message + (message.endsWith(".") ? "" : ".") + " SQLSTATE: " + conditionOf(code)[1],
+        "[" + conditionOf(code)[0] + "] " + message + (message.endsWith(".") ? "" : ".") + " SQLSTATE: "
+            + conditionOf(code)[1],
         Option.empty(),
         Option.empty(),
         Option.empty(),

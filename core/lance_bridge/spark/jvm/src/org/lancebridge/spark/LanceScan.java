@@ -1,5 +1,6 @@
 package org.lancebridge.spark;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -71,7 +72,8 @@ final class LanceScan implements Scan, SupportsReportStatistics {
 
   @Override
   public Statistics estimateStatistics() {
-    long rows = request.path("limit").isInt() ? Math.min(options.rows(), request.get("limit").asLong()) : options.rows();
+    JsonNode limit = request.path("limit");
+    long rows = limit.isInt() ? Math.min(options.rows(), limit.asLong()) : options.rows();
     return new Statistics() {
       @Override
       public OptionalLong numRows() {
@@ -90,7 +92,7 @@ final class LanceScan implements Scan, SupportsReportStatistics {
     StringBuilder text = new StringBuilder("lance ").append(table.name())
         .append(" version ").append(request.path("version").asText())
         .append(" [").append(String.join(", ", schema.fieldNames())).append(']');
-    for (String part : new String[] {"filter", "limit", "fragments", "aggregate"}) {
+    for (String part : new String[] {"filter", "limit", "fragments", "groups", "aggregate"}) {
       if (!request.path(part).isNull() && !request.path(part).isMissingNode()) {
         text.append(' ').append(part).append(": ").append(request.get(part).isTextual() ? request.get(part).asText()
             : request.get(part).toString());

@@ -103,6 +103,7 @@ final class LanceScanBuilder
 
   @Override
   public Scan build() {
+    options.noteRead();
     if (countsRows) {
       return new CountScan(table.name(), options.rows());
     }
@@ -116,6 +117,7 @@ final class LanceScanBuilder
     request.put("filter", filters.isEmpty() ? null : String.join(" AND ", filters));
     request.put("limit", limit);
     request.putNull("fragments");
+    request.set("groups", aggregates == null ? Service.tree(null) : aggregates.groups());
     request.set("aggregate", aggregates == null ? Service.tree(null) : aggregates.functions());
     return request;
   }

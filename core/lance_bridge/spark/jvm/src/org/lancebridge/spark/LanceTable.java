@@ -6,7 +6,6 @@ import java.util.EnumSet;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -20,7 +19,6 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -42,7 +40,7 @@ final class LanceTable
     this.path = path;
     this.name = name;
     this.state = state;
-    this.schema = (StructType) DataType.fromJson(state.get("schema").asText());
+    this.schema = Service.schemaOf(state);
     Set<String> converted = new HashSet<>();
     state.path("converted").forEach(column -> converted.add(column.asText()));
     this.columns = new Columns(schema, converted);
@@ -87,10 +85,7 @@ final class LanceTable
 
   @Override
   public Map<String, String> properties() {
-    Map<String, String> properties = new TreeMap<>();
-    state.path("properties").fields()
-        .forEachRemaining(entry -> properties.put(entry.getKey(), entry.getValue().asText()));
-    return properties;
+    return Service.propertiesOf(state);
   }
 
   @Override
@@ -126,7 +121,7 @@ final class LanceTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new LanceWriteBuilder(service, path, name, info);
+    return new LanceWriteBuilder(service, path, name, info).to(id());
   }
 
   @Override

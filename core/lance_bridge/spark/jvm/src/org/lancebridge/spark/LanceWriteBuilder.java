@@ -3,6 +3,7 @@ package org.lancebridge.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
+import java.util.OptionalLong;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -22,6 +23,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
   private final LogicalWriteInfo info;
   private ObjectNode request = Service.object().put("mode", "append");
   private boolean truncates;
+  private String table;
 
   LanceWriteBuilder(Service service, JsonNode path, String name, LogicalWriteInfo info) {
     this.service = service;
@@ -36,6 +38,12 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
     return this;
   }
 
+  /** Say which table it is, to find out whether the statement reads it, too. */
+  LanceWriteBuilder to(String table) {
+    this.table = table;
+    return this;
+  }
+
   @Override
   public WriteBuilder truncate() {
     truncates = true;
@@ -47,33 +55,37 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
 
   /** Only all rows: Lance has no commit that deletes some and appends others. */
   @Override
-  public boolean canOverwrite(Predicate[] predicates) {
+  public WriteBuilder overwrite(Predicate[] predicates) {
     for (Predicate predicate : predicates) {
       if (!predicate.name().equals("ALWAYS_TRUE")) {
-        return false;
+        throw LanceException.unsupported(
+            "Table " + name + " can be overwritten as a whole only, not where " + predicate.describe()
+                + ": DELETE those rows and INSERT the new ones, or use MERGE");
       }
-    }
-    return true;
-  }
-
-  @Override
-  public WriteBuilder overwrite(Predicate[] predicates) {
-    if (!canOverwrite(predicates)) {
-      throw LanceException.unsupported(
-          "Table " + name + " can be overwritten as a whole only: DELETE the rows of the condition, then append, "
-              + "or use MERGE");
     }
     return truncate();
   }
 
   @Override
   public Write build() {
+    guardWhatWasRead();
     Map<String, String> options = service.options(path, info.options().asCaseSensitiveMap());
     options.put(Service.WRITE, request.toString());
     SupportsWrite sink =
         (SupportsWrite) service.provider().getTable(info.schema(), new Transform[0], options);
     WriteBuilder builder = sink.newWriteBuilder(new Info(info, new CaseInsensitiveStringMap(options)));
     return (truncates ? ((SupportsTruncate) builder).truncate() : builder).build();
+  }
+
+  /** Rows that others add meanwhile must not be lost where the new rows are made of the old ones. */
+  private void guardWhatWasRead() {
+    if (table == null || !request.path("mode").asText().equals("overwrite")) {
+      return;
+    }
+    OptionalLong version = StatementReads.of(ScanOptions.keyOf(table, info.options().get("branch")));
+    if (version.isPresent()) {
+      request.put("version", version.getAsLong()).put("guard", true);
+    }
   }
 
   /** The write as Spark describes it, with our options. */

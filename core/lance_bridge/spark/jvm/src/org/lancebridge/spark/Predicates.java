@@ -14,8 +14,8 @@ import org.apache.spark.sql.types.DataTypes;
  * Spark's predicates in Lance's SQL.
  *
  * <p>Only what gives precisely Spark's rows is translated, with nulls and under NOT as well; the rest is null here, and
- * stays with Spark. Where the two engines differ, on NaN (Spark: equal to itself, above all numbers; Lance: by its sign)
- * and -0.0, the translation says it in words of both.
+ * stays with Spark. Where the two engines differ, on NaN (Spark: equal to itself, above all numbers; Lance: by its
+ * sign) and -0.0, the translation says it in words of both.
  */
 final class Predicates {
   private static final Map<String, String> COMPARISONS =

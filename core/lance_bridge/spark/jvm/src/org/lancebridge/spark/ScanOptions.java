@@ -5,12 +5,12 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The options of one read, of SQL's `WITH (...)` or a DataFrame reader: which version, and whether a search is asked for.
+ * The options of one read, of SQL's `WITH (...)` or a DataFrame reader: which version, and whether a search is asked
+ * for.
  */
 final class ScanOptions {
   private static final Set<String> REFERENCES = Set.of("version", "tag", "branch", "timestamp");
@@ -33,7 +33,7 @@ final class ScanOptions {
     ObjectNode arguments = table.arguments();
     arguments.set("options", Service.tree(references));
     JsonNode state = table.service().ask("load_table", arguments);
-    if (!DataType.fromJson(state.get("schema").asText()).equals(table.schema())) {
+    if (!Service.schemaOf(state).equals(table.schema())) {
       throw LanceException.invalid(
           "Table " + table.name() + " has other columns at " + references + " than now: select it with VERSION AS OF "
               + "or TIMESTAMP AS OF in SQL, or read it with format(\"lance\")");
@@ -62,6 +62,19 @@ final class ScanOptions {
     return version;
   }
 
+  /** Tell the statement's own write which version this is, unless the user chose it. */
+  void noteRead() {
+    if (!state.path("chosen").asBoolean()) {
+      StatementReads.add(keyOf(state.path("id").asText(), state.path("branch").asText(null)),
+          state.path("version").asLong());
+    }
+  }
+
+  /** What one branch of a table is called. */
+  static String keyOf(String table, String branch) {
+    return table + "@" + (branch == null || branch.equals("main") ? "" : branch);
+  }
+
   /** The rows are those of a search or a sample: what the query asks besides applies to its result. */
   boolean searches() {
     return given.keySet().stream().map(String::toLowerCase)
@@ -77,7 +90,8 @@ final class ScanOptions {
   void checkSearched(StructType schema) {
     for (StructField field : schema.fields()) {
       String needed = MetadataColumns.searchOf(field.name());
-      boolean searched = given.keySet().stream().anyMatch(key -> needed == null || key.toLowerCase().startsWith(needed));
+      boolean searched =
+          given.keySet().stream().anyMatch(key -> needed == null || key.toLowerCase().startsWith(needed));
       if (needed != null && !searched) {
         throw LanceException.invalid(
             "Column " + field.name() + " belongs to a search: give the options `" + needed + "column`, `" + needed

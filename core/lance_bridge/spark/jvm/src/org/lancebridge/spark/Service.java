@@ -6,18 +6,21 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 
 /**
  * The way to the Python half: the data source `lance`, looked up by its short name.
  *
- * <p>A metadata call is an inferred schema: the source answers `schema()` with JSON in a field's metadata. That needs no
- * port and no process of ours, and works wherever Spark can run a Python data source, behind Spark Connect as well.
+ * <p>A metadata call is an inferred schema: the source answers `schema()` with JSON in a field's metadata. That needs
+ * no port and no process of ours, and works wherever Spark can run a Python data source, behind Spark Connect as well.
  * The lookup is the one call here that is not part of Spark's public interfaces.
  */
 final class Service {
@@ -53,6 +56,19 @@ final class Service {
 
   static JsonNode tree(Object value) {
     return JSON.valueToTree(value);
+  }
+
+  /** The columns that an answer describes. */
+  static StructType schemaOf(JsonNode described) {
+    return (StructType) DataType.fromJson(described.get("schema").asText());
+  }
+
+  /** The properties that an answer describes. */
+  static Map<String, String> propertiesOf(JsonNode described) {
+    Map<String, String> properties = new TreeMap<>();
+    described.path("properties").fields()
+        .forEachRemaining(entry -> properties.put(entry.getKey(), entry.getValue().asText()));
+    return properties;
   }
 
   /** A new provider each time: Spark's keeps the state of one relation, and shared by scans it gives wrong rows. */

@@ -5,13 +5,11 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /** A table that CREATE or REPLACE TABLE ... AS SELECT writes, and that nobody sees before all of it is there. */
@@ -21,7 +19,7 @@ final class StagedLanceTable implements StagedTable, SupportsWrite {
   private final String name;
   private final JsonNode stage;
   private final StructType schema;
-  private final Map<String, String> properties = new TreeMap<>();
+  private final Map<String, String> properties;
   private boolean written;
   private boolean maybeCommitted;
 
@@ -31,9 +29,8 @@ final class StagedLanceTable implements StagedTable, SupportsWrite {
     this.path = path;
     this.name = name;
     this.stage = answer.get("stage");
-    this.schema =
-        answer.hasNonNull("schema") ? (StructType) DataType.fromJson(answer.get("schema").asText()) : asked;
-    answer.path("properties").fields().forEachRemaining(entry -> properties.put(entry.getKey(), entry.getValue().asText()));
+    this.schema = answer.hasNonNull("schema") ? Service.schemaOf(answer) : asked;
+    this.properties = Service.propertiesOf(answer);
   }
 
   @Override

@@ -1,0 +1,46 @@
+"""Names of tables and namespaces as people write them: parts joined with dots, some quoted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .errors import invalid
+
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+_PLAIN = re.compile(r"[^.`\s]+")
+
+
+def parts_of(name: str) -> list[str]:
+    """Return the parts of a name joined with dots; backticks quote, as in Spark's SQL.
+
+    Raises:
+        InvalidInputError: (13) it is malformed.
+    """
+    parts, position = [], 0
+    while True:
+        match = _PART.match(name, position)
+        if match is None:
+            break
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
+        position = match.end()
+        if position == len(name):
+            return parts
+        if name[position] != ".":
+            break
+        position += 1
+    raise invalid(f"'{name}' is not a name: write parts joined with dots, `quoted` if need be")
+
+
+def quoted(parts: Sequence[str]) -> str:
+    """Return a name for Spark's SQL, every part quoted."""
+    return ".".join(_in_backticks(part) for part in parts)
+
+
+def written(parts: Sequence[str]) -> str:
+    """Return a name that `parts_of` reads back, with no part quoted that need not be."""
+    return ".".join(p if _PLAIN.fullmatch(p) else _in_backticks(p) for p in parts)
+
+
+def _in_backticks(part: str) -> str:
+    return f"`{part.replace('`', '``')}`"

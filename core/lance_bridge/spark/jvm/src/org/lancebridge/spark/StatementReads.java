@@ -1,0 +1,37 @@
+package org.lancebridge.spark;
+
+import java.util.Collections;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.WeakHashMap;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import scala.Option;
+
+/**
+ * The versions of tables that a statement reads, for the write of the same statement.
+ *
+ * <p>Spark tells a writer nothing of the query whose rows it gets. It plans the scans of a statement and then its write
+ * under one tracker, which is not part of its public interfaces.
+ */
+final class StatementReads {
+  private static final Map<QueryPlanningTracker, Map<String, Long>> VERSIONS =
+      Collections.synchronizedMap(new WeakHashMap<>());
+
+  private StatementReads() {}
+
+  /** The statement that this thread plans reads a table as it was when it was planned, not one that it asks for. */
+  static void add(String table, long version) {
+    Option<QueryPlanningTracker> statement = QueryPlanningTracker.get();
+    if (statement.isDefined()) {
+      VERSIONS.computeIfAbsent(statement.get(), key -> new ConcurrentHashMap<>()).merge(table, version, Math::min);
+    }
+  }
+
+  /** The oldest version of a table that the statement reads which this thread plans. */
+  static OptionalLong of(String table) {
+    Option<QueryPlanningTracker> statement = QueryPlanningTracker.get();
+    Long version = statement.isEmpty() ? null : VERSIONS.getOrDefault(statement.get(), Map.of()).get(table);
+    return version == null ? OptionalLong.empty() : OptionalLong.of(version);
+  }
+}

@@ -1,0 +1,107 @@
+"""Tasks whose credentials end while they read or write go on with new ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.fragment import write_fragments
+from lance_namespace import CreateNamespaceRequest
+from servers.glue_server import ROLE, GlueServer
+
+from lance_bridge.credentials import EXPIRES_AT
+from lance_bridge.spark.addresses import Access, CatalogAddress, TableAddress
+from lance_bridge.spark.source.writer import Target
+
+pytestmark = pytest.mark.server
+
+SECONDS = 6.0
+"""How long credentials last: long enough for a few requests."""
+ROWS = pa.table({"id": pa.array(range(4), pa.int64())})
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[GlueServer]:
+    with GlueServer() as running:
+        running.make_bucket("bucket")
+        yield running
+
+
+@pytest.fixture
+def table(
+    server: GlueServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[TableAddress]:
+    """An empty table whose files are for a role alone, whose sessions are short."""
+    monkeypatch.setenv("AWS_CONFIG_FILE", f"{tmp_path}/config")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    properties = {
+        "impl": "glue",
+        **server.properties,
+        "root": f"s3://bucket/{tmp_path.name}",
+        "assume_role_arn": ROLE,
+        "assume_role_endpoint": server.endpoint,
+        "storage.aws_endpoint": server.endpoint,
+        "storage.allow_http": "true",
+    }
+    catalog = CatalogAddress("glue", properties)
+    database = f"db_{time.time_ns()}"
+    with server.short_sessions(SECONDS):
+        catalog.connect().create_namespace(CreateNamespaceRequest(id=[database]))
+        address = TableAddress(catalog, (database, "t"))
+        address.create(ROWS.schema)
+        yield address
+
+
+def access_of(table: TableAddress, *, write: bool) -> Access:
+    found = table.find()
+    return found.access(found.open(), write=write)
+
+
+def slowly(access: Access) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, half of them when the credentials of before have ended."""
+    storage = access.storage_options()
+    first, second = ROWS.to_batches(2)
+    yield first
+    assert storage is not None
+    wait_until(int(storage[EXPIRES_AT]) / 1000 + SECONDS)
+    yield second
+
+
+def wait_until(moment: float) -> None:
+    while time.time() < moment:
+        time.sleep(0.1)
+
+
+def test_a_task_writes_on_when_its_credentials_have_ended(table: TableAddress) -> None:
+    access = access_of(table, write=True)
+    target = Target(
+        access,
+        access.location,
+        ROWS.schema.serialize().to_pybytes(),
+        {"id": "id"},
+        "append",
+        {"max_rows_per_file": 2},
+    )
+    assert len(target.write(slowly(access)).fragments) == 2
+
+
+def test_an_open_table_is_written_to_and_read_when_its_credentials_have_ended(
+    table: TableAddress,
+) -> None:
+    access = access_of(table, write=True)
+    reader = pa.RecordBatchReader.from_batches(ROWS.schema, slowly(access))
+    files = write_fragments(reader, access.open(), max_rows_per_file=2)
+    assert len(files) == 2
+    place, storage = access.location, access.storage_options()
+    append = lance.LanceOperation.Append(files)
+    lance.LanceDataset.commit(place, append, read_version=1, storage_options=storage)
+    dataset = access_of(table, write=False).open()
+    batches = dataset.to_batches(batch_size=1, batch_readahead=1, fragment_readahead=1)
+    rows = [next(batches)]
+    wait_until(time.time() + SECONDS)
+    rows += list(batches)
+    assert sorted(pa.Table.from_batches(rows)["id"].to_pylist()) == [0, 1, 2, 3]

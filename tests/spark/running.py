@@ -43,6 +43,7 @@ def checks(
                     check(spark, catalog, ".".join(path))
                 except Exception:  # noqa: BLE001 - whatever it is, the others run, and it is told
                     wrong[f"{catalog}: {check.__name__}"] = traceback.format_exc()[-3000:]
+                    print(wrong[f"{catalog}: {check.__name__}"])
                 print(
                     f"{time.monotonic() - started:6.1f} s {catalog}: {check.__name__}", flush=True
                 )

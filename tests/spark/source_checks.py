@@ -73,7 +73,7 @@ def every_type_comes_back_as_parquet_gives_it(spark: Any, catalog: str, namespac
 
 def floats_become_vectors_by_option(spark: Any, catalog: str, namespace: str) -> None:
     """A dimension makes a vector of a column, and a search finds the nearest."""
-    with dropped(spark, f"{catalog}.{namespace}.vectors") as table:
+    with dropped(spark, f"{catalog}.{namespace}.floats") as table:
         frame = spark.sql("SELECT id, array(CAST(id AS FLOAT), 0F) AS v FROM range(100)")
         write(frame.repartition(3), table, "append", **{"vector.v": 2})
         search = {"nearest.column": "v", "nearest.query": "[41.2, 0]", "nearest.k": 3}

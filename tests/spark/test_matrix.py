@@ -14,9 +14,10 @@ import pytest
 from servers.metastores import Metastores
 from servers.sparks import CLUSTER, LOCAL, Spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(600), pytest.mark.matrix]
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1000), pytest.mark.matrix]
 
-SECONDS = 500.0
+SECONDS = 900.0
+"""A minute or two on a machine that does nothing else."""
 ALL, SOURCE = "spark.sql_checks", "spark.source_checks"
 ROWS = "spark.sql_row_checks:ROW_CHECKS"
 REMOTE = "a remote server"

@@ -17,7 +17,7 @@ from lance_namespace import (
     RegisterTableRequest,
     RenameTableRequest,
 )
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 import lance_bridge

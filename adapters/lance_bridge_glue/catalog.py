@@ -75,6 +75,9 @@ class GlueCatalog(Catalog):
         given = {key: getattr(self._config, key) for key in shown}
         return ", ".join([self._region, *(f"{k}={v}" for k, v in given.items() if v)])
 
+    def describe_server(self) -> Mapping[str, str]:
+        return {"server": "AWS Glue", "region": self._region}
+
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
@@ -268,11 +271,23 @@ class GlueCatalog(Catalog):
             self._calls.change("create_table", DatabaseName=path[-2], TableInput=table)
 
     def alter_table(self, record: TableRecord) -> None:
+        self._alter(record, None)
+
+    def load_marks(self, path: Path) -> Mapping[str, str]:
+        with translated(f"read table '{display(path)}'"):
+            return mapping.marks_of(self._table(path))
+
+    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
+        self._alter(record, marks)
+
+    def _alter(self, record: TableRecord, marks: Mapping[str, str] | None) -> None:
         path = record.path
         with translated(f"change table '{display(path)}'"):
             table = self._unchanged(record)
             _require_guard(record, table)
             changed = mapping.changed_input(self._calls.shape("TableInput"), table, record)
+            if marks is not None:
+                changed = mapping.with_marks(changed, marks)
             version = {"VersionId": record.revision} if record.revision is not None else {}
             absent, beaten = table_not_found(path), concurrent_modification(path)
             with meaning({_ABSENT: absent, _CHANGED: beaten}):

@@ -21,7 +21,8 @@ EXTERNAL_TABLE = "EXTERNAL_TABLE"
 RESOURCE_LINK = "resource link"
 
 # What Hive, Athena and Spark keep in an entry's parameters for their own use.
-_OWN_PARAMETERS = frozenset({"EXTERNAL", "transient_lastDdlTime"})
+_EXTERNAL = "EXTERNAL"
+_OWN_PARAMETERS = frozenset({_EXTERNAL, "transient_lastDdlTime"})
 _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 _S3_TABLES = "aws:s3tables"
 
@@ -108,6 +109,29 @@ def changed_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
     }
 
 
+def marks_of(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an entry holds that says whose its files are."""
+    marks = {
+        "TableType": table.get("TableType"),
+        _EXTERNAL: (table.get("Parameters") or {}).get(_EXTERNAL),
+    }
+    return {key: value for key, value in marks.items() if value is not None}
+
+
+def with_marks(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
+    """Return a TableInput with the marks of `marks_of`, and no others."""
+    kept = {k: v for k, v in table.items() if k != "TableType"}
+    parameters = {k: v for k, v in table["Parameters"].items() if k != _EXTERNAL}
+    own = {k: v for k, v in marks.items() if k == _EXTERNAL}
+    kind = {k: v for k, v in marks.items() if k == "TableType"}
+    return {**kept, **kind, "Parameters": {**parameters, **own}}
+
+
+def _is_external(table: Mapping[str, Any]) -> bool:
+    marks = marks_of(table)
+    return marks.get("TableType") == EXTERNAL_TABLE and marks.get(_EXTERNAL, "").upper() == "TRUE"
+
+
 def _checked(shape: Any, record: TableRecord) -> dict[str, str]:
     location = shape.members["StorageDescriptor"].members["Location"]
     model.check(location, record.location, "The location")
@@ -150,6 +174,7 @@ def record_from(
         revision=table.get("VersionId"),
         # Federated entries have no time of their making, and are there all the same.
         identity=created.isoformat() if created else "unknown",
+        is_external=_is_external(table),
         link_to=name_of_target(target) if target else "",
         link_path=_path_of(target, home, region) if target else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
@@ -75,6 +75,12 @@ class HiveCatalog(Catalog):
     def describe_connection(self) -> str:
         levels = ", catalog_levels=true" if self._config.catalog_levels else ""
         return self._config.uri + levels
+
+    def describe_server(self) -> Mapping[str, str]:
+        with translated("ask for the version"):
+            told = str(self._read("getVersion", lambda c: c.getVersion()))
+        # Before Hive 4 every release says 3.0, whatever it is.
+        return {"server": "Hive Metastore", "version": "2 or 3" if told == "3.0" else told}
 
     def close(self) -> None:
         self._calls.close()
@@ -327,6 +333,14 @@ class HiveCatalog(Catalog):
     def alter_table(self, record: TableRecord) -> None:
         with translated(f"change table '{display(record.path)}'"):
             self._changes.alter(record)
+
+    def load_marks(self, path: Path) -> Mapping[str, str]:
+        with translated(f"read table '{display(path)}'"):
+            return mapping.marks_of(self._load_raw(path))
+
+    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
+        with translated(f"change table '{display(record.path)}'"):
+            self._changes.alter(record, marks)
 
     def commit_guard(self, record: TableRecord) -> str:
         with translated(f"find out how to compare and set table '{display(record.path)}'"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -79,8 +79,11 @@ class TableChanges:
             ) from error
         return LOCK
 
-    def alter(self, record: TableRecord) -> None:
+    def alter(self, record: TableRecord, marks: Mapping[str, str] | None = None) -> None:
         """Replace an entry's location and properties.
+
+        Args:
+            marks: Those of `mapping.marks_of` to give it; None for those of an external entry.
 
         Raises:
             TableNotFoundError: (4)
@@ -88,8 +91,11 @@ class TableChanges:
             InvalidTableStateError: (19) its guard is unknown, or does not hold here.
         """
         with self._comparing(record) as (table, terms):
+            changed = mapping.altered(table, record)
+            if marks is not None:
+                changed = mapping.with_marks(changed, marks)
             try:
-                self._send(record.path, table, mapping.altered(table, record), terms)
+                self._send(record.path, table, changed, terms)
             except TException as error:
                 if is_a(error, "InvalidOperationException"):
                     # Said of a table, too, that was renamed or dropped since it was loaded, and may

@@ -40,6 +40,8 @@ _OWNER_TYPES = {"USER": 1, "ROLE": 2, "GROUP": 3}
 
 _PURGE = "external.table.purge"
 _TRANSLATED = "TRANSLATED_TO_EXTERNAL"
+_OWNERSHIP = ("EXTERNAL", _PURGE, _TRANSLATED)
+_TABLE_TYPE = "tableType"
 
 # What the metastore keeps in an entry's parameters for its own use.
 _OWN_PARAMETERS = frozenset(
@@ -180,6 +182,7 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         kind=table.tableType or "",
         revision=revision_of(table),
         identity=str(table.createTime) if table.createTime else None,
+        is_external=is_external(table),
     )
 
 
@@ -189,6 +192,22 @@ def is_external(table: Any) -> bool:
     # Hive 4 makes a managed table external in name only, and goes on moving and deleting its files.
     own = marks.get(_TRANSLATED) == "TRUE" or marks.get(_PURGE) == "TRUE"
     return marks.get("EXTERNAL") == "TRUE" and table.tableType == EXTERNAL_TABLE and not own
+
+
+def marks_of(table: Any) -> dict[str, str]:
+    """Return what an entry holds that says whose its files are."""
+    parameters = table.parameters or {}
+    marks = {key: str(parameters[key]) for key in _OWNERSHIP if key in parameters}
+    return {_TABLE_TYPE: table.tableType or "", **marks}
+
+
+def with_marks(table: Any, marks: Mapping[str, str]) -> Any:
+    """Return a copy with the marks of `marks_of`, and no others."""
+    table = copy.copy(table)
+    kept = {k: v for k, v in (table.parameters or {}).items() if k not in _OWNERSHIP}
+    given = {key: value for key, value in marks.items() if key in _OWNERSHIP}
+    table.parameters, table.tableType = {**kept, **given}, marks.get(_TABLE_TYPE, "")
+    return table
 
 
 def made_external(table: Any) -> Any:

@@ -76,6 +76,10 @@ class UnityCatalog(Catalog):
         place = self._config.address or f"profile={self._config.profile or 'of the environment'}"
         return ", catalog=".join((place, *self._pinned))
 
+    def describe_server(self) -> Mapping[str, str]:
+        dialect = "Databricks" if self._config.is_databricks else "open source"
+        return {"server": "Unity Catalog", "dialect": dialect}
+
     def close(self) -> None:
         self._client.close()
 

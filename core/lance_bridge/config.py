@@ -303,23 +303,41 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+def config_path() -> FilePath:
+    """Return where the configuration file is, or would be."""
+    chosen = os.environ.get(CONFIG_FILE_VARIABLE)
+    return FilePath(chosen) if chosen else FilePath.home() / ".lance-bridge.yaml"
+
+
 def named_catalogs() -> dict[str, dict[str, str]]:
     """Return the catalogs of the configuration file: name to properties, ``impl`` among them.
 
     Raises:
         InvalidInputError: (13) the file is not YAML, or not of the documented shape.
     """
-    chosen = os.environ.get(CONFIG_FILE_VARIABLE)
-    path = FilePath(chosen) if chosen else FilePath.home() / ".lance-bridge.yaml"
+    path = config_path()
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        if chosen:
+        if os.environ.get(CONFIG_FILE_VARIABLE):
             raise invalid(f"${CONFIG_FILE_VARIABLE} names {path}, which does not exist") from None
         return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
+    return catalogs_in(path, text)
+
+
+def catalogs_in(path: FilePath, text: str) -> dict[str, dict[str, str]]:
+    """Return the catalogs of a configuration file's text; `path` is for messages.
+
+    Raises:
+        InvalidInputError: (13) it is not YAML, or not of the documented shape.
+    """
+    try:
+        content = yaml.load(text, _Loader)
     except _RepeatedKeyError as error:
         raise invalid(f"{path}: {error}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
         raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
     return _checked_catalogs(path, content)
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import importlib.util
 
-from .errors import unsupported
+from lance_namespace.errors import UnsupportedOperationError
+
+
+class MissingExtraError(UnsupportedOperationError):
+    """A package of an extra is not installed (code 0); ``command`` installs it."""
+
+    def __init__(self, package: str, command: str) -> None:
+        super().__init__(f"This needs the package '{package}': {command}")
+        self.command = command
 
 
 def require(extra: str, *packages: str) -> None:
     """Check that the packages of an extra are installed.
 
     Raises:
-        UnsupportedOperationError: (0) one is missing; the message has the command to install it.
+        MissingExtraError: (0) one is missing; the message has the command to install it.
     """
     for package in packages:
         if not _is_installed(package):
-            raise unsupported(
-                f"This needs the package '{package}': pip install 'lance-bridge[{extra}]'"
-            )
+            raise MissingExtraError(package, f"pip install 'lance-bridge[{extra}]'")
 
 
 def _is_installed(package: str) -> bool:

@@ -43,18 +43,18 @@ def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any)
         UnsupportedOperationError: (0) an extra is not installed; the message has the command.
     """
     given = _given(name, properties, more)
-    named = {} if _is_impl(name) else _named_catalogs()
+    named = {} if is_implementation(name) else _named_catalogs()
     if name in named:
         stored = dict(named[name])
         impl = stored.pop("impl")
-        kind = _find(impl)
+        kind = find(impl)
         if issubclass(kind, LanceBridgeNamespace):
             stored.update(configuration.environment(kind.config_type, name))
         namespace = _construct(kind, impl, {**stored, **given})
         if isinstance(namespace, LanceBridgeNamespace):
             namespace.configured_name = name
         return namespace
-    return _construct(_find(name, named), name, given)
+    return _construct(find(name, named), name, given)
 
 
 def _given(name: Any, properties: Any, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _given(name: Any, properties: Any, more: Mapping[str, Any]) -> dict[str, Any
 def _named_catalogs() -> dict[str, dict[str, str]]:
     named = configuration.named_catalogs()
     for name in named:
-        if _is_impl(name):
+        if is_implementation(name):
             raise invalid(
                 f"The configuration file has a catalog '{name}', but '{name}' is the name of an "
                 "implementation and always means that: give the catalog another name"
@@ -77,11 +77,18 @@ def _named_catalogs() -> dict[str, dict[str, str]]:
     return named
 
 
-def _is_impl(name: str) -> bool:
+def is_implementation(name: str) -> bool:
+    """Return whether a name is an implementation's, and so cannot be a configured catalog's."""
     return name in lance_namespace.NATIVE_IMPLS or name in catalogs()
 
 
-def _find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespace]:
+def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespace]:
+    """Return the class that a name stands for.
+
+    Raises:
+        InvalidInputError: (13) there is none.
+        UnsupportedOperationError: (0) it cannot be imported.
+    """
     known = {**lance_namespace.NATIVE_IMPLS, **catalogs()}
     class_path = known.get(name, name)
     if "." not in class_path:

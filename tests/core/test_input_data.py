@@ -190,7 +190,7 @@ def test_buffers_are_not_copied() -> None:
         b"",
         io.BytesIO(),
     ],
-    ids=repr,
+    ids=lambda data: type(data).__name__,
 )
 def test_what_holds_no_rows_is_invalid_input(
     namespace: MemoryNamespace, server: MemoryServer, data: Any

@@ -16,16 +16,18 @@ from .spec_reader import ErrorParagraph, Spec, cases_in
 REPOSITORY = Path(__file__).parents[2]
 CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/spark")
 """Where the cases that a spec names may be, beside the tests of its adapter."""
-INSIDE, SPARK = "operations", "spark"
+INSIDE, SPARK, CLI, MIGRATION = "operations", "spark", "cli", "migration"
 """The specs of what is the same on every catalog."""
 SPECS = {
     path.stem: Spec(path)
     for path in sorted((REPOSITORY / "specs").glob("*.md"))
-    if path.stem not in (INSIDE, SPARK)
+    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION)
 }
 """By catalog."""
 OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")
 SPARK_SPEC = Spec(REPOSITORY / "specs" / f"{SPARK}.md")
+CLI_SPEC = Spec(REPOSITORY / "specs" / f"{CLI}.md")
+MIGRATION_SPEC = Spec(REPOSITORY / "specs" / f"{MIGRATION}.md")
 
 _ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
 

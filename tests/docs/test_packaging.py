@@ -122,6 +122,10 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
             for name, kind in CATALOGS.items()
             for word in (name, "=", f"lance_bridge_{name}:{kind}")
         ),
+        "[lance_bridge.commands]",
+        "metastore",
+        "=",
+        "lance_bridge_hive.embedded.command:app",
     ]
 
 

@@ -1,10 +1,13 @@
-"""The commands, one group per module."""
+"""The commands, one group per module, and those that adapters bring."""
 
 from __future__ import annotations
 
 import typer
 
-from . import managed
+from . import catalogs, configuration, maintain, managed, migrate, namespaces, tables
+from .check import check
+from .doctor import doctor
+from .plugins import add_commands
 
 app = typer.Typer(
     name="lance-bridge",
@@ -12,9 +15,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(catalogs.app, name="catalogs")
+app.add_typer(configuration.app, name="config")
+app.add_typer(namespaces.app, name="ns")
+app.add_typer(tables.app, name="table")
+app.add_typer(maintain.app, name="maintain")
 app.add_typer(managed.app, name="managed")
+app.add_typer(migrate.app, name="migrate")
+app.command()(check)
+app.command()(doctor)
+add_commands(app)
 
 
 @app.callback()
 def _options() -> None:
-    """Lance tables in the catalog you already run."""
+    """Lance tables in the catalog you already run.
+
+    Exit codes: 0 done; 1 the catalog or the storage refused, or failed; 2 the command was given
+    wrongly; 3 it looked for something and found it; 130 Ctrl-C.
+    """

@@ -1,70 +1,132 @@
-"""What all commands share: the catalog that is named, identifiers, and how failures are told."""
+"""What all commands share: the catalog that is named, names, exit codes, and how failures are told.
+
+The exit code is 0 where all went well, 1 where the catalog or the storage refused or failed, 2
+where the command was given wrongly, 3 where a command that looks for something found it, and 130
+after Ctrl-C.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace import LanceNamespace
+from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
 
 from ..errors import invalid
+from ..names import parts_of
+from .completion import catalog_names
+from .output import Output, message
 
 FAILED = 1
 """The exit code where the catalog or the storage refused, or failed."""
-
-
-class Output(str, Enum):
-    """For people, or for programs."""
-
-    TEXT = "text"
-    JSON = "json"
-
+MISUSED = 2
+"""The exit code where the command was given wrongly: it asked for nothing then."""
+FOUND = 3
+"""The exit code of a command that looks for something, where it found it."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 
 CatalogName = Annotated[
-    str, typer.Argument(help="hive, glue, unity, or a catalog of the configuration file.")
+    str,
+    typer.Argument(
+        help="hive, glue, unity, or a catalog of the configuration file.",
+        autocompletion=catalog_names,
+    ),
 ]
-TableName = Annotated[str, typer.Argument(help="The table's names, joined with dots: db.table.")]
+TableName = Annotated[
+    str,
+    typer.Argument(
+        help="The table's names, joined with dots: db.table. Backticks quote one with dots in it."
+    ),
+]
+NamespaceName = Annotated[
+    str, typer.Argument(help="The namespace's names, joined with dots, quoted as a table's.")
+]
 Properties = Annotated[
     list[str] | None,
     typer.Option("--property", "-p", help="A property of the catalog: key=value. Repeatable."),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text or json.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """End the command with a message where anything in it fails."""
+    try:
+        yield
+    except LanceNamespaceError as error:
+        message(str(error))
+        raise typer.Exit(FAILED) from error
 
 
 @contextmanager
 def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceBridgeNamespace]:
     """Connect to a catalog; end the command with a message where anything fails."""
-    try:
-        namespace = lance_bridge.connect(catalog, _parsed(properties or []))
-        if not isinstance(namespace, LanceBridgeNamespace):
-            raise invalid(f"'{catalog}' is pylance's own implementation: this is about catalogs")
+    given = pairs(properties)
+    with told():
+        namespace = bridged(lance_bridge.connect(catalog, given), catalog)
         with namespace:
             yield namespace
-    except LanceNamespaceError as error:
-        typer.echo(f"lance-bridge: {error}", err=True)
-        raise typer.Exit(FAILED) from error
 
 
-def _parsed(properties: Sequence[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in properties]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise invalid("A property is given as key=value")
-    return {key: value for key, _, value in pairs}
+def bridged(namespace: LanceNamespace, catalog: str) -> LanceBridgeNamespace:
+    """Return a namespace that is one of ours.
+
+    Raises:
+        InvalidInputError: (13) it is pylance's own.
+    """
+    if not isinstance(namespace, LanceBridgeNamespace):
+        raise invalid(f"'{catalog}' is pylance's own implementation: this is about catalogs")
+    return namespace
 
 
-def names_of(table: str) -> list[str]:
-    """Return the identifier that a table's name stands for."""
-    return table.split(".")
+def pairs(given: Sequence[str] | None) -> dict[str, str]:
+    """Return options of the form key=value as a mapping; end the command where one is not."""
+    split = [each.partition("=") for each in given or ()]
+    if not all(key and equals for key, equals, _ in split):
+        raise misused("A property is given as key=value")
+    return {key: value for key, _, value in split}
 
 
-def tell(output: Output, text: str, fields: Mapping[str, Any]) -> None:
-    """Print an answer: a sentence, or its fields as one JSON object."""
-    sys.stdout.write((json.dumps(fields) if output is Output.JSON else text) + "\n")
+def names_of(name: str) -> list[str]:
+    """Return the identifier that a name stands for; end the command where it is malformed."""
+    try:
+        return parts_of(name)
+    except InvalidInputError as error:
+        raise misused(str(error)) from error
+
+
+def misused(text: str) -> typer.Exit:
+    """Tell what is wrong with the command that was given; return what ends it."""
+    message(text)
+    return typer.Exit(MISUSED)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask whether to go on, where nobody has said so; end the command where the answer is no.
+
+    Where nobody is there to answer, because the input is no terminal, nothing is done.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise misused(f"{question} Nobody is there to answer: give --yes")
+    answer = ask(f"{question} [y/N] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        message("nothing was done")
+        raise typer.Exit(FAILED)
+
+
+def ask(question: str) -> str:
+    """Return what somebody types; the question goes where messages go. Ctrl-C ends the command."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from ..managed.foreign import OutOfBand
 from .common import (
+    FOUND,
     CatalogName,
-    Output,
     OutputOption,
     Properties,
     TableName,
+    Yes,
+    confirm,
     connected,
     names_of,
-    tell,
 )
+from .output import Output, tell
 
-FOUND = 3
-"""The exit code of ``check`` where versions were written past the catalog."""
+__all__ = ["FOUND", "app"]
 
 app = typer.Typer(
     help="Tables whose versions the catalog holds: implementation-managed tables.",
@@ -50,7 +49,10 @@ def end(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Leave a table's versions to its storage again."""
+    """Leave a table's versions to its storage again.
+
+    Example: lance-bridge managed end prod sales.embeddings
+    """
     with connected(catalog, properties) as namespace:
         namespace.release_table(names_of(table))
         tell(
@@ -65,7 +67,10 @@ def check(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List versions that were written past the catalog. The exit code is 3 where there are any."""
+    """List versions that were written past the catalog. The exit code is 3 where there are any.
+
+    Example: lance-bridge managed check prod sales.embeddings
+    """
     with connected(catalog, properties) as namespace:
         found = namespace.list_out_of_band_versions(names_of(table))
     fields = {
@@ -91,7 +96,10 @@ def adopt(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Make versions that were written past the catalog the table's own."""
+    """Make versions that were written past the catalog the table's own.
+
+    Example: lance-bridge managed adopt prod sales.embeddings
+    """
     with connected(catalog, properties) as namespace:
         latest = namespace.adopt_out_of_band_versions(names_of(table))
         tell(
@@ -105,11 +113,13 @@ def discard(
     table: TableName,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Delete versions that were written past the catalog; they cannot be had back."""
-    if not yes:
-        typer.confirm(f"Delete what was written to {table} past the catalog?", abort=True, err=True)
+    """Delete versions that were written past the catalog; they cannot be had back.
+
+    Example: lance-bridge managed discard prod sales.embeddings --yes
+    """
+    confirm(f"Delete what was written to {table} past the catalog?", yes=yes)
     with connected(catalog, properties) as namespace:
         count = namespace.discard_out_of_band_versions(names_of(table))
         tell(output, f"{table}: {count} discarded", {"table": table, "discarded": count})

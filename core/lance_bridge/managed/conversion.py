@@ -138,8 +138,11 @@ def latest_in_storage(bridge: Bridge, record: TableRecord) -> int:
     return latest.version
 
 
-def end(bridge: Bridge, record: TableRecord) -> TableRecord:
+def end(bridge: Bridge, record: TableRecord, holder: str = "") -> TableRecord:
     """Leave a table's versions to its storage; return the entry then.
+
+    Args:
+        holder: See `entry.held`: who may go on where it died before.
 
     Raises:
         InvalidInputError: (13) it does so already.
@@ -147,7 +150,7 @@ def end(bridge: Bridge, record: TableRecord) -> TableRecord:
             them first.
         ConcurrentModificationError: (14) somebody commits.
     """
-    with entry.held(bridge, record) as held:
+    with entry.held(bridge, record, holder=holder) as held:
         directory = directory_of(bridge, held, own_state(record), write=True)
         directory.finish()
         _refuse_foreign(held, directory.foreign())

@@ -97,7 +97,9 @@ def refreshed(bridge: Bridge, record: TableRecord) -> TableRecord:
 
 
 @contextmanager
-def held(bridge: Bridge, record: TableRecord, other: Path = ()) -> Iterator[TableRecord]:
+def held(
+    bridge: Bridge, record: TableRecord, other: Path = (), holder: str = ""
+) -> Iterator[TableRecord]:
     """Keep everybody from committing to a table; does nothing for one that storage manages.
 
     Yields the entry as it is then. After the time of a hold others may commit again, whatever
@@ -105,6 +107,8 @@ def held(bridge: Bridge, record: TableRecord, other: Path = ()) -> Iterator[Tabl
 
     Args:
         other: The name that the table is being copied to.
+        holder: Who holds it, where that is known to be one at a time: a hold that it left when it
+            died is its own.
 
     Raises:
         ConcurrentModificationError: (14) somebody commits, or holds the table.
@@ -113,8 +117,9 @@ def held(bridge: Bridge, record: TableRecord, other: Path = ()) -> Iterator[Tabl
     if state is None:
         yield record
         return
-    require_free(bridge, record, state)
-    changed = swap(bridge, record, state.hold(other))
+    if not (holder and state.holder == holder):
+        require_free(bridge, record, state)
+    changed = swap(bridge, record, state.hold(other, holder))
     try:
         yield reload(bridge, changed)
     finally:

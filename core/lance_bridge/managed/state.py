@@ -78,9 +78,9 @@ class State:
         """
         return self.held is not None and abs(_now() - self.held) < HOLD_SECONDS * 1000
 
-    def hold(self, other: Path = ()) -> State:
-        """Return the same state, held from now on."""
-        return replace(self, held=_now(), other=other, holder=uuid.uuid4().hex[:16])
+    def hold(self, other: Path = (), holder: str = "") -> State:
+        """Return the same state, held from now on; by somebody new unless a holder is named."""
+        return replace(self, held=_now(), other=other, holder=holder or uuid.uuid4().hex[:16])
 
     def free(self) -> State:
         """Return the same state, for all to commit to."""

@@ -222,11 +222,11 @@ class Access:
 
 
 @lru_cache(maxsize=1)
-def _session() -> lance.Session:
+def _session() -> Any:
     """Return what the tasks of a process share: what they have read of indices and manifests."""
-    return lance.Session(
-        index_cache_size_bytes=_INDEX_BYTES, metadata_cache_size_bytes=_METADATA_BYTES
-    )
+    # pylance's types do not know its Session by that name.
+    make: Any = vars(lance)["Session"]
+    return make(index_cache_size_bytes=_INDEX_BYTES, metadata_cache_size_bytes=_METADATA_BYTES)
 
 
 class _Renewal(LanceNamespace):

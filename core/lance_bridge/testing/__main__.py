@@ -58,8 +58,8 @@ def plugin_for(target: Target) -> ModuleType:
     return plugin
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the kit as the arguments say; return the exit code."""
+def main(arguments: Sequence[str] | None = None, *, plugins: Sequence[object] = ()) -> int:
+    """Run the kit as the arguments say, with more plugins of pytest; return the exit code."""
     parser = _parser()
     given = parser.parse_args(arguments)
     target = ConfiguredTarget(given.catalog, dict(given.property))
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     try:
         with _sigterm_as_ctrl_c():
-            return _run(target, given)
+            return _run(target, given, plugins)
     except PreflightError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _ENDED
 
 
-def _run(target: Target, given: argparse.Namespace) -> int:
+def _run(target: Target, given: argparse.Namespace, plugins: Sequence[object]) -> int:
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}_") as temporary:
         target.data_root = temporary if given.data_root is None else given.data_root
         check_data_root(target)
@@ -89,7 +89,7 @@ def _run(target: Target, given: argparse.Namespace) -> int:
         print(f"Testing {target.connect().namespace_id()}")
         print(f"Makes and removes namespaces under {parent} whose names contain {PREFIX},")
         print(f"tables in them, and files under {target.data_root} with that name.", flush=True)
-        return int(pytest.main(_pytest_arguments(given), plugins=[plugin_for(target)]))
+        return int(pytest.main(_pytest_arguments(given), [plugin_for(target), *plugins]))
 
 
 @contextmanager

@@ -1,0 +1,289 @@
+"""What the commands of migrations share: planning, running, and telling of plans and records."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ..errors import LanceNamespaceError
+from ..migrate import (
+    Ends,
+    Item,
+    ItemState,
+    Level,
+    Migration,
+    Migrations,
+    Plan,
+    Record,
+    RunOptions,
+    State,
+    execute,
+    kind_named,
+    make_plan,
+)
+from ..migrate.kind import AnyKind, Nobody
+from ..migrate.plan import What
+from .common import FAILED, FOUND, INTERRUPTED, pairs, told
+from .output import Output, counting, message, pairs_table, table_of, tell_parts, working
+
+_SHOWN = 50
+"""Items of a plan or record that people are shown; JSON has all."""
+
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--include", "-i", help="Tables to take, as a pattern: sales.*. Repeatable; all by default."
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", "-x", help="Tables to leave out, as a pattern. Repeatable."),
+]
+Execute = Annotated[
+    bool,
+    typer.Option(
+        "--execute/--dry-run", help="Carry the plan out, or show and keep it and change nothing."
+    ),
+]
+AtOnce = Annotated[
+    int | None,
+    typer.Option("--at-once", min=1, max=64, help="Tables to work on at the same time."),
+]
+Verify = Annotated[
+    Level | None, typer.Option("--verify", help="How thoroughly each table is verified.")
+]
+SkipBlocked = Annotated[
+    bool, typer.Option("--skip-blocked", help="Leave out tables that are blocked.")
+]
+StateDirectory = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        help="Where plans and journals are kept; $LANCE_BRIDGE_STATE by default.",
+    ),
+]
+SourceProperties = Annotated[
+    list[str] | None,
+    typer.Option("--source-property", "-s", help="A property of the source: key=value."),
+]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What all kinds' commands take. None leaves it to the last run, or to the default."""
+
+    execute: bool
+    at_once: int | None = None
+    verify: Level | None = None
+    skip_blocked: bool = False
+    state: str | None = None
+    output: Output = Output.TEXT
+
+
+def selected(include: Sequence[str] | None, exclude: Sequence[str] | None) -> dict[str, Any]:
+    """Return the options of a selection of tables."""
+    chosen = {"include": list(include or ()), "exclude": list(exclude or ())}
+    return {key: value for key, value in chosen.items() if value}
+
+
+def migrate(kind_name: str, ends: Ends[Any, Any], options: Mapping[str, Any], how: Choices) -> None:
+    """Plan a migration, keep the plan, and show it or carry it out; end the command by its state.
+
+    Exit codes: 0 done, or planned; 1 tables failed, or something was refused; 3 the plan has tables
+    that are blocked, or verifying found a difference; 130 Ctrl-C.
+    """
+    with told():
+        kind = kind_named(kind_name)
+        with working(f"plan {kind_name}"):
+            plan = make_plan(kind, ends, dict(options))
+        migration = Migrations(how.state).add(plan)
+        if how.execute:
+            run(kind, ends, migration, how)
+            return
+    tell_plan(plan, how.output)
+    if plan.blocked:
+        raise typer.Exit(FOUND)
+
+
+def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices) -> None:
+    """Carry out a plan, or go on with it; tell of it, and end the command by its state."""
+    last = [each for each in migration.record().runs if each.event == "run"]
+    options = RunOptions.model_validate(last[-1].options) if last else RunOptions()
+    given = {"at_once": how.at_once, "verify": how.verify, "skip_blocked": how.skip_blocked or None}
+    chosen = options.model_copy(update={k: v for k, v in given.items() if v is not None})
+    name = migration.directory.name
+    with (
+        watched(f"migrate {name}") as watcher,
+        interruptible(f"lance-bridge migrate resume {name}"),
+    ):
+        record = execute(kind, ends, migration, chosen, watcher)
+    tell_record(record, how.output)
+    end_by(record)
+
+
+@contextmanager
+def reconnected(
+    migration: Migration, source: Sequence[str] | None, target: Sequence[str] | None
+) -> Iterator[tuple[AnyKind, Ends[Any, Any]]]:
+    """Connect both ends of a migration that is kept; the given properties are added."""
+    plan = migration.plan()
+    kind = kind_named(plan.kind)
+    with ExitStack() as stack:
+        ends = Ends(
+            stack.enter_context(kind.connect_source(plan.source, pairs(source))),
+            stack.enter_context(kind.connect_target(plan.target, pairs(target))),
+            plan.source,
+            plan.target,
+        )
+        yield kind, ends
+
+
+@contextmanager
+def interruptible(command: str) -> Iterator[None]:
+    """Say on Ctrl-C how to go on, and end the command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        message(f"stopped, and all that was done is noted; go on with: {command}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def end_by(record: Record) -> None:
+    """End the command with the code that a record's state stands for."""
+    counts = record.counts
+    if counts.get(State.FAILED):
+        raise typer.Exit(FAILED)
+    if counts.get(State.DIFFERS):
+        raise typer.Exit(FOUND)
+
+
+# -- bars ------------------------------------------------------------------------------------------
+
+
+class Bar(Nobody):
+    """A bar of the items that are done or failed."""
+
+    def __init__(self, told: Callable[[int, int | None], None]) -> None:
+        self._told = told
+        self._lock = threading.Lock()
+        self._done = 0
+        self._total = 0
+
+    def begin(self, total: int) -> None:
+        """See `Watcher`."""
+        self._total = total
+        self._told(0, total)
+
+    def end(self, item: Item, error: LanceNamespaceError | None) -> None:
+        """See `Watcher`."""
+        with self._lock:
+            self._done += 1
+            self._told(self._done, self._total)
+        if error is not None:
+            message(f"{item.name}: {error}")
+
+
+@contextmanager
+def watched(what: str) -> Iterator[Bar]:
+    """Show a bar while something goes on. Quiet where nobody watches."""
+    with counting(what) as told:
+        yield Bar(told)
+
+
+# -- telling ---------------------------------------------------------------------------------------
+
+
+def tell_plan(plan: Plan, output: Output) -> None:
+    """Show what a plan will do."""
+    fields = plan.model_dump(mode="json")
+    todo = len(plan.to_do)
+    head = {
+        "migration": plan.id,
+        "from": str(plan.source),
+        "to": str(plan.target),
+        "to do": todo,
+        "blocked": len(plan.blocked),
+        "nothing to do": sum(bool(item.nothing_to_do) for item in plan.items),
+    }
+    parts: list[Table | str] = [pairs_table(head)]
+    if plan.items:
+        parts.append(table_of(["source", "target", "plan"], map(_plan_row, plan.items[:_SHOWN])))
+    parts += _more(len(plan.items))
+    problems = [(item, each) for item in plan.items for each in item.problems]
+    parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
+    parts += [f"Note: {note}." for note in plan.notes]
+    if todo:
+        parts.append(
+            f"Nothing was changed. To carry this out: lance-bridge migrate resume {plan.id}"
+        )
+    tell_parts(output, fields, parts)
+
+
+def _plan_row(item: Item) -> dict[str, Any]:
+    what = item.nothing_to_do or ("blocked" if item.blockers else "to do")
+    source = "" if item.what is What.NAMESPACE else ".".join(item.source)
+    return {"source": source, "target": item.name, "plan": what}
+
+
+def _more(count: int) -> list[Table | str]:
+    return [f"… and {count - _SHOWN} more: --output json has all"] if count > _SHOWN else []
+
+
+def tell_record(record: Record, output: Output) -> None:
+    """Show what became of a migration."""
+    parts: list[Table | str] = [pairs_table(summary(record))]
+    states = list(record.items.values())
+    rows = [
+        {
+            "target": each.item.name,
+            "state": each.state.value,
+            "seconds": round(each.seconds, 3),
+            "verified": each.verified,
+        }
+        for each in states[:_SHOWN]
+    ]
+    if rows:
+        parts.append(table_of(["target", "state", "seconds", "verified"], rows))
+    parts += _more(len(states))
+    parts += [f"{each.item.name}: {text}" for each in states if (text := _problem(each))]
+    tell_parts(output, as_fields(record), parts)
+
+
+def as_fields(record: Record) -> dict[str, Any]:
+    """Return a record as JSON has it: with the states that follow from its events."""
+    fields = record.model_dump(mode="json")
+    fields["state"] = record.state.value
+    fields["counts"] = {state.value: count for state, count in record.counts.items()}
+    for key, each in record.items.items():
+        fields["items"][key]["state"] = each.state.value
+    return fields
+
+
+def summary(record: Record) -> dict[str, Any]:
+    """Return a line's worth of a migration."""
+    counts = ", ".join(f"{count} {state.value}" for state, count in record.counts.items())
+    return {
+        "migration": record.plan.id,
+        "kind": record.plan.kind,
+        "from": str(record.plan.source),
+        "to": str(record.plan.target),
+        "state": record.state.value,
+        "items": counts,
+    }
+
+
+def _problem(each: ItemState) -> str:
+    if each.error is not None:
+        return str(each.error.message)
+    return "; ".join(
+        f"{check.name}{' of ' + check.column if check.column else ''}: "
+        f"expected {check.expected!r}, found {check.found!r}"
+        for check in each.checks
+        if not check.ok
+    )

@@ -1,0 +1,175 @@
+"""How answers are told: tables and sentences for people, JSON for programs.
+
+Standard output has the answer and nothing else; messages and bars go to standard error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+_WIDE = 10_000
+"""The width of a table that goes to a file or a program: nothing is cut."""
+_LONGEST_CELL = 60
+
+
+class Output(str, Enum):
+    """For people, or for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def message(text: str) -> None:
+    """Tell something that is no answer, such as a failure."""
+    typer.echo(f"lance-bridge: {text}", err=True)
+
+
+def tell(output: Output, text: str, fields: Mapping[str, Any]) -> None:
+    """Print an answer: a sentence, or its fields as one JSON object."""
+    sys.stdout.write((as_json(fields) if output is Output.JSON else text) + "\n")
+
+
+def tell_rows(output: Output, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows: a table of these columns, or a JSON array of all that the rows have.
+
+    JSON is written as the rows come. A table needs them all, to know how wide it is.
+    """
+    if output is Output.JSON:
+        _write_array(rows)
+        return
+    _print(table_of(columns, rows))
+
+
+def tell_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table | str]) -> None:
+    """Print an answer that has several parts for people, and is one JSON object for programs."""
+    if output is Output.JSON:
+        sys.stdout.write(as_json(fields) + "\n")
+        return
+    for part in parts:
+        if isinstance(part, str):
+            sys.stdout.write(part + "\n")
+        else:
+            _print(part)
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], title: str = "") -> Table:
+    """Return a table for people. A column's name is its key in the rows, underscores as spaces."""
+    heads = [each.replace("_", " ") for each in columns]
+    table = Table(*heads, box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+    return table
+
+
+def pairs_table(fields: Mapping[str, Any]) -> Table:
+    """Return a table of names and values."""
+    table = Table(box=box.SIMPLE, show_header=False)
+    for key, value in fields.items():
+        table.add_row(Text(key.replace("_", " ")), Text(_cell(value, longest=_WIDE)))
+    return table
+
+
+def as_json(value: Any) -> str:
+    """Return strict JSON, also for what JSON has no form for: see `plain`."""
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Return a value in types of JSON.
+
+    Bytes are in base64, times in ISO 8601, durations in seconds, decimals as text, and numbers that
+    are none as "NaN", "Infinity" and "-Infinity".
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    for kind, form in _FORMS:
+        if isinstance(value, kind):
+            return form(value)
+    return value
+
+
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+
+
+_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (float, _number),
+    (bytes, lambda value: base64.b64encode(value).decode()),
+    (Enum, lambda value: value.value),
+    (timedelta, timedelta.total_seconds),
+    ((date, time), lambda value: value.isoformat()),
+    (Decimal, str),
+)
+
+
+def _write_array(rows: Iterable[Mapping[str, Any]]) -> None:
+    sys.stdout.write("[")
+    for number, row in enumerate(rows):
+        sys.stdout.write((",\n " if number else "") + as_json(row))
+    sys.stdout.write("]\n")
+
+
+def _cell(value: Any, longest: int = _LONGEST_CELL) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    shown = plain(value)
+    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _print(table: Table) -> None:
+    out = sys.stdout
+    width = None if out.isatty() else _WIDE
+    Console(file=out, width=width, highlight=False, soft_wrap=width is not None).print(table)
+
+
+# -- bars ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that something goes on whose end is not known. Quiet where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(Text(what)):
+        yield
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how far something is. Quiet where nobody watches.
+
+    Yields what to call with the number that is done, and that of all where it is known.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _done, _total: None
+        return
+    columns = (TextColumn(what, markup=False), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,123 @@
+"""The files of a Lance table, copied to another place as they are: all versions up to one.
+
+Lance never changes a file that is there, so that copies of single files are a copy of the table as
+long as the manifests, which name all others, come last. No copy is seen before it is whole.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import obstore
+from obstore.store import LocalStore
+
+from .. import location as locations
+from ..storage import RESERVED_FILE, TableStorage, store_errors
+from .kind import Stopped
+
+_MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
+_LARGEST = 2**64 - 1
+"""Names of manifests count down from it in Lance's second scheme, which has 20 digits."""
+_DIGITS = 20
+_THREADS = 8
+_CHUNK = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table's directory, with the options of its storage."""
+
+    location: str
+    storage: TableStorage
+
+    def store(self) -> Any:
+        """Return an obstore client for it; its calls raise obstore's own errors."""
+        place = locations.for_lance(self.location)
+        if not locations.is_local(place):
+            return self.storage.store_at(place)
+        directory = Path(place)
+        directory.mkdir(parents=True, exist_ok=True)
+        return LocalStore(directory)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each file, by path."""
+        with store_errors(self.location):
+            batches = obstore.list(self.store())
+            return {str(meta["path"]): int(meta["size"]) for batch in batches for meta in batch}
+
+
+def files_of(source: Place, version: int) -> dict[str, int]:
+    """Return the bytes of each file of a table, by path, without manifests after a version."""
+    found = source.sizes()
+    found.pop(RESERVED_FILE, None)
+    return {path: size for path, size in found.items() if _is_wanted(path, version)}
+
+
+def _is_wanted(path: str, version: int) -> bool:
+    """Return False for manifests that are later or not final, and for hints of the latest."""
+    if not path.startswith("_versions/"):
+        return True
+    match = _MANIFEST.fullmatch(path)
+    return match is not None and _version_of(match[1]) <= version
+
+
+def _version_of(digits: str) -> int:
+    return _LARGEST - int(digits) if len(digits) == _DIGITS else int(digits)
+
+
+def copy(
+    source: Place,
+    target: Place,
+    wanted: dict[str, int],
+    *,
+    stopping: threading.Event,
+    advance: Callable[[int], None],
+) -> int:
+    """Copy files, those left out that are there in full, and return the bytes of all.
+
+    Args:
+        wanted: As `files_of` returns it.
+        advance: Is told the bytes of each file that is done.
+
+    Raises:
+        Stopped: The run is to stop; what was copied stays, and is not copied again.
+        ServiceUnavailableError: (17) or another error of a storage.
+    """
+    there = target.sizes()
+    left = {path: size for path, size in wanted.items() if there.get(path) != size}
+    manifests = sorted(path for path in left if path.startswith("_versions/"))
+    others = [path for path in left if not path.startswith("_versions/")]
+
+    def one(path: str) -> int:
+        if stopping.is_set():
+            raise Stopped
+        with store_errors(f"{source.location} and {target.location}"):
+            _copy(source.store(), target.store(), path)
+        return wanted[path]
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for future in as_completed([pool.submit(one, path) for path in others]):
+            advance(future.result())
+    # The first version first: whoever looks meanwhile finds a table that is whole.
+    for path in sorted(manifests, key=_order):
+        advance(one(path))
+    return sum(wanted.values())
+
+
+def _order(path: str) -> int:
+    match = _MANIFEST.fullmatch(path)
+    return _version_of(match[1]) if match else 0
+
+
+def _copy(source: Any, target: Any, path: str) -> None:
+    """Copy a file, a part at a time; it is there once the writer is closed, and whole then."""
+    writer = obstore.open_writer(target, path)
+    for chunk in obstore.get(source, path).stream(min_chunk_size=_CHUNK):
+        writer.write(chunk)
+    writer.close()

@@ -1,0 +1,1 @@
+"""The kinds of migrations, one per module; `registry` has their names."""

@@ -1,0 +1,240 @@
+"""What kinds have in common that write the rows of a new table: its steps, and taking it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
+from pydantic import Field
+
+from ...bridge import Bridge
+from ...catalog import TableRecord
+from ...entries.tables import is_only_declared, load_lance
+from ...errors import display, table_already_exists
+from ...managed import conversion
+from ...spark.jobs.indexing import build_index, index_request
+from ...tables import index_types
+from ...tables.commits import transaction_at
+from ...tables.create import FIRST_VERSION, write_first
+from ...tables.data import Rows
+from ...tables.dataset import Ref, open_dataset, translated
+from ...tables.indices import described
+from ...tables.spark_types import columns_of
+from .. import targets
+from ..kind import Options, Step
+from ..plan import Facts, Item, Problem, blocker, warning
+from ..spark.session import become_active, told_by_spark
+from ..spark.writing import Loaded, address_at, append, transaction_of
+from ..targets import AnyWork
+from .catalogs import target_bridge
+from .placing import own_entry, place_of
+
+LOAD = "load"
+"""The step that writes the rows, and the name of its transaction."""
+
+SchemaOf = Callable[[AnyWork], pa.Schema]
+FrameOf = Callable[[AnyWork], Any]
+
+_REARRANGE = (lance.LanceOperation.CreateIndex, lance.LanceOperation.Rewrite)
+"""Operations that change no row: what they did is not missed when the table is taken back."""
+
+
+class IndexOptions(Options):
+    """An index to be built on each table that has the column.
+
+    Attributes:
+        kind: As for `lance_bridge.spark.create_index`; parameters alike.
+        name: ``<column>_idx`` unless told.
+    """
+
+    column: str
+    kind: str
+    name: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def index_name(self) -> str:
+        return self.name or f"{self.column}_idx"
+
+
+def index_problems(indices: Sequence[IndexOptions], schema: pa.Schema) -> list[Problem]:
+    """Return what is wrong with indices for a table of these columns."""
+    found: list[Problem] = []
+    for each in indices:
+        if each.column not in schema.names:
+            found.append(warning(f"There is no column for an index of {each.kind}", each.column))
+            continue
+        field = schema.field(each.column)
+        kind = index_types.parse(each.kind)
+        index_request(each.column, each.kind, each.name, each.parameters)
+        if not kind.fits(field):
+            found.append(blocker(f"{kind.name} is for {kind.needs}, and not for {field.type}",
+                                 each.column))  # fmt: skip
+    return found
+
+
+def steps(
+    schema_of: SchemaOf, frame_of: FrameOf, indices: Sequence[IndexOptions]
+) -> list[Step[Any, Any, Any]]:
+    """Return the steps of a table that is made out of a DataFrame.
+
+    Args:
+        schema_of: Returns the schema of the table to be.
+        frame_of: Returns the rows, in the order that they are to be written in.
+    """
+    entry = Step("entry", partial(_enter, schema_of), _take_back, _check_take_back)
+    load = Step(LOAD, partial(_load, schema_of, frame_of))
+    built = [Step(f"index {each.index_name}", partial(_index, each)) for each in indices]
+    return [entry, load, *built]
+
+
+# -- the entry -------------------------------------------------------------------------------------
+
+
+def _enter(schema_of: SchemaOf, work: AnyWork) -> Facts:
+    bridge = target_bridge(work)
+    place = place_of(bridge, work)
+    work.note(location=place)
+    record = targets.claim(
+        bridge,
+        work,
+        place,
+        work.item.facts["properties"],
+        declared=True,
+        columns=columns_of(schema_of(work)),
+    )
+    if work.item.facts.get("managed"):
+        record = conversion.begin(bridge, record)
+    return {"after": targets.state_of(record), "location": record.location}
+
+
+# -- the rows --------------------------------------------------------------------------------------
+
+
+def _load(schema_of: SchemaOf, frame_of: FrameOf, work: AnyWork) -> Facts:
+    bridge = target_bridge(work)
+    record = own_entry(bridge, work)
+    _begin_data(bridge, record, schema_of(work), work)
+    become_active(work.ends.source)
+    loaded = append(
+        frame_of(work),
+        address_at(work.ends.target, work.item.target),
+        version=FIRST_VERSION,
+        transaction=transaction_of(work.mark, LOAD),
+        mark=work.mark,
+        options=writing_options(work.options),
+        alone=True,
+    )
+    work.advance(rows=loaded.rows)
+    return written_facts(bridge, record, loaded)
+
+
+def writing_options(options: Any) -> Mapping[str, Any]:
+    """Return those of a kind's options that the writer takes."""
+    return {
+        "data_storage_version": options.data_storage_version,
+        "max_rows_per_file": options.max_rows_per_file,
+    }
+
+
+def written_facts(bridge: Bridge, record: TableRecord, loaded: Loaded) -> Facts:
+    """Return what a report tells of a write."""
+    dataset = open_dataset(bridge, record, Ref(version=loaded.version))
+    size = bytes_of(dataset)
+    return {
+        "version": loaded.version,
+        "rows_written": loaded.rows,
+        "bytes_written": size,
+        "bytes_after": size,
+    }
+
+
+def bytes_of(dataset: lance.LanceDataset) -> int:
+    """Return the bytes of a version's data files, as far as its manifest knows them."""
+    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
+    return sum(int(file.file_size_bytes or 0) for file in files)
+
+
+def _begin_data(bridge: Bridge, record: TableRecord, schema: pa.Schema, work: AnyWork) -> None:
+    """Make version 1, empty; or find the one that an earlier run made."""
+    if is_only_declared(bridge, record):
+        try:
+            write_first(bridge, record, Rows.of(schema.empty_table()))
+        except TableAlreadyExistsError:
+            if not work.is_repeated:
+                raise
+        else:
+            return
+    first = open_dataset(bridge, record, Ref(version=FIRST_VERSION))
+    is_ours = first.count_rows() == 0 and first.schema.equals(schema)
+    if not (work.is_repeated and is_ours):
+        raise table_already_exists(record.path, "somebody else has written to it")
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+def _index(index: IndexOptions, work: AnyWork) -> Facts:
+    bridge = target_bridge(work)
+    record = own_entry(bridge, work)
+    dataset = open_dataset(bridge, record)
+    with translated(f"The indices of '{display(record.path)}' could not be read"):
+        there = {each.name for each in described(dataset)}
+    if index.index_name in there or index.column not in dataset.schema.names:
+        return {}
+    if not dataset.count_rows():
+        return {f"index {index.index_name}": "not built: there are no rows"}
+    become_active(work.ends.source)
+    request = index_request(index.column, index.kind, index.index_name, index.parameters)
+    address = address_at(work.ends.target, work.item.target)
+    with told_by_spark(f"No index was built on column '{index.column}'"):
+        built = build_index(work.ends.source, address, request)
+    return {f"index {index.index_name}": {"version": built.version, "kind": built.kind}}
+
+
+# -- taking it back --------------------------------------------------------------------------------
+
+
+def _check_take_back(work: AnyWork) -> None:
+    bridge = target_bridge(work)
+    targets.require_unchanged(bridge, work, work.facts.get("after", {}))
+    record = targets.own(bridge, work)
+    if record is not None:
+        require_own_versions(bridge, work, record)
+
+
+def require_own_versions(bridge: Bridge, work: AnyWork, record: TableRecord) -> None:
+    """Check that nobody but this migration has written rows to a table.
+
+    Raises:
+        InvalidTableStateError: (19)
+    """
+    record = load_lance(bridge, record.path)
+    if is_only_declared(bridge, record):
+        return
+    dataset = open_dataset(bridge, record)
+    own = transaction_of(work.mark, LOAD)
+    with translated(f"The versions of '{display(record.path)}' could not be read"):
+        for version in range(FIRST_VERSION + 1, int(dataset.version) + 1):
+            made_by = transaction_at(dataset, version)
+            is_own = made_by is not None and made_by.uuid == own
+            if not is_own and not isinstance(getattr(made_by, "operation", None), _REARRANGE):
+                raise InvalidTableStateError(
+                    f"Version {version} of '{display(record.path)}' is not of migration "
+                    f"{work.plan.id}: somebody else has written to the table, which undoing would "
+                    "delete"
+                )
+
+
+def _take_back(work: AnyWork) -> None:
+    _check_take_back(work)
+    targets.take_back(target_bridge(work), work, work.facts.get("after", {}), with_data=True)
+
+
+def item_indices(item: Item) -> list[IndexOptions]:
+    """Return the indices that an item's plan has."""
+    return [IndexOptions.model_validate(each) for each in item.facts.get("indices", ())]

@@ -1,0 +1,5 @@
+"""What kinds of migrations share that read or write with Spark."""
+
+from ...extras import require
+
+require("spark", "pyspark")

@@ -1,0 +1,108 @@
+"""Which tables a Spark catalog has, and what each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...names import quoted
+from ..selection import Selection, may_hold
+from .session import told_by_spark
+from .sources import OWN_CATALOG, SourceTable, pinned
+
+_DETAILS = "# Detailed Table Information"
+_PARTITIONS = "# Partition Information"
+_PARTITIONING = "# Partitioning"
+_FILES = (("parquet", "parquet"), ("orc", "orc"), ("avro", "avro"), ("json", "json"),
+          ("text", "csv"))  # fmt: skip
+"""What the input format of a table of Hive's contains, and what it is called here."""
+
+
+def tables_in(spark: Any, catalog: str, selection: Selection) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the selected tables of a catalog, without those of views.
+
+    Raises:
+        InvalidInputError: (13) Spark has no such catalog.
+        ServiceUnavailableError: (17)
+    """
+    for namespace in _namespaces(spark, catalog):
+        if not may_hold(namespace, selection):
+            continue
+        where = quoted((catalog, *namespace))
+        with told_by_spark(f"The tables of {where} cannot be listed"):
+            rows = spark.sql(f"SHOW TABLES IN {where}").collect()
+        # A temporary view is listed with those of every namespace.
+        names = [row["tableName"] for row in rows if not row["isTemporary"]]
+        for name in sorted(names):
+            if selection.takes((*namespace, name)):
+                yield (*namespace, name)
+
+
+def _namespaces(spark: Any, catalog: str, outer: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    where = quoted((catalog, *outer))
+    with told_by_spark(f"The namespaces of {where} cannot be listed"):
+        rows = spark.sql(f"SHOW NAMESPACES IN {where}").collect()
+    found = [(*outer, row[0].split(".")[-1].strip("`")) for row in rows]
+    if catalog == OWN_CATALOG:
+        return found
+    return [each for one in found for each in (one, *_namespaces(spark, catalog, one))]
+
+
+def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable | None:
+    """Return what a table is, its schema left out; None for a view and for a table of Lance.
+
+    Raises:
+        TableNotFoundError: (4)
+        InvalidInputError: (13) Spark cannot describe it.
+        UnsupportedOperationError: (0) the session lacks what reads its format.
+    """
+    name = quoted((catalog, *names))
+    with told_by_spark(f"'{'.'.join(names)}' cannot be described"):
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    details = _details(rows)
+    properties = details.get("Table Properties", "").lower()
+    if details.get("Type", "").upper() == "VIEW" or "table_type=lance" in properties:
+        return None
+    table = SourceTable(
+        catalog=catalog,
+        names=names,
+        format=_format(details, properties),
+        location=details.get("Location", ""),
+        partitions=_partitions(rows),
+    )
+    return pinned(spark, table)
+
+
+def _details(rows: list[Any]) -> dict[str, str]:
+    names = [row["col_name"] for row in rows]
+    if _DETAILS not in names:
+        return {}
+    return {row["col_name"]: row["data_type"] for row in rows[names.index(_DETAILS) + 1 :]}
+
+
+def _format(details: dict[str, str], properties: str) -> str:
+    provider = details.get("Provider", "").lower()
+    if "table_type=iceberg" in properties:
+        return "iceberg"
+    if provider != "hive":
+        return provider
+    files = f"{details.get('InputFormat', '')} {details.get('Serde Library', '')}".lower()
+    return next((format for word, format in _FILES if word in files), "hive")
+
+
+def _partitions(rows: list[Any]) -> tuple[str, ...]:
+    """Return the partition columns, as Spark's own catalog and others list them."""
+    names = [row["col_name"] for row in rows]
+    if _PARTITIONS in names:
+        found = []
+        for row in rows[names.index(_PARTITIONS) + 2 :]:  # a line of headings comes first
+            if not row["col_name"]:
+                break
+            found.append(row["col_name"])
+        return tuple(found)
+    if _PARTITIONING in names:
+        parts = [
+            r for r in rows[names.index(_PARTITIONING) + 1 :] if r["col_name"].startswith("Part ")
+        ]
+        return tuple(row["data_type"] for row in parts)
+    return ()

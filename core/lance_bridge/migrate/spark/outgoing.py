@@ -1,0 +1,90 @@
+"""Tables of Spark's own that a migration makes, each recognised by its mark; and what fits them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from lance_namespace.errors import LanceNamespaceError
+from pyspark.sql.types import StructType
+
+from ...errors import display
+from ...names import quoted
+from ...spark.source.types import read_type, spark_schema
+from ..plan import Problem, blocker, warning
+from ..targets import MARK
+from .session import told_by_spark
+from .sources import OWN_CATALOG
+
+_UNWRITABLE = ("void",)
+"""Types of Spark that Parquet has no place for."""
+
+
+def problems_of(columns: pa.Schema) -> list[Problem]:
+    """Return what becomes of columns of Lance in Parquet as Spark writes it, and what cannot."""
+    found: list[Problem] = []
+    for field in columns:
+        try:
+            [shown] = spark_schema(pa.schema([field])).fields
+        except LanceNamespaceError as error:
+            found.append(blocker(str(error), field.name))
+            continue
+        if shown.dataType.simpleString() in _UNWRITABLE:
+            found.append(blocker(f"Parquet has no type for {field.type}", field.name))
+        elif not read_type(field.type).equals(field.type) and not _is_plain_list(field.type):
+            told = f"{field.type} is written as {shown.dataType.simpleString()}"
+            found.append(warning(told, field.name))
+    return found
+
+
+def _is_plain_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) and read_type(kind.value_type).equals(kind.value_type))
+
+
+def table_problems(spark: Any, database: str, table: str) -> list[Problem]:
+    """Return what keeps a table from being made."""
+    with told_by_spark(f"Database '{database}' cannot be looked at"):
+        if not spark.catalog.databaseExists(f"{OWN_CATALOG}.{quoted((database,))}"):
+            return [blocker(f"Database '{database}' is not there: create it first")]
+        if spark.catalog.tableExists(quoted((OWN_CATALOG, database, table))):
+            return [blocker(f"'{database}.{table}' is there already: give another name")]
+    return []
+
+
+def create_table(
+    spark: Any,
+    path: Sequence[str],
+    columns: StructType,
+    location: str,
+    *,
+    partition_by: Sequence[str],
+    mark: str,
+) -> None:
+    """Make an external table of Parquet files that are there.
+
+    Raises:
+        InvalidInputError: (13) there is one of that name, or Spark refuses a name or type.
+        ServiceUnavailableError: (17)
+    """
+    name = quoted((OWN_CATALOG, *path))
+    parts = f"PARTITIONED BY ({', '.join(quoted((c,)) for c in partition_by)})"
+    place = location.replace("\\", "\\\\").replace("'", "\\'")
+    with told_by_spark(f"Table '{display(tuple(path))}' is not made"):
+        spark.sql(
+            f"CREATE TABLE {name} ({columns.toDDL()}) USING parquet "
+            f"{parts if partition_by else ''} LOCATION '{place}' "
+            f"TBLPROPERTIES ('{MARK}' = '{mark}')"
+        )
+        if partition_by:
+            spark.sql(f"MSCK REPAIR TABLE {name}")
+
+
+def mark_of(spark: Any, path: Sequence[str]) -> str | None:
+    """Return the mark of a table, "" for one without, or None where there is no such table."""
+    name = quoted((OWN_CATALOG, *path))
+    with told_by_spark(f"Table '{display(tuple(path))}' cannot be looked at"):
+        if not spark.catalog.tableExists(name):
+            return None
+        rows = spark.sql(f"SHOW TBLPROPERTIES {name}").collect()
+    return next((row["value"] for row in rows if row["key"] == MARK), "")

@@ -1,0 +1,130 @@
+"""The schema of a Lance table for what Spark reads: what fits, and how long vectors are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import InvalidInputError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from ...names import quoted
+from ...spark.source import fit
+from ...spark.source.types import nullable
+from ...tables.data import Rows
+from ...tables.dataset import LANCE_FAILURES, brief
+from ..plan import Problem, blocker, warning
+from .session import told_by_spark
+
+_NUMBERS = (spark.FloatType, spark.DoubleType)
+_TEXTS = ("char", "varchar")
+
+
+def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Schema:
+    """Return the schema of the Lance table. Raises InvalidInput (13): a type that does not fit."""
+    return fit.new_schema(nullable(columns), vectors)
+
+
+def problems_of(columns: spark.StructType, vectors: Mapping[str, int]) -> list[Problem]:
+    """Return what keeps these columns from being Lance's, one by one, and what changes."""
+    found: list[Problem] = []
+    for field in columns.fields:
+        try:
+            given = {k: v for k, v in vectors.items() if k.lower() == field.name.lower()}
+            schema_for(spark.StructType([field]), given)
+        except InvalidInputError as error:
+            found.append(blocker(f"{error}, with the option casts", field.name))
+        found += _changes(field)
+    return found or _refused_by_lance(columns, vectors)
+
+
+def _changes(field: spark.StructField) -> Iterable[Problem]:
+    kind = (field.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING") or field.dataType.typeName()
+    if str(kind).lower().startswith(_TEXTS):
+        yield warning(f"{kind} becomes a string without a limit to its length", field.name)
+
+
+def _refused_by_lance(columns: spark.StructType, vectors: Mapping[str, int]) -> list[Problem]:
+    """Have Lance itself make an empty table of the columns, in memory."""
+    try:
+        rows = Rows.of(schema_for(columns, vectors).empty_table())
+        rows.require_storable()
+        lance.write_dataset(rows.reader(), "memory://plan")
+    except InvalidInputError as error:
+        return [blocker(str(error))]
+    except LANCE_FAILURES as error:
+        return [blocker(f"Lance does not take these columns: {brief(error)}")]
+    return []
+
+
+# -- rows and vectors ----------------------------------------------------------------------------
+
+
+def counted(
+    frame: DataFrame, name: str, *, find_vectors: bool
+) -> tuple[int, dict[str, int], list[Problem]]:
+    """Return how many rows there are, and the lengths of columns that are vectors, by one pass.
+
+    A column of lists of float or double holds vectors where all lists are of one length, and no
+    number in them is null.
+    """
+    columns = _candidates(frame.schema) if find_vectors else []
+    parts = [F.count(F.lit(1)).alias("rows")]
+    for number, column in enumerate(columns):
+        value = F.col(quoted((column,)))
+        # In some sessions the size of a list that is null is -1.
+        size = F.when(value.isNotNull(), F.size(value))
+        has_gap = (F.size(F.array_compact(value)) != size).cast("int")
+        parts += [
+            F.min(size).alias(f"least{number}"),
+            F.max(size).alias(f"most{number}"),
+            F.max(has_gap).alias(f"gap{number}"),
+        ]
+    with told_by_spark(f"The rows of '{name}' cannot be counted"):
+        found = frame.agg(*parts).collect()[0]
+    sizes: dict[str, int] = {}
+    problems = []
+    for number, column in enumerate(columns):
+        least, most, gap = (found[f"{what}{number}"] for what in ("least", "most", "gap"))
+        if most and least == most and not gap:
+            sizes[column] = int(most)
+        elif most:
+            why = "some numbers are null" if gap else f"they have {least} to {most} numbers"
+            problems.append(warning(f"Its lists are no vectors of one length: {why}", column))
+    return int(found["rows"]), sizes, problems
+
+
+def _candidates(columns: spark.StructType) -> list[str]:
+    return [
+        field.name
+        for field in columns.fields
+        if isinstance(field.dataType, spark.ArrayType)
+        and isinstance(field.dataType.elementType, _NUMBERS)
+    ]
+
+
+def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
+    """Return a frame with some columns as other types. Raises InvalidInput (13)."""
+    wanted = {name.lower(): kind for name, kind in casts.items()}
+    chosen: list[Any] = []
+    for field in frame.schema.fields:
+        column = F.col(quoted((field.name,)))
+        kind = wanted.get(field.name.lower())
+        chosen.append(column if kind is None else column.cast(kind).alias(field.name))
+    with told_by_spark("The option casts cannot be followed"):
+        return frame.select(*chosen)
+
+
+def ordered(frame: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return a frame sorted by columns, or as it is where there are none."""
+    return frame.orderBy(*[F.col(quoted((name,))) for name in by]) if by else frame
+
+
+def from_json(text: str) -> spark.StructType:
+    """Return a schema that was written as JSON."""
+    return spark.StructType.fromJson(json.loads(text))

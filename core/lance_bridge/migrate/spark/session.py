@@ -1,0 +1,122 @@
+"""A Spark session as an end of a migration: found again by a later run, used by many threads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from lance_namespace.errors import ServiceUnavailableError, TableNotFoundError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ...errors import invalid
+from ...spark.jobs.tasks import spark_failures
+from ..plan import Address
+
+SPARK = "spark"
+"""What an address of a session is named."""
+
+_KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.driver.memory",
+         "spark.executor.", "spark.dynamicAllocation.", "spark.default.parallelism",
+         "spark.remote")  # fmt: skip
+_SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|account.?key", re.I)
+_IN_URL = re.compile(r"//[^/@\s]*:[^/@\s]*@")
+_URIS = "spark.hadoop.hive.metastore.uris"
+_NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
+
+
+def address_of_session(spark: SparkSession) -> Address:
+    """Return how a later run makes a session like this one: its settings without the secrets."""
+    settings: dict[str, str] = dict(spark.conf.getAll)
+    kept = {
+        key: value
+        for key, value in sorted(settings.items())
+        if key.startswith(_KEPT) and not is_secret(key) and not _IN_URL.search(str(value))
+    }
+    return Address(name=SPARK, properties=kept, connection=_connection(spark))
+
+
+def is_secret(key: str) -> bool:
+    """Return whether a setting or option of this name holds what no plan may keep."""
+    return _SECRET.search(key) is not None
+
+
+def _connection(spark: SparkSession) -> str:
+    """Return what tells the tables of one session from those of another."""
+    uris = spark.conf.get(_URIS, "") or ""
+    hive = spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+    place = uris if hive and uris else spark.conf.get("spark.sql.warehouse.dir", "")
+    return f"Spark at {place}"
+
+
+@contextmanager
+def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yield the session that this process has, or a new one with the settings of a plan.
+
+    A session that is made here ends with the block.
+
+    Args:
+        secrets: Settings that the plan does not keep.
+
+    Raises:
+        InvalidInputError: (13) the session has other tables than the one that the plan is of.
+    """
+    there = SparkSession.getActiveSession()
+    spark = there or _new_session({**address.properties, **secrets})
+    try:
+        found = _connection(spark)
+        if address.connection not in ("", found):
+            raise invalid(
+                f"The plan was made for {address.connection}, and this session is {found}: run it "
+                "in a session with the same metastore and warehouse, or plan anew"
+            )
+        yield spark
+    finally:
+        if there is None:
+            spark.stop()
+
+
+def _new_session(settings: Mapping[str, str]) -> SparkSession:
+    builder: Any = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def become_active(spark: Any) -> None:
+    """Make a session that of this thread, where Spark looks for its data sources.
+
+    A session of Spark Connect needs none of it.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+@contextmanager
+def told_by_spark(what: str) -> Iterator[None]:
+    """Raise what Spark raises as errors of Lance.
+
+    Args:
+        what: What failed, to begin the message with.
+
+    Raises:
+        TableNotFoundError: (4) the table, its database or its path is not there.
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13)
+        ServiceUnavailableError: (17)
+    """
+    try:
+        yield
+    except PySparkException as error:
+        if (error.getCondition() or "").startswith(_NOT_FOUND):
+            raise TableNotFoundError(f"{what}: it is not there") from error
+        with spark_failures(what):
+            raise
+    except Py4JError as error:
+        first = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
+        raise ServiceUnavailableError(f"{what}: {first.strip()[:300]}") from error

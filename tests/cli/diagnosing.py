@@ -1,0 +1,75 @@
+"""What the doctor finds, what mends it, and how things go wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+from servers.hive_raw import raw_client
+from typer.testing import CliRunner
+
+from lance_bridge.cli.app import app
+from lance_bridge.doctor import Kind
+
+from .conftest import Lake
+from .running import pasted
+
+NOW = ["--idle", "0m"]
+
+
+def findings(*more: str) -> list[dict[str, Any]]:
+    """What the doctor finds; its exit code says whether."""
+    done = CliRunner().invoke(app, ["doctor", "prod", *NOW, *more, "--output", "json"])
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    assert done.exit_code == (3 if found else 0), done.stderr
+    return found
+
+
+def the_only(kind: Kind) -> dict[str, Any]:
+    [found] = findings()
+    assert found["kind"] == kind.value
+    return found
+
+
+def mend(found: dict[str, Any], answer: str = "") -> None:
+    """Run the command of a finding; it must help."""
+    done = pasted(found["command"], answer)
+    assert done.exit_code == 0, f"{found['command']}\n{done.output}"
+    assert findings() == []
+
+
+DYING = """
+import os, signal, sys
+import pyarrow as pa
+from lance_namespace import CreateTableRequest
+from lance_bridge.testing.build import ipc
+from lance_bridge.tables import create
+from lance_bridge_hive import HiveNamespace
+uri, root, database = sys.argv[1:]
+create.{step}  # else there is no such step any more
+create.{step} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+with HiveNamespace(uri=uri, root=root) as namespace:
+    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(pa.table({{"a": [1]}})))
+"""
+
+
+def die_at(lake: Lake, step: str) -> None:
+    """Create a table in a process that is killed at a step."""
+    arguments = [lake.metastore.uri, str(lake.root), lake.database]
+    command = [sys.executable, "-c", DYING.format(step=step), *arguments]
+    died = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+
+
+def mark(lake: Lake, table: str, kind: str | None = None, **properties: str) -> None:
+    """Change an entry as others do."""
+    with raw_client(lake.metastore.port) as client:
+        found = client.get_table(lake.database, table)
+        found.parameters.update(properties)
+        if kind is not None:
+            found.tableType = kind
+            found.parameters.pop("EXTERNAL", None)
+        client.alter_table(lake.database, table, found)

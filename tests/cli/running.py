@@ -1,0 +1,165 @@
+"""Running the command line: in this process, or as the installed program in one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from lance_bridge.cli.app import app
+
+PROGRAM = str(Path(sys.executable).with_name("lance-bridge"))
+_SECONDS = 120.0
+_AT_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Makes its terminal the one whose Ctrl-C reaches it."""
+
+
+def run(*arguments: str, code: int = 0, answer: str | None = None) -> Result:
+    """Run a command in this process, and check its exit code."""
+    done = CliRunner().invoke(app, list(arguments), input=answer)
+    assert done.exit_code == code, f"{arguments}: {done.exit_code}\n{done.output}\n{done.exception}"
+    return done
+
+
+def answer_of(*arguments: str, code: int = 0) -> Any:
+    """Run a command for a program, and return what it answered."""
+    return json.loads(run(*arguments, "--output", "json", code=code).stdout)
+
+
+def program(
+    *arguments: str,
+    stdin: str = "",
+    environment: dict[str, str] | None = None,
+    seconds: float = _SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Run the installed program to its end."""
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def shell(command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run what a person would paste into a shell."""
+    path = f"{Path(PROGRAM).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-c", command],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+        env={**os.environ, "PATH": path},
+    )
+
+
+def pasted(command: str, answer: str = "") -> Result:
+    """Do as `shell`, in this process: commands of this program, one after another with ``&&``.
+
+    Each start of the program costs seconds, most of them to import what it stands on.
+    """
+    words = shlex.split(command)
+    while True:
+        end = words.index("&&") if "&&" in words else len(words)
+        assert words[0] == "lance-bridge"
+        done = CliRunner().invoke(app, words[1:end], input=answer or None)
+        words = words[end + 1 :]
+        if done.exit_code or not words:
+            return done
+
+
+@dataclass
+class Running:
+    """The program in a process of its own."""
+
+    process: subprocess.Popen[str]
+
+    def interrupt(self) -> tuple[int, str, str]:
+        """Send what Ctrl-C sends; return the exit code, and what was printed."""
+        self.process.send_signal(signal.SIGINT)
+        out, error = self.process.communicate(timeout=_SECONDS)
+        return self.process.returncode, out, error
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[Running]:
+    """Start the program, and end it at the latest when the block is left."""
+    process = subprocess.Popen(
+        [PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Running(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def at_terminal(arguments: Sequence[str], typed: str) -> tuple[int, str]:
+    """Run the program at a terminal; type when it asks. Return the exit code and what it showed.
+
+    Ctrl-C is typed as the character that it is, ``\\x03``.
+    """
+    terminal, other = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", _AT_TERMINAL, PROGRAM, *arguments],
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        start_new_session=True,
+    ) as process:
+        os.close(other)
+        shown = ""
+        try:
+            while chunk := _read(terminal):
+                shown += chunk
+                if typed and shown.rstrip().endswith(("[y/N]", "=")):
+                    os.write(terminal, typed.encode())
+                    typed = ""
+        finally:
+            os.close(terminal)
+        return process.wait(_SECONDS), shown
+
+
+def _read(terminal: int) -> str:
+    try:
+        return os.read(terminal, 4096).decode(errors="replace")
+    except OSError:  # the program has ended
+        return ""
+
+
+def wait_until(holds: Any, seconds: float = 60.0) -> None:
+    """Wait for a condition.
+
+    Raises:
+        AssertionError: it does not hold in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

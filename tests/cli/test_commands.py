@@ -1,0 +1,274 @@
+"""The main commands on a real metastore: what they do, what they answer, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+
+from lance_bridge.cli.output import as_json
+
+from .conftest import ORDERS, Lake
+from .running import answer_of, at_terminal, program, run
+
+pytestmark = pytest.mark.server
+
+
+# -- catalogs --------------------------------------------------------------------------------------
+
+
+def test_catalogs_are_listed_with_those_of_the_configuration_file(lake: Lake) -> None:
+    lake.set("broken", impl="hive", url="thrift://nowhere:1")
+    told = answer_of("catalogs", "list")
+    assert {each["impl"] for each in told["installed"]} == {"glue", "hive", "unity"}
+    configured = {each["catalog"]: each for each in told["configured"]}
+    assert lake.metastore.uri in configured["prod"]["connection"]
+    assert "no property 'url'" in configured["broken"]["problem"]
+    assert "prod" in run("catalogs", "list").stdout
+
+
+def test_a_catalog_is_tested_and_says_what_it_is_and_can_do(lake: Lake) -> None:
+    told = answer_of("catalogs", "test", "prod", "--calls", "2")
+    assert (told["server"], told["version"]) == ("Hive Metastore", "2 or 3")
+    assert told["connection"] == lake.namespace.namespace_id()
+    assert 0 < told["fastest_call_ms"] <= told["first_call_ms"]
+    able = told["capabilities"]
+    assert able["names_of_a_table"] == "database.table"
+    assert able["hold_versions_of_tables"] == "yes"
+    assert "Hive Metastore" in run("catalogs", "test", "prod").stdout
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_catalog_that_is_not_there_is_told_with_exit_code_1() -> None:
+    failed = run("catalogs", "test", "nope", code=1)
+    assert failed.stdout == ""
+    assert "There is no catalog 'nope'" in failed.stderr
+    assert "prod" in failed.stderr
+
+
+# -- namespaces ------------------------------------------------------------------------------------
+
+
+def test_a_namespace_is_created_described_listed_and_dropped(lake: Lake) -> None:
+    name = f"{lake.database}_more"
+    lake.databases.append(name)
+    run("ns", "create", "prod", name, "--set", "comment=mine")
+    assert run("ns", "create", "prod", name, code=1).stderr.count("already exists") == 1
+    run("ns", "create", "prod", name, "--exist-ok")
+    assert answer_of("ns", "describe", "prod", name)["properties"]["comment"] == "mine"
+    listed = answer_of("ns", "list", "prod")["namespaces"]
+    assert {"namespace": name} in listed
+    run("ns", "drop", "prod", name, "--yes")
+    assert {"namespace": name} not in answer_of("ns", "list", "prod")["namespaces"]
+
+
+def test_a_namespace_with_tables_is_dropped_only_with_cascade(lake: Lake) -> None:
+    lake.create("orders")
+    place = lake.place("orders")
+    refused = run("ns", "drop", "prod", lake.database, "--yes", code=1)
+    assert "not empty" in refused.stderr
+    run("ns", "drop", "prod", lake.database, "--cascade", "--yes")
+    assert not place.exists()
+
+
+def test_listings_go_page_by_page(lake: Lake) -> None:
+    for name in ("a", "b", "c"):
+        lake.create(name)
+    found: list[str] = []
+    token: str | None = None
+    while True:
+        more = ["--page-token", token] if token else []
+        page = answer_of("table", "list", "prod", lake.database, "--limit", "2", *more)
+        found += [each["table"] for each in page["tables"]]
+        token = page["page_token"]
+        if token is None:
+            break
+    assert found == [lake.name(each) for each in "abc"]
+    told = run("table", "list", "prod", lake.database, "--limit", "2")
+    assert "--page-token" in told.stderr
+    assert "--page-token" not in told.stdout
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def test_all_tables_are_listed_and_only_those_with_data_where_that_is_asked(lake: Lake) -> None:
+    lake.create("orders")
+    lake.namespace.declare_table(api.DeclareTableRequest(id=[lake.database, "empty"]))
+    names = [each["table"] for each in answer_of("table", "list", "prod")["tables"]]
+    assert {lake.name("orders"), lake.name("empty")} <= set(names)
+    told = answer_of("table", "list", "prod", "--with-data")
+    assert lake.name("empty") not in [each["table"] for each in told["tables"]]
+
+
+def test_a_table_is_described_with_schema_and_statistics(lake: Lake) -> None:
+    name = lake.create("orders", owner_team="shop")
+    told = answer_of("table", "describe", "prod", name)
+    assert told["location"] == str(lake.place("orders"))
+    assert told["properties"] == {"owner_team": "shop"}
+    assert [each["name"] for each in told["schema"]] == ORDERS.column_names
+    assert told["statistics"]["num_rows"] == 5
+    shown = run("table", "describe", "prod", name).stdout
+    assert "fixed_size_list<float32>[2]" in shown
+    lake.namespace.declare_table(api.DeclareTableRequest(id=[lake.database, "empty"]))
+    empty = answer_of("table", "describe", "prod", lake.name("empty"))
+    assert empty["only_declared"]
+    assert "statistics" not in empty
+
+
+def test_rows_are_shown_counted_and_found(lake: Lake) -> None:
+    name = lake.create("orders")
+    head = answer_of("table", "head", "prod", name, "-n", "2", "-c", "id")
+    assert head == [{"id": 0}, {"id": 1}]
+    assert answer_of("table", "count", "prod", name, "--where", "price > 2")["rows"] == 3
+    assert run("table", "count", "prod", name).stdout == "5\n"
+    found = answer_of("table", "query", "prod", name, "--where", "price > 2", "-c", "id")
+    assert [each["id"] for each in found] == [2, 3, 4]
+    near = answer_of("table", "query", "prod", name, "--vector", "[3, 0]", "--limit", "1")
+    assert [each["id"] for each in near] == [3]
+    shown = run("table", "query", "prod", name, "--where", "id = 4").stdout
+    assert "4.5" in shown
+
+
+def test_an_older_version_is_read(lake: Lake) -> None:
+    name = lake.create("orders")
+    lake.append("orders")
+    assert run("table", "count", "prod", name).stdout == "10\n"
+    assert run("table", "count", "prod", name, "--version", "1").stdout == "5\n"
+    missing = run("table", "head", "prod", name, "--version", "9", code=1)
+    assert "9" in missing.stderr
+
+
+def test_versions_tags_and_indices_are_listed(lake: Lake) -> None:
+    name = lake.create("orders")
+    lake.append("orders")
+    lance.dataset(str(lake.place("orders"))).tags.create("first", 1)
+    run("maintain", "index", "prod", name, "id")
+    versions = answer_of("table", "versions", "prod", name, "--latest-first")["versions"]
+    assert [each["version"] for each in versions] == [3, 2, 1]
+    [tag] = answer_of("table", "tags", "prod", name)["tags"]
+    assert (tag["tag"], tag["version"]) == ("first", 1)
+    [index] = answer_of("table", "indices", "prod", name)["indices"]
+    assert (index["index"], index["kind"], index["indexed_rows"]) == ("id_idx", "BTREE", 10)
+
+
+def test_a_table_is_registered_renamed_and_deregistered(lake: Lake, tmp_path: Path) -> None:
+    place = str(tmp_path / "elsewhere.lance")
+    lance.write_dataset(ORDERS, place)
+    run("table", "register", "prod", lake.name("old"), place)
+    assert run("table", "register", "prod", lake.name("old"), place, code=1)
+    run("table", "rename", "prod", lake.name("old"), lake.name("new"))
+    assert lake.tables() == ["new"]
+    told = answer_of("table", "deregister", "prod", lake.name("new"))
+    assert told["location"] == place
+    assert lake.tables() == []
+    assert lance.dataset(place).count_rows() == 5
+
+
+def test_a_table_is_dropped_with_its_data(lake: Lake) -> None:
+    name = lake.create("orders")
+    place = lake.place("orders")
+    run("table", "drop", "prod", name, "--yes")
+    assert lake.tables() == []
+    assert not place.exists()
+
+
+def test_a_table_with_data_is_not_dropped_as_one_that_is_only_declared(lake: Lake) -> None:
+    name = lake.create("orders")
+    refused = run("table", "drop", "prod", name, "--if-only-declared", "--yes", code=1)
+    assert "holds data" in refused.stderr
+    assert lake.tables() == ["orders"]
+
+
+@pytest.mark.parametrize(
+    "command", [["table", "drop"], ["ns", "drop"], ["managed", "discard"]], ids=" ".join
+)
+def test_where_nobody_can_answer_nothing_is_dropped(lake: Lake, command: list[str]) -> None:
+    lake.create("orders")
+    name = lake.database if command[0] == "ns" else lake.name("orders")
+    refused = run(*command, "prod", name, code=2)
+    assert "--yes" in refused.stderr
+    assert lake.tables() == ["orders"]
+
+
+def test_a_person_confirms_a_drop_refuses_it_or_ends_it(lake: Lake) -> None:
+    command = ["table", "drop", "prod", lake.create("orders")]
+    assert at_terminal(command, "n\n")[0] == 1
+    assert at_terminal(command, "\x03")[0] == 130
+    assert lake.tables() == ["orders"]
+    code, shown = at_terminal(command, "y\n")
+    assert (code, lake.tables()) == (0, [])
+    assert "Drop table" in shown
+
+
+# -- names and properties --------------------------------------------------------------------------
+
+
+def test_a_name_is_read_as_spark_reads_it(lake: Lake) -> None:
+    name = lake.create("orders")
+    quoted = ".".join(f"`{part}`" for part in name.split("."))
+    assert run("table", "count", "prod", quoted).stdout == "5\n"
+    dotted = run("table", "count", "prod", f"{lake.database}.`a.b`", code=1)
+    assert "'a.b'" in dotted.stderr
+    for malformed in ("a..b", "a.`b", ".", ""):
+        assert "is not a name" in run("table", "count", "prod", malformed, code=2).stderr
+
+
+def test_properties_go_before_those_of_the_file(lake: Lake) -> None:
+    lake.set("prod", impl="hive", uri="thrift://127.0.0.1:1")
+    name = lake.create("orders")
+    told = run("table", "count", "prod", name, "-p", f"uri={lake.metastore.uri}")
+    assert told.stdout == "5\n"
+    assert run("table", "count", "prod", name, "-p", "uri", code=2).stderr.count("key=value") == 1
+
+
+def test_unknown_commands_and_options_are_misuse() -> None:
+    run("table", "explode", "prod", code=2)
+    run("table", "list", "prod", "--nope", code=2)
+
+
+# -- what goes where -------------------------------------------------------------------------------
+
+
+def test_the_program_answers_programs_on_standard_output_alone(lake: Lake) -> None:
+    name = lake.create("orders")
+    done = program("table", "head", "prod", name, "--output", "json")
+    assert done.returncode == 0
+    assert [row["id"] for row in json.loads(done.stdout)] == [0, 1, 2, 3, 4]
+    assert done.stderr == ""
+    failed = program("table", "head", "prod", lake.name("nope"), "--output", "json")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("lance-bridge: ")
+    assert "Traceback" not in failed.stderr
+
+
+def test_where_nobody_watches_there_is_no_bar_and_nothing_is_cut(lake: Lake) -> None:
+    name = lake.create("orders", pa.table({"text": ["x" * 50] * 2, "more": ["y" * 50] * 2}))
+    done = program("table", "head", "prod", name)
+    assert done.stderr == ""
+    assert f"{'x' * 50}   {'y' * 50}" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_values_that_json_lacks_have_a_form_in_it() -> None:
+    rows = pa.table(
+        {
+            "float": [float("nan"), float("-inf")],
+            "bytes": [b"\x00\xff", None],
+            "time": pa.array([0, 1], pa.timestamp("us", "UTC")),
+            "decimal": pa.array([1, 2], pa.decimal128(5, 2)),
+        }
+    ).to_pylist()
+    assert json.loads(as_json(rows)) == [
+        {"float": "NaN", "bytes": "AP8=", "time": "1970-01-01T00:00:00+00:00", "decimal": "1.00"},
+        {
+            "float": "-Infinity",
+            "bytes": None,
+            "time": "1970-01-01T00:00:00.000001+00:00",
+            "decimal": "2.00",
+        },
+    ]

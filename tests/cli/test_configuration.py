@@ -1,0 +1,163 @@
+"""The configuration file: shown without secrets, and changed in one step with comments kept."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lance_bridge.cli.configuration import HIDDEN
+
+from .running import answer_of, at_terminal, run
+
+URI = "uri=thrift://localhost:9083"
+HTTP = "uri=http://localhost:10001/metastore"
+WITH_COMMENTS = """\
+# our catalogs
+catalogs:
+  prod:  # the one that matters
+    impl: hive
+    uri: thrift://old:9083  # moves in May
+    catalog_levels: true
+
+  other:
+    impl: unity
+    host: http://unity:8080
+"""
+
+
+def test_a_catalog_is_added_to_a_file_that_is_not_there_yet(config: Path) -> None:
+    run("config", "set", "prod", "impl=hive", URI)
+    assert yaml.safe_load(config.read_text()) == {
+        "catalogs": {"prod": {"impl": "hive", "uri": "thrift://localhost:9083"}}
+    }
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+
+
+def test_the_file_is_for_its_owner_only_from_the_first_change_on(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    config.chmod(0o644)
+    run("config", "set", "prod", "root=/data")
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    assert [each.name for each in config.parent.iterdir()] == [config.name]
+
+
+def test_comments_and_other_catalogs_stay_as_they_are(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    run("config", "set", "prod", "uri=thrift://new:9083", "root=/data: 1")
+    run("config", "set", "prod", "--unset", "catalog_levels")
+    run("config", "set", "third", "impl=glue", "region=eu-west-1")
+    changed = WITH_COMMENTS.replace("//old", "//new").replace(
+        "    catalog_levels: true\n", "    root: '/data: 1'\n"
+    )
+    assert config.read_text() == changed + "  third:\n    impl: glue\n    region: eu-west-1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# nothing yet\n",
+        "catalogs: {prod: {impl: hive, uri: 'thrift://a:1'}}",
+        "catalogs: {}\n",
+    ],
+)
+def test_a_file_in_any_form_is_changed(config: Path, text: str) -> None:
+    config.write_text(text)
+    run("config", "set", "prod", "impl=hive", URI)
+    found = yaml.safe_load(config.read_text())["catalogs"]["prod"]
+    assert found == {"impl": "hive", "uri": "thrift://localhost:9083"}
+
+
+def test_what_cannot_be_is_refused_and_nothing_is_written(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    unknown = run("config", "set", "prod", "url=thrift://x:1", code=1)
+    assert "has no property 'url'" in unknown.stderr
+    assert all(f" {key}," in unknown.stderr for key in ("impl", "uri", "root", "auth.password"))
+    run("config", "set", "prod", "client.pool-size=none", code=1)
+    assert "required" in run("config", "set", "prod", "--unset", "uri", code=1).stderr
+    assert "impl=" in run("config", "set", "fourth", "root=/data", code=1).stderr
+    assert "another name" in run("config", "set", "hive", "impl=hive", URI, code=1).stderr
+    run("config", "set", "prod", code=2)
+    run("config", "set", "prod", "=x", code=2)
+    assert config.read_text() == WITH_COMMENTS
+
+
+def test_a_file_that_cannot_be_written_stays_whole(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(WITH_COMMENTS)
+
+    def full(_handle: int) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("lance_bridge.cli.configfile.os.fsync", full)
+    failed = run("config", "set", "prod", "root=/data", code=1)
+    assert "no space left" in failed.stderr
+    assert config.read_text() == WITH_COMMENTS
+    assert [each.name for each in config.parent.iterdir()] == [config.name]
+
+
+def test_a_link_to_the_file_stays_a_link(config: Path, tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere" / "real.yaml"
+    real.parent.mkdir()
+    real.write_text(WITH_COMMENTS)
+    config.symlink_to(real)
+    run("config", "set", "prod", "root=/data")
+    assert config.is_symlink()
+    assert "root: /data" in real.read_text()
+
+
+def test_secrets_are_hidden_wherever_they_come_from(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {
+        "impl": "hive",
+        "uri": "http://me:hunter1@localhost:1/metastore",
+        "auth.password": "hunter2",
+        "storage.aws_secret_access_key": "hunter3",
+    }
+    config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_HTTP_TOKEN", "hunter4")
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_ROOT", "/data")
+    told = run("config", "show")
+    assert "hunter" not in told.output + run("config", "show", "prod", "-o", "json").output
+    found = answer_of("config", "show", "prod")["catalogs"]["prod"]
+    assert found["auth.password"] == {"value": HIDDEN, "from": "file"}
+    assert found["http.token"] == {"value": HIDDEN, "from": "environment"}
+    assert found["root"] == {"value": "/data", "from": "environment"}
+    assert found["uri"]["value"] == f"http://{HIDDEN}@localhost:1/metastore"
+    assert str(config) in told.stdout
+
+
+def test_nothing_is_shown_of_an_implementation_that_is_not_ours(config: Path) -> None:
+    config.write_text("catalogs:\n  far:\n    impl: rest\n    header.token: hunter2\n")
+    assert "hunter2" not in run("config", "show").output
+
+
+def test_a_catalog_that_is_not_there_is_told(config: Path) -> None:
+    config.write_text(WITH_COMMENTS)
+    assert "no catalog 'nope'" in run("config", "show", "nope", code=1).stderr
+
+
+@pytest.mark.usefixtures("config")
+def test_a_value_is_read_from_the_input_where_only_its_key_is_given() -> None:
+    run("config", "set", "prod", "impl=hive", HTTP)
+    told = run("config", "set", "prod", "http.token", answer="hunter2\n")
+    assert "hunter2" not in told.output
+    assert "http.token" in run("config", "show", "prod").stdout
+    run("config", "set", "prod", "http.token", answer="", code=2)
+
+
+def test_a_value_that_is_typed_is_not_seen(config: Path) -> None:
+    run("config", "set", "prod", "impl=hive", HTTP)
+    before = config.read_text()
+    command = ["config", "set", "prod", "http.token"]
+    assert at_terminal(command, "\x03")[0] == 130
+    assert config.read_text() == before
+    code, shown = at_terminal(command, "hunter2\n")
+    assert code == 0
+    assert "hunter2" not in shown
+    assert yaml.safe_load(config.read_text())["catalogs"]["prod"]["http.token"] == "hunter2"

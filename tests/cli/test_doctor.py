@@ -1,0 +1,207 @@
+"""The doctor finds what is wrong on a real metastore, and the command that it gives mends it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pytest
+from lance_namespace.errors import InvalidInputError
+from servers.hive_raw import raw_client
+
+from lance_bridge.doctor import Diagnosis, Kind, diagnose
+
+from .conftest import ORDERS, Lake
+from .diagnosing import NOW, findings, mend, the_only
+from .running import answer_of, pasted, run
+
+pytestmark = pytest.mark.server
+
+
+def test_nothing_is_found_where_nothing_is_wrong(lake: Lake) -> None:
+    lake.create("orders")
+    lake.create("held", managed_by="impl")
+    assert findings() == []
+    told = run("doctor", "prod", *NOW)
+    assert "nothing is wrong; 2 tables" in told.stdout
+
+
+# -- the connection --------------------------------------------------------------------------------
+
+
+def test_a_metastore_that_is_down_is_unreachable_until_its_right_address_is_set(
+    lake: Lake,
+) -> None:
+    properties = {"root": str(lake.root), "client.retry-timeout": "0"}
+    lake.set("prod", impl="hive", uri="thrift://127.0.0.1:1", **properties)
+    found = the_only(Kind.UNREACHABLE)
+    assert (found["subject"], found["command"]) == ("prod", "lance-bridge config set prod uri")
+    mend(found, f"{lake.metastore.uri}\n")
+
+
+def test_a_metastore_that_was_stopped_is_unreachable_until_it_runs_again(lake: Lake) -> None:
+    lake.create("orders")
+    lake.set("prod", impl="hive", uri=lake.metastore.uri, **{"client.retry-timeout": "0"})
+    lake.metastore.stop()
+    assert the_only(Kind.UNREACHABLE)["subject"] == "prod"
+    lake.metastore.start()
+    assert findings() == []
+
+
+def test_a_catalog_that_is_named_by_its_implementation_is_tested_with_another_address(
+    lake: Lake,
+) -> None:
+    told = answer_of(
+        "doctor", "hive", "-p", "uri=thrift://127.0.0.1:1", "-p", "client.retry-timeout=0", code=3
+    )
+    [found] = told["findings"]
+    command = found["command"].replace("<uri>", lake.metastore.uri)
+    assert command != found["command"]
+    assert pasted(command).exit_code == 0
+
+
+def test_a_property_that_there_is_not_is_taken_away(lake: Lake) -> None:
+    lake.set("prod", impl="hive", uri=lake.metastore.uri, user="me")
+    found = the_only(Kind.CONFIGURATION)
+    assert "has no property 'user'" in found["message"]
+    mend(found)
+
+
+def test_a_property_that_is_missing_is_set(lake: Lake) -> None:
+    lake.set("prod", impl="hive")
+    found = the_only(Kind.CONFIGURATION)
+    mend(found, f"{lake.metastore.uri}\n")
+
+
+@pytest.mark.usefixtures("lake")
+def test_an_extra_that_is_missing_is_told_with_what_installs_it() -> None:
+    script = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "hmsclient":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+from lance_bridge.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, "doctor", "prod", "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    [found] = json.loads(done.stdout)["findings"]
+    assert found["kind"] == Kind.MISSING_EXTRA.value
+    assert found["command"] == "pip install 'lance-bridge[hive]'"
+    assert findings() == []
+
+
+# -- data without an entry -------------------------------------------------------------------------
+
+
+def test_data_that_was_left_by_its_entry_is_registered_again(lake: Lake) -> None:
+    name = lake.create("orders")
+    place = lake.place("orders")
+    with raw_client(lake.metastore.port) as client:
+        client.drop_table(lake.database, "orders", False)
+    found = the_only(Kind.ORPHANED_DATA)
+    assert found["subject"] == str(place)
+    mend(found)
+    assert run("table", "count", "prod", name).stdout == "5\n"
+
+
+def test_data_in_the_place_of_a_namespace_is_registered_there_under_a_free_name(
+    lake: Lake, tmp_path: Path
+) -> None:
+    lake.create("orders")
+    place = tmp_path / lake.database / "orders.lance"
+    lance.write_dataset(ORDERS, str(place))
+    odd = tmp_path / lake.database / "Odd name-1.lance"
+    lance.write_dataset(ORDERS, str(odd))
+    found = findings()
+    assert {each["subject"] for each in found} == {str(place), str(odd)}
+    for each in found:
+        assert pasted(each["command"]).exit_code == 0, each["command"]
+    assert findings() == []
+    assert lake.tables() == ["odd_name_1", "orders", "orders_2"]
+
+
+def test_data_of_a_database_that_is_not_there_is_registered_in_a_new_one(lake: Lake) -> None:
+    database = f"{lake.database}_lost"
+    lake.databases.append(database)
+    place = lake.root / f"{database}.db" / "orders.lance"
+    lance.write_dataset(ORDERS, str(place))
+    found = the_only(Kind.ORPHANED_DATA)
+    assert "ns create" in found["command"]
+    mend(found)
+    assert run("table", "count", "prod", f"{database}.orders").stdout == "5\n"
+
+
+def test_young_data_and_directories_of_others_are_left_alone(lake: Lake, tmp_path: Path) -> None:
+    lance.write_dataset(ORDERS, str(tmp_path / lake.database / "young.lance"))
+    other = tmp_path / lake.database / "parquet_table"
+    other.mkdir(parents=True)
+    (other / "part-0.parquet").write_bytes(b"rows of others")
+    assert answer_of("doctor", "prod")["findings"] == []
+    assert [Path(each["subject"]).name for each in findings()] == ["young.lance"]
+
+
+# -- pages, and what is not known ------------------------------------------------------------------
+
+
+def test_a_diagnosis_goes_page_by_page_and_finds_all(lake: Lake) -> None:
+    for name in ("a", "b", "c"):
+        lake.create(name)
+        shutil.rmtree(lake.place(name))
+        lance.write_dataset(ORDERS, str(lake.root / f"{lake.database}.db" / f"lost_{name}.lance"))
+    found: list[str] = []
+    token, pages = "", 0
+    while pages == 0 or token:
+        more = ["--page-token", token] if token else []
+        told = answer_of("doctor", "prod", *NOW, "--limit", "2", *more, code=3)
+        assert told["tables"] + told["directories"] <= 2
+        found += [each["subject"].rpartition("/")[2] for each in told["findings"]]
+        token, pages = told["page_token"] or "", pages + 1
+    expected = [lake.name(each) for each in "abc"]
+    assert found == [*expected, *(f"lost_{each}.lance" for each in "abc")]
+    assert pages >= 3  # directories of others are looked at, too
+
+
+def test_storage_that_does_not_answer_is_a_finding_and_no_absence(lake: Lake) -> None:
+    dead = {"storage.aws_endpoint": "http://127.0.0.1:1", "storage.aws_region": "us-east-1"}
+    keys = {"storage.aws_access_key_id": "x", "storage.aws_secret_access_key": "y"}
+    rest = {"storage.client_max_retries": "0", "storage.client_retry_timeout": "1"}
+    lake.set("prod", impl="hive", uri=lake.metastore.uri, **dead, **keys, **rest)
+    run("table", "register", "prod", lake.name("far"), "s3://bucket/far.lance")
+    found = the_only(Kind.STORAGE)
+    assert found["subject"] == lake.name("far")
+    assert found["command"] == "lance-bridge config set prod storage.aws_endpoint"
+
+
+def test_findings_are_to_be_had_from_python(lake: Lake) -> None:
+    lake.create("orders")
+    shutil.rmtree(lake.place("orders"))
+    found = diagnose("hive", {"uri": lake.metastore.uri, "root": str(lake.root)})
+    assert isinstance(found, Diagnosis)
+    [each] = found.findings
+    assert each.kind is Kind.LOCATION_GONE
+    assert f"-p uri={lake.metastore.uri}" in each.command
+    with pytest.raises(InvalidInputError, match="limit"):
+        diagnose("prod", limit=0)
+    with pytest.raises(InvalidInputError, match="page_token"):
+        diagnose("prod", page_token="nonsense")
+
+
+def test_secrets_are_in_no_command_that_is_told(lake: Lake) -> None:
+    lake.create("orders")
+    shutil.rmtree(lake.place("orders"))
+    secret = "storage.aws_secret_access_key=hunter2"
+    done = run("doctor", "prod", "-p", secret, "-p", "storage.aws_region=here", code=3)
+    assert "hunter2" not in done.output
+    assert "storage.aws_region=here" in done.stdout

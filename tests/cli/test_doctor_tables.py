@@ -1,0 +1,184 @@
+"""The doctor finds tables without data, and marks that disagree; its commands mend them."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import lance
+import pytest
+from servers.hive_raw import raw_client
+
+from lance_bridge.doctor import Kind
+from lance_bridge.entries.declarations import DECLARED_AT
+from lance_bridge.managed.state import LATEST
+
+from .conftest import ORDERS, Lake
+from .diagnosing import die_at, findings, mark, mend, the_only
+from .running import answer_of, pasted, run, shell
+
+pytestmark = pytest.mark.server
+
+
+# -- tables whose data is not there ----------------------------------------------------------------
+
+
+def test_a_table_whose_directory_was_deleted_is_deregistered(lake: Lake) -> None:
+    name = lake.create("orders")
+    shutil.rmtree(lake.place("orders"))
+    found = the_only(Kind.LOCATION_GONE)
+    assert found["subject"] == name
+    mend(found)
+    assert lake.tables() == []
+
+
+def test_a_managed_table_whose_directory_was_deleted_is_deregistered(lake: Lake) -> None:
+    lake.create("orders", managed_by="impl")
+    shutil.rmtree(lake.place("orders"))
+    mend(the_only(Kind.LOCATION_GONE))
+
+
+def test_a_registered_table_where_nothing_is_is_deregistered(lake: Lake, tmp_path: Path) -> None:
+    run("table", "register", "prod", lake.name("gone"), str(tmp_path / "nothing.lance"))
+    found = the_only(Kind.LOCATION_GONE)
+    mend(found)
+
+
+def test_a_table_whose_creator_died_before_it_wrote_is_dropped(lake: Lake) -> None:
+    die_at(lake, "write_first")
+    assert lake.tables() == ["t"]
+    found = the_only(Kind.DECLARED_ONLY)
+    assert found["subject"] == lake.name("t")
+    place = lake.place("t")
+    mend(found)
+    assert lake.tables() == []
+    assert not place.exists()
+
+
+def test_a_table_whose_creator_died_while_it_wrote_is_dropped_with_what_was_written(
+    lake: Lake,
+) -> None:
+    die_at(lake, "write_first")
+    data = lake.place("t") / "data"
+    data.mkdir()
+    (data / "0123456789abcdef.lance").write_bytes(b"rows that nobody has committed")
+    found = the_only(Kind.DECLARED_ONLY)
+    assert "1 files" in found["message"]
+    mend(found)
+    assert not data.exists()
+
+
+def test_a_table_that_lost_its_versions_keeps_its_other_files(lake: Lake) -> None:
+    lake.create("orders")
+    lake.append("orders")
+    place = lake.place("orders")
+    shutil.rmtree(place / "_versions")
+    found = the_only(Kind.LOCATION_GONE)
+    assert "files, but no version" in found["message"]
+    mend(found)
+    assert len(list((place / "data").iterdir())) == 2
+
+
+def test_a_declaration_that_is_young_may_be_of_somebody_who_still_writes(lake: Lake) -> None:
+    die_at(lake, "write_first")
+    assert answer_of("doctor", "prod")["findings"] == []
+    assert the_only(Kind.DECLARED_ONLY)
+
+
+def test_a_table_that_was_written_meanwhile_is_not_dropped(lake: Lake) -> None:
+    die_at(lake, "write_first")
+    found = the_only(Kind.DECLARED_ONLY)
+    lance.write_dataset(ORDERS, str(lake.place("t")))
+    done = pasted(found["command"])
+    assert done.exit_code == 1
+    assert "holds data by now" in done.stderr
+    assert run("table", "count", "prod", lake.name("t")).stdout == "5\n"
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manager", ["impl", "somebody"])
+def test_a_table_that_others_say_they_manage_gets_another_entry(lake: Lake, manager: str) -> None:
+    lake.create("orders")
+    mark(lake, "orders", managed_by=manager)
+    found = the_only(Kind.MARKS_DISAGREE)
+    assert f"managed_by={manager}" in found["message"]
+    mend(found)
+    assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
+
+
+def test_a_managed_table_that_is_marked_as_its_storages_is_managed_again(lake: Lake) -> None:
+    lake.create("orders", managed_by="impl")
+    mark(lake, "orders", managed_by="storage")
+    found = the_only(Kind.MARKS_DISAGREE)
+    assert "commits go past the catalog" in found["message"]
+    mend(found)
+    assert answer_of("table", "describe", "prod", lake.name("orders"))["managed_versioning"]
+
+
+def test_an_entry_whose_latest_version_cannot_be_read_is_made_anew(lake: Lake) -> None:
+    lake.create("orders", managed_by="impl")
+    mark(lake, "orders", **{LATEST: "nonsense"})
+    mend(the_only(Kind.MARKS_DISAGREE))
+    assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
+
+
+def test_an_entry_whose_latest_version_is_gone_is_made_anew(lake: Lake) -> None:
+    name = lake.create("orders", managed_by="impl")
+    with_two = lake.namespace
+    lance.write_dataset(ORDERS, namespace_client=with_two, table_id=name.split("."), mode="append")
+    manifests = sorted((lake.place("orders") / "_versions").glob("*.manifest"))
+    manifests[0].unlink()
+    found = the_only(Kind.MARKS_DISAGREE)
+    assert "version 2 is the latest, which is gone" in found["message"]
+    mend(found)
+    assert run("table", "count", "prod", name).stdout == "5\n"
+
+
+def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
+    lake.create("orders")
+    mark(lake, "orders", kind="MANAGED_TABLE")
+    found = the_only(Kind.MARKS_DISAGREE)
+    assert "MANAGED_TABLE" in found["message"]
+    done = shell(found["command"])  # in a shell, as a person would
+    assert done.returncode == 0, done.stderr
+    assert findings() == []
+    with raw_client(lake.metastore.port) as client:
+        assert client.get_table(lake.database, "orders").tableType == "EXTERNAL_TABLE"
+    assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
+
+
+def test_what_was_written_past_the_catalog_is_adopted(lake: Lake) -> None:
+    lake.create("orders", managed_by="impl")
+    lake.append("orders")
+    found = the_only(Kind.OUT_OF_BAND)
+    assert "versions 2" in found["message"]
+    mend(found)
+    assert run("table", "count", "prod", lake.name("orders")).stdout == "10\n"
+
+
+def test_what_was_set_aside_is_discarded(lake: Lake) -> None:
+    name = lake.create("orders", managed_by="impl")
+    lake.append("orders")
+
+    def write() -> None:
+        names = name.split(".")
+        lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
+
+    with pytest.raises(OSError, match="unknown"):
+        write()  # it stood on what was written past the catalog
+    write()
+    found = the_only(Kind.OUT_OF_BAND)
+    assert "1 set aside" in found["message"]
+    mend(found)
+    assert run("table", "count", "prod", name).stdout == "10\n"
+
+
+def test_an_entry_of_a_time_to_come_is_found(lake: Lake) -> None:
+    lake.create("orders")
+    mark(lake, "orders", **{DECLARED_AT: str(int((time.time() + 3600) * 1000))})
+    found = the_only(Kind.CLOCK_SKEW)
+    assert found["subject"] == lake.name("orders")
+    assert "ahead of" in found["message"]

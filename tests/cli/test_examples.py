@@ -1,0 +1,121 @@
+"""Every command has an example in its help, and every example runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lance_bridge.cli.app import app
+
+from .conftest import ORDERS, Lake
+from .running import pasted, started
+
+OTHERS = ("migrate",)
+"""Groups whose examples have tests of their own."""
+URI, DATA = "thrift://metastore:9083", "/data/"
+EXITS = {"managed check": 3}
+"""Commands whose examples find something."""
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """Every command below a group, as its words."""
+    for name, command in sorted(group.commands.items()):
+        if hasattr(command, "commands"):
+            if name not in OTHERS:
+                yield from commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+COMMANDS = list(commands(typer.main.get_command(app)))
+
+
+def examples(words: tuple[str, ...]) -> list[str]:
+    """The examples in a command's help."""
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"TERMINAL_WIDTH": "400"})
+    assert shown.exit_code == 0
+    return re.findall(r"Example: (lance-bridge .*?)\s*$", shown.stdout, re.MULTILINE)
+
+
+def test_commands_are_found() -> None:
+    assert len(COMMANDS) > 28
+    assert {("doctor",), ("table", "drop"), ("metastore", "start")} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_has_an_example_of_itself(words: tuple[str, ...]) -> None:
+    found = examples(words)
+    assert found
+    assert all(each.startswith(f"lance-bridge {' '.join(words)}") for each in found)
+
+
+@pytest.fixture
+def sales(lake: Lake, tmp_path: Path) -> Lake:
+    """The catalog that examples are about: ``prod``, with a database ``sales``."""
+    for name in ("sales", "attic"):
+        lake.namespace.create_namespace(api.CreateNamespaceRequest(id=[name]))
+    lake.databases += ["sales", "attic", "archive"]
+    lake.database = "sales"
+    for name in ("orders", "drafts", "scratch"):
+        lake.create(name)
+    lance.write_dataset(ORDERS, str(tmp_path / "data" / "old_orders.lance"))
+    lake.create("embeddings")
+    return lake
+
+
+def _registered(lake: Lake) -> None:
+    location = str(lake.config.parent / "data" / "old_orders.lance")
+    request = api.RegisterTableRequest(id=["sales", "old_orders"], location=location)
+    lake.namespace.register_table(request)
+
+
+def _managed(lake: Lake) -> None:
+    lake.namespace.manage_table(["sales", "embeddings"])
+
+
+def _past_the_catalog(lake: Lake) -> None:
+    _managed(lake)
+    lake.append("embeddings")
+
+
+BEFORE: dict[str, Callable[[Lake], None]] = {
+    "table deregister": _registered,
+    "managed end": _managed,
+    "managed check": _past_the_catalog,
+    "managed adopt": _past_the_catalog,
+    "managed discard": _past_the_catalog,
+}
+"""What some examples need besides."""
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "words", [each for each in COMMANDS if each != ("metastore", "start")], ids=" ".join
+)
+def test_every_example_runs(sales: Lake, words: tuple[str, ...]) -> None:
+    name = " ".join(words)
+    if name in BEFORE:
+        BEFORE[name](sales)
+    for example in examples(words):
+        command = example.replace(URI, sales.metastore.uri)
+        done = pasted(command.replace(DATA, f"{sales.config.parent}/data/"))
+        assert done.exit_code == EXITS.get(name, 0), f"{command}\n{done.output}"
+
+
+@pytest.mark.server
+def test_the_example_of_the_metastore_runs() -> None:
+    for example in examples(("metastore", "start")):
+        with started(*shlex.split(example)[1:]) as running:
+            assert running.process.stdout is not None
+            lines = iter(running.process.stdout.readline, "")
+            assert any(line.startswith("thrift://") for line in lines)
+            assert running.interrupt()[0] == 0

@@ -1,0 +1,157 @@
+"""The program as a process: Ctrl-C, completion, its metastore, and commands of adapters."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import socket
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+import typer
+
+from lance_bridge.cli import plugins
+from lance_bridge.cli.app import app
+from lance_bridge.cli.plugins import GROUP
+
+from .conftest import Lake
+from .running import PROGRAM, program, run, started, wait_until
+
+FRAGMENTS = 400
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_a_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"uri=thrift://127.0.0.1:{silent.getsockname()[1]}"
+        with started("doctor", "hive", "-p", uri) as running:
+            silent.settimeout(60)
+            connection, _ = silent.accept()
+            with connection:
+                assert connection.recv(1)  # it has asked, and waits
+                code, out, error = running.interrupt()
+    assert (code, out) == (130, "")
+    assert "Traceback" not in error
+
+
+@pytest.mark.server
+def test_ctrl_c_while_a_table_is_compacted_leaves_it_whole(lake: Lake) -> None:
+    name = lake.create("orders", pa.table({"id": [0]}))
+    place = str(lake.place("orders"))
+    for number in range(1, FRAGMENTS):
+        lance.write_dataset(pa.table({"id": [number]}), place, mode="append")
+    before = lance.dataset(place)
+    data = Path(place, "data")
+    files = len(list(data.iterdir()))
+    command = ["maintain", "compact", "prod", name, "--target-rows", "2"]
+    with started(*command) as running:
+        wait_until(lambda: len(list(data.iterdir())) > files)
+        code, out, error = running.interrupt()
+    assert (code, out) == (130, "")
+    assert "Traceback" not in error
+    after = lance.dataset(place)
+    assert after.version == before.version
+    assert after.count_rows() == FRAGMENTS
+    run("maintain", "compact", "prod", name)
+    assert len(lance.dataset(place).get_fragments()) == 1
+
+
+@pytest.mark.server
+@pytest.mark.usefixtures("lake")
+def test_ctrl_c_ends_the_conformance_kit() -> None:
+    before = run("ns", "list", "prod").stdout
+    with started("check", "prod") as running:
+        assert running.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(running.process.stdout, selectors.EVENT_READ)
+            assert selector.select(100)  # it says what it will do, and begins
+        code, _, error = running.interrupt()
+    assert code == 130
+    assert "Traceback" not in error
+    assert run("ns", "list", "prod").stdout == before
+
+
+@pytest.mark.server
+def test_a_metastore_is_started_and_ended_with_ctrl_c(tmp_path: Path) -> None:
+    with started(
+        "metastore", "start", "--port", "0", "--directory", str(tmp_path / "m")
+    ) as running:
+        assert running.process.stdout is not None
+        lines = iter(running.process.stdout.readline, "")
+        uri = next(line.strip() for line in lines if line.startswith("thrift://"))
+        assert "default" in run("ns", "list", "hive", "-p", f"uri={uri}").stdout
+        code, _, error = running.interrupt()
+    assert code == 0
+    assert "Traceback" not in error
+
+
+def test_a_metastore_that_there_is_not_is_misuse() -> None:
+    done = run("metastore", "start", "--version", "1.2", code=2)
+    assert "1.2" in done.stderr
+
+
+def test_a_command_of_an_adapter_that_cannot_be_imported_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "other-1.dist-info").mkdir()
+    (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
+    points = f"[{GROUP}]\nbroken = there_is_no_such_module:app\n"
+    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "broken" in {each.name for each in metadata.entry_points(group=GROUP)}
+    other = typer.Typer()
+    with caplog.at_level(logging.WARNING):
+        plugins.add_commands(other)
+    assert "there_is_no_such_module" in caplog.text
+    assert "metastore" in {each.name for each in other.registered_groups}
+
+
+# -- completion ------------------------------------------------------------------------------------
+
+
+def completed(*words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    done = subprocess.run(
+        [PROGRAM],
+        env={
+            **os.environ,
+            "_LANCE_BRIDGE_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(["lance-bridge", *words]),
+            "COMP_CWORD": str(len(words)),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_catalogs_of_the_configuration_file_are_completed(config: Path) -> None:
+    run("config", "set", "prod", "impl=hive", "uri=thrift://localhost:1")
+    run("config", "set", "proof", "impl=glue")
+    assert completed("table", "list", "pro") == ["prod", "proof"]
+    assert completed("table", "li") == ["list"]
+    config.write_text("not: [a, configuration")
+    assert completed("table", "list", "hi") == ["hive"]
+
+
+def test_the_shell_is_told_how_to_complete() -> None:
+    done = program(
+        "--show-completion",
+        "bash",
+        environment={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )
+    assert "_LANCE_BRIDGE_COMPLETE" in done.stdout
+
+
+def test_signals_are_left_as_they_were() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert app.info.name == "lance-bridge"
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,160 @@
+"""Upkeep of tables, in this process and in Spark: compaction, indices, clean-up, and the kit."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pytest
+
+from lance_bridge.tables import cleanup
+
+from .conftest import Lake
+from .running import answer_of, program, run
+
+pytestmark = pytest.mark.server
+
+
+def in_fragments(lake: Lake, count: int = 4, **properties: str) -> str:
+    name = lake.create("orders", **properties)
+    for _ in range(count - 1):
+        lake.append("orders")
+    return name
+
+
+def fragments(lake: Lake) -> int:
+    return len(lance.dataset(str(lake.place("orders"))).get_fragments())
+
+
+def test_a_compaction_is_planned_and_done(lake: Lake) -> None:
+    name = in_fragments(lake)
+    planned = answer_of("maintain", "compact", "prod", name, "--dry-run")
+    assert (planned["fragments_removed"], planned["version"]) == (4, 4)
+    assert fragments(lake) == 4
+    done = answer_of("maintain", "compact", "prod", name)
+    assert (done["fragments_removed"], done["fragments_added"]) == (4, 1)
+    assert (fragments(lake), run("table", "count", "prod", name).stdout) == (1, "20\n")
+    again = answer_of("maintain", "compact", "prod", name)
+    assert (again["tasks"], again["version"]) == (0, done["version"])
+
+
+def test_a_managed_table_is_compacted_through_its_catalog(lake: Lake) -> None:
+    name = lake.create("orders", managed_by="impl")
+    for _ in range(2):
+        lance.write_dataset(
+            lance.dataset(str(lake.place("orders"))).to_table(),
+            namespace_client=lake.namespace,
+            table_id=name.split("."),
+            mode="append",
+        )
+    done = answer_of("maintain", "compact", "prod", name)
+    assert done["fragments_added"] == 1
+    assert answer_of("table", "describe", "prod", name)["version"] == done["version"]
+    assert answer_of("managed", "check", "prod", name)["versions"] == []
+
+
+def test_an_index_is_built_and_an_impossible_one_refused(lake: Lake) -> None:
+    name = lake.create("orders")
+    told = answer_of("maintain", "index", "prod", name, "id", "--kind", "BITMAP", "--name", "by_id")
+    assert told["index"] == "by_id"
+    [index] = answer_of("table", "indices", "prod", name)["indices"]
+    assert (index["index"], index["kind"]) == ("by_id", "BITMAP")
+    again = run("maintain", "index", "prod", name, "id", "--name", "by_id", code=1)
+    assert "has an index 'by_id' already" in again.stderr
+    assert "'nope'" in run("maintain", "index", "prod", name, "nope", code=1).stderr
+
+
+def test_a_clean_up_tells_first_and_deletes_then(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "LEAST_AGE", timedelta())
+    name = in_fragments(lake)
+    command = ["maintain", "clean-up", "prod", name, "--older-than", "0m"]
+    assert answer_of(*command, "--dry-run")["versions"] == 3
+    assert len(answer_of("table", "versions", "prod", name)["versions"]) == 4
+    assert answer_of(*command, "--keep", "2")["versions"] == 2
+    assert answer_of(*command)["versions"] == 1
+    assert run("table", "count", "prod", name).stdout == "20\n"
+
+
+def test_an_age_that_is_not_safe_or_none_is_refused(lake: Lake) -> None:
+    name = in_fragments(lake, 2)
+    refused = run("maintain", "clean-up", "prod", name, "--older-than", "59m", code=1)
+    assert "1:00:00 or more" in refused.stderr
+    for bad in ("soon", "3", "-1d", "1w", ""):
+        run("maintain", "clean-up", "prod", name, "--older-than", bad, code=2)
+    kept = answer_of("maintain", "clean-up", "prod", name, "--older-than", "1h")
+    assert kept["versions"] == 0
+
+
+# -- the conformance kit ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_kit_says_how_many_cases_passed() -> None:
+    done = program("check", "prod", "-k", "page", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["passed"] > 3
+    assert told["failed"] == []
+    assert "Makes and removes namespaces" in done.stderr
+
+
+def test_a_case_that_fails_is_told_and_has_the_exit_code_3(tmp_path: Path) -> None:
+    tests = str(Path(__file__).parents[1])
+    done = program(
+        "check",
+        "conformance.broken_suite.ForgetsTheToken",
+        *("-p", f"root={tmp_path}", "-k", "page", "--output", "json"),
+        environment={"PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])},
+    )
+    assert done.returncode == 3, done.stderr
+    assert any("page" in each for each in json.loads(done.stdout)["failed"])
+
+
+def test_a_catalog_that_is_down_cannot_be_checked(lake: Lake) -> None:
+    lake.set("down", impl="hive", uri="thrift://127.0.0.1:1", **{"client.retry-timeout": "0"})
+    done = program("check", "down")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "does not answer" in done.stderr
+
+
+# -- in Spark --------------------------------------------------------------------------------------
+
+
+def in_spark(*arguments: str) -> dict[str, object]:
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DRIVER_MEMORY": "1g", **os.environ}
+    done = program(*arguments, "--spark", "--output", "json", environment=environment, seconds=250)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, object] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_compacts(lake: Lake) -> None:
+    name = in_fragments(lake)
+    told = in_spark("maintain", "compact", "prod", name)
+    assert (told["fragments_removed"], fragments(lake)) == (4, 1)
+    assert run("maintain", "compact", "prod", name, "--spark", "--dry-run", code=2)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_builds_an_index_of_a_catalog_that_is_not_configured(lake: Lake) -> None:
+    name = in_fragments(lake)
+    uri = f"uri={lake.metastore.uri}"
+    in_spark("maintain", "index", "hive", name, "id", "-p", uri)
+    [index] = answer_of("table", "indices", "prod", name)["indices"]
+    assert index["indexed_rows"] == 20
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_cleans_up(lake: Lake) -> None:
+    name = in_fragments(lake, 2)
+    told = in_spark("maintain", "clean-up", "prod", name, "--older-than", "1h")
+    assert told["versions"] == 0

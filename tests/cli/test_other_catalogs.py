@@ -1,0 +1,190 @@
+"""One pass of the main commands on Glue and on Unity, and what only their doctor finds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import lance
+import lance_namespace as api
+import pytest
+import yaml
+from servers.glue_server import GlueServer
+from servers.unity import OPEN_SOURCE_0_6, UnityServer
+
+import lance_bridge
+from lance_bridge.doctor import Kind
+from lance_bridge.testing.build import ipc
+
+from .conftest import ORDERS
+from .running import answer_of, pasted, run
+
+pytestmark = pytest.mark.server
+
+BUCKET = "cli-tests"
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what this machine's user has set out of the tests."""
+    for variable in os.environ:
+        if variable.startswith(("AWS_", "DATABRICKS_")):
+            monkeypatch.delenv(variable)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("DATABRICKS_CONFIG_FILE", "/nonexistent")
+
+
+def configure(config: Path, **properties: str) -> None:
+    config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
+
+
+@pytest.fixture
+def glue(config: Path) -> Iterator[GlueServer]:
+    """Glue and S3, as the catalog ``prod``, with a database ``sales``."""
+    with GlueServer() as server:
+        server.make_bucket(BUCKET)
+        options = {f"storage.{key}": value for key, value in server.storage_options.items()}
+        root = f"s3://{BUCKET}/lake"
+        configure(config, impl="glue", root=root, max_retries="0", **server.properties, **options)
+        run("ns", "create", "prod", "sales")
+        yield server
+
+
+@pytest.fixture
+def unity(config: Path, tmp_path: Path) -> Iterator[UnityServer]:
+    """Unity, as the catalog ``prod``, with a schema ``lake.sales``."""
+    with UnityServer(OPEN_SOURCE_0_6) as server:
+        server.add_catalog("lake")
+        configure(config, impl="unity", host=server.url, root=str(tmp_path / "root"))
+        run("ns", "create", "prod", "lake.sales")
+        yield server
+
+
+def create(*names: str) -> None:
+    with lance_bridge.connect("prod") as namespace:  # type: ignore[attr-defined]
+        namespace.create_table(api.CreateTableRequest(id=list(names)), ipc(ORDERS))
+
+
+def pass_through(namespace: str) -> None:
+    """Run the main commands on a table ``orders`` of a namespace."""
+    name, new = f"{namespace}.orders", f"{namespace}.old_orders"
+    assert answer_of("table", "list", "prod")["tables"] == [{"table": name}]
+    assert run("table", "count", "prod", name).stdout == "5\n"
+    assert len(answer_of("table", "head", "prod", name, "-n", "2")) == 2
+    assert answer_of("table", "describe", "prod", name)["statistics"]["num_rows"] == 5
+    assert len(answer_of("table", "versions", "prod", name)["versions"]) == 1
+    run("maintain", "index", "prod", name, "id")
+    assert answer_of("maintain", "compact", "prod", name)["tasks"] == 0
+    assert answer_of("maintain", "clean-up", "prod", name, "--dry-run")["versions"] == 0
+    assert answer_of("doctor", "prod", "--idle", "0m")["tables"] == 1
+    location = answer_of("table", "deregister", "prod", name)["location"]
+    [found] = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
+    assert (found["kind"], found["subject"]) == (Kind.ORPHANED_DATA.value, location)
+    assert pasted(found["command"]).exit_code == 0
+    assert answer_of("doctor", "prod", "--idle", "0m")["findings"] == []
+    run("table", "deregister", "prod", name)
+    run("table", "register", "prod", new, location)
+    run("table", "drop", "prod", new, "--yes")
+    assert answer_of("table", "list", "prod")["tables"] == []
+    run("ns", "drop", "prod", namespace, "--yes")
+
+
+@pytest.mark.usefixtures("glue")
+def test_the_main_commands_on_glue() -> None:
+    told = answer_of("catalogs", "test", "prod")
+    assert (told["server"], told["region"]) == ("AWS Glue", "us-east-1")
+    create("sales", "orders")
+    pass_through("sales")
+
+
+@pytest.mark.usefixtures("unity")
+def test_the_main_commands_on_unity() -> None:
+    told = answer_of("catalogs", "test", "prod")
+    assert (told["server"], told["dialect"]) == ("Unity Catalog", "open source")
+    create("lake", "sales", "orders")
+    pass_through("lake.sales")
+
+
+def test_credentials_that_are_refused_are_asked_for(glue: GlueServer) -> None:
+    create("sales", "orders")
+    with glue.known_keys_only():
+        run("config", "set", "prod", "access_key_id=AKIAWRONGWRONGWRONG0")
+        [found] = answer_of("doctor", "prod", code=3)["findings"]
+        assert found["kind"] == Kind.REFUSED.value
+        assert found["command"] == "lance-bridge config set prod access_key_id secret_access_key"
+        right = glue.properties
+        answer = f"{right['access_key_id']}\n{right['secret_access_key']}\n"
+        assert pasted(found["command"], answer).exit_code == 0
+        assert answer_of("doctor", "prod")["findings"] == []
+
+
+def test_storage_that_refuses_is_a_finding_and_its_credentials_are_asked_for(
+    glue: GlueServer,
+) -> None:
+    create("sales", "orders")
+    with glue.known_keys_only():
+        run("config", "set", "prod", "storage.aws_access_key_id=AKIAWRONGWRONGWRONG0")
+        told = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
+        assert {each["kind"] for each in told} == {Kind.STORAGE.value}
+        assert "sales.orders" in {each["subject"] for each in told}
+        right = glue.storage_options
+        answer = f"{right['aws_access_key_id']}\n{right['aws_secret_access_key']}\n"
+        assert pasted(told[0]["command"], answer).exit_code == 0
+        assert answer_of("doctor", "prod", "--idle", "0m")["findings"] == []
+
+
+@pytest.mark.usefixtures("glue")
+def test_a_declaration_that_nobody_wrote_is_found_where_nothing_is_in_storage() -> None:
+    with lance_bridge.connect("prod") as namespace:  # type: ignore[attr-defined]
+        namespace.declare_table(api.DeclareTableRequest(id=["sales", "never"]))
+    [found] = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
+    assert found["kind"] == Kind.DECLARED_ONLY.value
+    assert pasted(found["command"]).exit_code == 0
+    assert answer_of("table", "list", "prod")["tables"] == []
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(3600, "ahead of"), (-3600, "behind")])
+def test_a_server_whose_clock_is_wrong_is_found(
+    unity: UnityServer, monkeypatch: pytest.MonkeyPatch, seconds: int, words: str
+) -> None:
+    assert answer_of("doctor", "prod")["findings"] == []
+    right = BaseHTTPRequestHandler.date_time_string
+
+    def wrong(self: BaseHTTPRequestHandler, timestamp: float | None = None) -> str:
+        import time  # noqa: PLC0415
+
+        return right(self, int((timestamp or time.time()) + seconds))
+
+    monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", wrong)
+    [found] = answer_of("doctor", "prod", code=3)["findings"]
+    assert (found["kind"], found["subject"]) == (Kind.CLOCK_SKEW.value, unity.url)
+    assert words in found["message"]
+    assert found["command"] == "sudo timedatectl set-ntp true"
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("unity")
+def test_data_that_nobody_has_an_entry_for_is_registered_on_three_levels(tmp_path: Path) -> None:
+    lance.write_dataset(ORDERS, str(tmp_path / "root" / "lake" / "sales.db" / "found.lance"))
+    [found] = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
+    assert pasted(found["command"]).exit_code == 0
+    assert run("table", "count", "prod", "lake.sales.found").stdout == "5\n"
+
+
+def test_a_namespace_that_cannot_be_read_is_a_finding_and_data_is_not_called_lost(
+    unity: UnityServer, tmp_path: Path
+) -> None:
+    create("lake", "sales", "orders")
+    lance.write_dataset(ORDERS, str(tmp_path / "root" / "lake" / "sales.db" / "lost.lance"))
+    unity.refuse("GET /tables*")
+    found = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
+    assert {each["kind"] for each in found} == {Kind.CATALOG.value}
+    assert [each["subject"] for each in found] == ["lake.sales", "prod"]
+    assert pasted(found[0]["command"]).exit_code == 1
+    unity.allow_all()
+    assert pasted(found[0]["command"]).exit_code == 0
+    assert found[1]["command"] == "lance-bridge doctor prod"
+    [lost] = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
+    assert lost["kind"] == Kind.ORPHANED_DATA.value

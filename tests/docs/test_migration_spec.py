@@ -1,0 +1,108 @@
+"""``specs/migration.md`` says what the code does: kinds, options, levels and cases are compared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lance_bridge.migrate import Level, kind_named
+from lance_bridge.migrate.registry import KINDS
+from lance_bridge.migrate.run import RunOptions
+from lance_bridge.migrate.selection import Selection
+
+from .operation_samples import new_namespace
+from .spec_facts import MIGRATION_SPEC, REPOSITORY
+from .spec_reader import function_links, functions_in
+
+TEXT = MIGRATION_SPEC.path.read_text(encoding="utf-8")
+SELECTING = "Selecting Tables"
+NOT_SHOWN = ("Parts", "Selecting Tables", "Kinds", "Limits")
+"""Sections that claim nothing by themselves."""
+
+
+def told(title: str) -> dict[str, str]:
+    """Return the options of a section's table, with their defaults."""
+    rows = MIGRATION_SPEC.rows(title, "option")
+    return {row[0].strip("`"): row[1].strip("`") for row in rows}
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return str(value) if value else "none"
+
+
+def declared(options: Any) -> dict[str, str]:
+    """Return the options of a model, with their defaults as a spec shows them."""
+    return {
+        name: "needed" if field.is_required() else shown(field.default)
+        for name, field in options.model_fields.items()
+    }
+
+
+def test_every_kind_has_a_section_and_every_section_a_kind() -> None:
+    assert sorted(MIGRATION_SPEC.below("Kinds")) == sorted(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_options_of_a_kind_are_those_of_the_code(kind: str) -> None:
+    options = kind_named(kind).options_type
+    common = Selection.model_fields if issubclass(options, Selection) else {}
+    own = {name: each for name, each in declared(options).items() if name not in common}
+    assert told(kind) == own
+
+
+def test_the_options_that_select_tables_are_those_of_the_code() -> None:
+    assert told(SELECTING) == declared(Selection)
+
+
+def test_the_levels_and_the_defaults_of_a_run_are_those_of_the_code() -> None:
+    levels = [row[0].strip("`") for row in MIGRATION_SPEC.rows("Verifying", "level")]
+    assert levels == [each.value for each in Level]
+    default = RunOptions()
+    assert f"at the same time ({default.at_once})" in TEXT
+    [row] = [r for r in MIGRATION_SPEC.rows("Verifying", "level") if "default" in r[1]]
+    assert row[0] == f"`{default.verify.value}`"
+
+
+def test_every_case_that_it_names_is_there() -> None:
+    links = function_links(TEXT)
+    missing = []
+    for name, link in links:
+        file = (MIGRATION_SPEC.path.parent / link).resolve()
+        is_test = REPOSITORY / "tests" in file.parents and file.is_file()
+        if not is_test or name not in functions_in(file):
+            missing.append((name, link))
+    assert len(links) > 50
+    assert missing == []
+
+
+def test_every_section_is_shown_by_cases() -> None:
+    titles = [text for level, text in MIGRATION_SPEC.headings if level > 1]
+    claims = [each for each in titles if each not in NOT_SHOWN]
+    assert [each for each in claims if not function_links(MIGRATION_SPEC.body(each))] == []
+
+
+def test_every_link_leads_to_a_heading() -> None:
+    assert set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) <= MIGRATION_SPEC.anchors
+
+
+def test_the_python_that_it_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
+    tables = tmp_path / "tables"
+    lance.write_dataset(pa.table({"a": [1]}), str(tables / "t.lance"))
+    namespace, server = new_namespace(tmp_path / "lake")
+    [snippet] = MIGRATION_SPEC.snippets("python")
+    inner = next(path for path in server.namespaces if len(path) == 3)
+    snippet = snippet.replace("/data/tables", str(tables)).replace('["sales"]', repr(list(inner)))
+    known: dict[str, Any] = {"ns": namespace}
+    exec(compile(snippet, MIGRATION_SPEC.path.name, "exec"), known)
+    assert known["record"].state.value == "done"
+    assert server.effects[-2:] == ["create_table", "drop_table"]

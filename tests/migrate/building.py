@@ -1,0 +1,107 @@
+"""Tables that tests migrate, and migrations of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
+from migrate.places import Place
+
+from lance_bridge.migrate import (
+    Directory,
+    Ends,
+    Migration,
+    Migrations,
+    Plan,
+    Record,
+    RunOptions,
+    address_of,
+    execute,
+    kind_named,
+    make_plan,
+    undo,
+)
+from lance_bridge.migrate.kind import AnyKind
+
+AnyEnds = Ends[Any, Any]
+
+
+def rows(count: int = 3, start: int = 0) -> pa.Table:
+    """Return rows of an integer, a text and a vector."""
+    ids = list(range(start, start + count))
+    vectors = pa.array([[float(i), 0.0] for i in ids], pa.list_(pa.float32(), 2))
+    return pa.table({"id": ids, "name": [f"row {i}" for i in ids], "vector": vectors})
+
+
+def write(directory: Path, *names: str, count: int = 3) -> None:
+    """Write tables as the directory namespace's first version has them."""
+    for name in names:
+        lance.write_dataset(rows(count), str(directory / f"{name}.lance"))
+
+
+def register_rows(place: Place, name: str, location: Path, database: str = "") -> tuple[str, ...]:
+    """Write a table at a location, and register it in a catalog."""
+    lance.write_dataset(rows(), str(location))
+    table = place.table(name, database)
+    with place.connect() as namespace:
+        namespace.register_table(api.RegisterTableRequest(id=list(table), location=str(location)))
+    return table
+
+
+@contextmanager
+def from_directory(directory: Path | str, target: Place) -> Iterator[AnyEnds]:
+    source = Directory.at(str(directory))
+    with target.connect() as namespace:
+        yield Ends(source, namespace, source.address, address_of(namespace))
+
+
+@contextmanager
+def between(source: Place, target: Place) -> Iterator[AnyEnds]:
+    with source.connect() as one, target.connect() as other:
+        yield Ends(one, other, address_of(one), address_of(other))
+
+
+@contextmanager
+def within(place: Place) -> Iterator[AnyEnds]:
+    with place.connect() as namespace:
+        address = address_of(namespace)
+        yield Ends(namespace, namespace, address, address)
+
+
+class Run:
+    """One migration of a test, over ends that stay connected."""
+
+    def __init__(self, kind: str, ends: AnyEnds, migrations: Migrations) -> None:
+        self.kind: AnyKind = kind_named(kind)
+        self.ends = ends
+        self.migrations = migrations
+        self.migration: Migration
+
+    def plan(self, **options: Any) -> Plan:
+        """Plan it, and keep the plan."""
+        plan = make_plan(self.kind, self.ends, options)
+        self.migration = self.migrations.add(plan)
+        return plan
+
+    def execute(self, **options: Any) -> Record:
+        chosen = RunOptions.model_validate(options) if options else None
+        return execute(self.kind, self.ends, self.migration, chosen)
+
+    def undo(self, *, skip_changed: bool = False) -> Record:
+        return undo(self.kind, self.ends, self.migration, skip_changed=skip_changed)
+
+
+def counts_of(record: Record) -> Mapping[str, int]:
+    """Return how many items stand where, by the words for it."""
+    return {state.value: count for state, count in record.counts.items()}
+
+
+def read_by_name(place: Place, table: tuple[str, ...]) -> pa.Table:
+    """Return a table's rows as pylance reads them through the catalog."""
+    with place.connect() as namespace:
+        return lance.dataset(namespace_client=namespace, table_id=list(table)).to_table()

@@ -1,0 +1,91 @@
+"""Fixtures of the tests of migrations: catalogs of three kinds, tables, a state directory."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from migrate.places import (
+    Place,
+    drop_in_hive,
+    glue_reader,
+    hive_reader,
+    unity_reader,
+)
+from migrate.running import Runner
+from servers.glue_server import GlueServer
+from servers.metastores import Metastores
+from servers.unity import UnityServer
+
+from lance_bridge.migrate import Migrations
+
+CATALOG = "main"
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what this machine's user has set out of the tests, and out of their processes."""
+    for variable in os.environ:
+        if variable.startswith(("AWS_", "DATABRICKS_")):
+            monkeypatch.delenv(variable)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def migrations(tmp_path: Path) -> Migrations:
+    """The migrations of a state directory of the test's own."""
+    return Migrations(tmp_path / "state")
+
+
+@pytest.fixture(scope="package")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """A process whose children run migrations, and die where they are told to."""
+    with Runner(tmp_path_factory.mktemp("runner") / "errors.log") as running:
+        yield running
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A directory for tables."""
+    place = tmp_path / "lake"
+    place.mkdir()
+    return place
+
+
+def _prefix() -> str:
+    return f"m_{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def hive(metastores: Metastores) -> Iterator[Place]:
+    """The metastore 2.3 that tests share."""
+    metastore, prefix = metastores.get("2.3"), _prefix()
+    reader = hive_reader(metastore.port)
+    yield Place("hive", {"uri": metastore.uri}, (), prefix, reader)
+    drop_in_hive(metastore.port, prefix)
+
+
+@pytest.fixture(scope="package")
+def glue_server() -> Iterator[GlueServer]:
+    """Glue, held to AWS's documentation."""
+    with GlueServer() as running:
+        yield running
+
+
+@pytest.fixture
+def glue(glue_server: GlueServer) -> Place:
+    """The Glue that tests share; each has databases of its own."""
+    return Place("glue", glue_server.properties, (), _prefix(), glue_reader(glue_server))
+
+
+@pytest.fixture
+def unity() -> Iterator[Place]:
+    """An open-source Unity Catalog with a catalog ``main``."""
+    with UnityServer() as server:
+        server.add_catalog(CATALOG)
+        properties = {"host": server.url, "retry_timeout": "5"}
+        reader = unity_reader(server.url, CATALOG)
+        yield Place("unity", properties, (CATALOG,), _prefix(), reader)

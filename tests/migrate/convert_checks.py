@@ -1,0 +1,249 @@
+"""What `test_convert` checks in the process of a Spark session."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
+from migrate.sparking import Died, Scene, failed, moments, rows_of, run_checks
+
+from lance_bridge.migrate import Level, State, verify
+
+ROWS = (
+    "SELECT id, CAST(id AS DOUBLE) / 3 AS number, concat('row ', id) AS name, "
+    "array(CAST(id AS FLOAT), CAST(1 AS FLOAT)) AS vector, id % 3 AS part FROM range(30)"
+)
+
+
+def _orders(scene: Scene, using: str = "parquet", name: str = "orders") -> str:
+    database = scene.database()
+    scene.spark.sql(f"CREATE TABLE {database}.{name} USING {using} PARTITIONED BY (part) AS {ROWS}")
+    return database
+
+
+def check_parquet_end_to_end(scene: Scene) -> None:
+    database = _orders(scene)
+    before = scene.spark.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
+    with scene.run("convert") as run:
+        plan = run.plan(
+            include=[f"{database}.*"],
+            namespace=[scene.target],
+            find_vectors=True,
+            sort_by=["id"],
+            indices=[{"column": "id", "kind": "BTREE"}],
+        )
+        [namespace, table] = plan.to_do
+        assert namespace.target == (scene.target,)
+        assert table.rows == 30
+        assert table.facts["vectors"] == {"vector": 2}
+        assert table.facts["partitions"] == ["part"]
+        assert scene.tables() == []
+        record = run.execute(verify="checksums")
+        assert record.state is State.DONE, failed(record)
+        checks = record.items[f"{database}/orders"].checks
+        assert {c.column for c in checks} == {"", "id", "number", "name", "vector", "part"}
+        found = scene.dataset("orders").to_table()
+        assert found.schema.field("vector").type == pa.list_(pa.field("item", pa.float32()), 2)
+        assert found["id"].to_pylist() == list(range(30)), "they are sorted"
+        expected = [row.asDict() for row in scene.spark.table(f"{database}.orders").collect()]
+        assert rows_of(found) == sorted(expected, key=lambda row: row["id"])
+        assert [i.name for i in scene.dataset("orders").describe_indices()] == ["id_idx"]
+        assert record.items[f"{database}/orders"].facts["rows_written"] == 30
+        for level in ("counts", "sample"):
+            assert failed(run.execute(verify=level)) == []
+        assert run.undo().state is State.UNDONE
+    assert scene.tables() == []
+    assert scene.files() == []
+    after = scene.spark.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
+    assert [r for r in after if r.col_name != "Last Access"] == [
+        r for r in before if r.col_name != "Last Access"
+    ]
+
+
+def check_formats(scene: Scene) -> None:
+    database = scene.database()
+    plain = "SELECT id, concat('row ', id) AS name FROM range(5)"
+    for using in ("orc", "csv", "json"):
+        scene.spark.sql(f"CREATE TABLE {database}.t_{using} USING {using} AS {plain}")
+    for stored in ("parquet", "avro", "orc"):
+        scene.spark.sql(
+            f"CREATE TABLE {database}.h_{stored} (id BIGINT, name STRING) STORED AS {stored}"
+        )
+        scene.spark.sql(f"INSERT INTO {database}.h_{stored} {plain}")
+    scene.spark.sql(f"CREATE VIEW {database}.a_view AS SELECT 1 AS one")
+    with scene.run("convert") as run:
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], name="{table}_lance")
+        assert len(plan.to_do) == 7
+        assert "1 views" in " ".join(plan.notes)
+        formats = {item.source[-1]: item.facts["source"]["format"] for item in plan.to_do[1:]}
+        assert formats == {
+            "t_orc": "orc", "t_csv": "csv", "t_json": "json",
+            "h_parquet": "parquet", "h_avro": "avro", "h_orc": "orc",
+        }  # fmt: skip
+        record = run.execute(verify="checksums")
+        assert record.state is State.DONE, failed(record)
+    for name in scene.tables():
+        assert scene.dataset(name).count_rows() == 5, name
+    assert len(scene.tables()) == 6
+
+
+def check_paths(scene: Scene) -> None:
+    place = scene.directory / "files"
+    frame = scene.spark.sql("SELECT id, concat('row ', id) AS name FROM range(5)")
+    for format in ("parquet", "csv", "json", "orc"):
+        frame.write.format(format).options(header="true").save(str(place / format))
+    paths: list[dict[str, Any]] = [
+        {"path": str(place / each), "format": each, "table": each}
+        for each in ("parquet", "json", "orc")
+    ]
+    options = {"header": "true", "inferSchema": "true"}
+    paths.append(
+        {"path": str(place / "csv"), "format": "csv", "table": "csv", "read_options": options}
+    )
+    paths.append({"path": str(place / "none"), "format": "parquet", "table": "none"})
+    paths.append({"path": str(place / "none"), "format": "delta", "table": "delta"})
+    paths[-1]["path"] = str(place / "delta")
+    with scene.run("convert") as run:
+        plan = run.plan(paths=paths, namespace=[scene.target])
+        blocked = {item.source[0].rsplit("/", 1)[1]: item.blockers[0].text for item in plan.blocked}
+        assert "is not there" in blocked["none"], blocked
+        assert "io.delta:delta-spark" in blocked["delta"], blocked
+        record = run.execute(verify="checksums", skip_blocked=True)
+        assert failed(record) == []
+    assert scene.tables() == ["csv", "json", "orc", "parquet"]
+    assert rows_of(scene.dataset("csv").to_table())[1] == {"id": 1, "name": "row 1"}
+
+
+def check_problems_are_in_the_plan(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(
+        f"CREATE TABLE {database}.bad USING parquet AS SELECT id, INTERVAL '1' MONTH AS months, "
+        "array(CAST(1 AS FLOAT), CAST(id AS FLOAT)) AS lists FROM range(3)"
+    )
+    scene.spark.sql(
+        f"INSERT INTO {database}.bad VALUES (9, INTERVAL '2' MONTH, array(CAST(1 AS FLOAT)))"
+    )
+    scene.spark.sql(f"CREATE TABLE {database}.limited (name VARCHAR(3)) USING parquet")
+    scene.spark.sql(f"CREATE TABLE {database}.taken USING parquet AS SELECT 1 AS id")
+    with scene.run("convert") as run:
+        # In the same database the names are those of the sources.
+        plan = run.plan(include=[f"{database}.taken"])
+        assert "taken by" in plan.blocked[0].blockers[0].text
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], find_vectors=True)
+        [bad] = plan.blocked
+        assert [p.column for p in bad.blockers] == ["months"]
+        assert any(p.column == "lists" and "1 to 2 numbers" in p.text for p in bad.problems)
+        [limited] = [i for i in plan.to_do if i.source[-1] == "limited"]
+        assert "without a limit" in limited.problems[0].text
+        plan = run.plan(
+            include=[f"{database}.bad"], namespace=[scene.target], casts={"months": "string"}
+        )
+        assert plan.blocked == []
+        assert failed(run.execute(verify="checksums")) == []
+    assert scene.dataset("bad").schema.field("months").type == pa.string()
+
+
+def check_values_that_are_hard_to_compare(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(
+        f"CREATE TABLE {database}.odd USING parquet AS SELECT * FROM VALUES "
+        "(1, double('NaN'), map('a', 1, 'b', NULL), named_struct('x', 1, 'y', NULL), "
+        "array('a', NULL)),"
+        "(2, -0.0D, map('a', 2), named_struct('x', NULL, 'y', array(1.5D)), NULL),"
+        "(3, NULL, NULL, NULL, array()) AS t(id, f, m, s, a)"
+    )
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.odd"], namespace=[scene.target])
+        record = run.execute(verify="checksums")
+        assert failed(record) == []
+        assert failed(run.execute(verify="sample")) == []
+    found = rows_of(scene.dataset("odd").to_table())
+    assert math.isnan(found[0]["f"])
+    assert found[0]["s"] == {"x": 1, "y": None}
+
+
+def check_differences_are_found(scene: Scene) -> None:
+    database = _orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        scene.spark.sql(
+            f"INSERT OVERWRITE {database}.orders SELECT * FROM "
+            f"(SELECT id + 1, number, name, vector, part FROM ({ROWS}))"
+        )
+        record = verify(run.kind, run.ends, run.migration, Level.CHECKSUMS)
+        assert record.state is State.DIFFERS
+        checks = record.items[f"{database}/orders"].checks
+        assert [c.column for c in checks if not c.ok] == ["id"]
+        record = verify(run.kind, run.ends, run.migration, Level.SAMPLE)
+        assert [c.name for c in record.items[f"{database}/orders"].checks if not c.ok] == ["sample"]
+
+
+def check_killed_at_every_moment(scene: Scene) -> None:
+    database = _orders(scene)
+    options: dict[str, Any] = {
+        "include": [f"{database}.*"],
+        "namespace": [scene.target],
+        "indices": [{"column": "id", "kind": "BTREE"}],
+    }
+    with scene.run("convert") as run:
+        run.plan(**options)
+        with moments() as passed:
+            assert failed(run.execute(at_once=1)) == []
+        expected = rows_of(scene.dataset("orders").to_table())
+        versions = len(scene.dataset("orders").versions())
+        run.undo()
+        assert passed() > 15
+        for moment in range(passed()):
+            run.plan(**options)
+            with pytest.raises(Died), moments(moment):
+                run.execute(at_once=1)
+            if moment % 4 == 3:
+                # Undone from where it is, nothing is left.
+                assert run.undo().state is State.UNDONE, moment
+            else:
+                assert failed(run.execute(at_once=1)) == [], moment
+                assert rows_of(scene.dataset("orders").to_table()) == expected, moment
+                assert len(scene.dataset("orders").versions()) == versions, moment
+                with moments() as undoing:
+                    assert run.undo().state is State.UNDONE, moment
+                assert undoing() > 3
+            assert scene.tables() == [], moment
+            assert scene.files() == [], moment
+
+
+def check_others_rows_are_not_undone(scene: Scene) -> None:
+    database = _orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        dataset = scene.dataset("orders")
+        dataset.delete("id = 1")
+        with pytest.raises(InvalidTableStateError, match="somebody else has written"):
+            run.undo()
+    assert scene.dataset("orders").count_rows() == 29
+
+
+def check_a_changed_source_is_refused(scene: Scene) -> None:
+    database = _orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        scene.spark.sql(f"DROP TABLE {database}.orders")
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+    assert scene.tables() == []
+
+
+CHECKS = {name: each for name, each in globals().items() if name.startswith("check_")}
+
+
+def run(spark: Any, uri: str, directory: str, names: list[str]) -> dict[str, str]:
+    """Do checks, and return what failed of each."""
+    return run_checks(CHECKS, spark, uri, directory, names)

@@ -1,0 +1,173 @@
+"""Catalogs that tests migrate between, and what they hold, as their own clients see it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+from servers.glue_server import GlueServer
+from servers.hive_raw import raw_client
+
+import lance_bridge
+from lance_bridge import LanceBridgeNamespace
+
+Entries = dict[str, dict[str, Any]]
+"""Namespaces and tables by their names joined with dots."""
+
+_RANDOM = (
+    "lance_bridge.id", "lance_bridge.revision", "lance_bridge.migration",
+    "lance_bridge.declared_at", "transient_lastDdlTime",
+)  # fmt: skip
+_OF_CHANGES = ("last_modified_by", "last_modified_time")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A catalog, and the part of it that is a test's own.
+
+    Attributes:
+        properties: With secrets.
+        outer: The names above a database or schema.
+        prefix: What the names of the test's own databases begin with.
+        raw: Reads what they hold, with a client that knows nothing of what is under test.
+    """
+
+    impl: str
+    properties: dict[str, str]
+    outer: tuple[str, ...]
+    prefix: str
+    raw: Callable[[str], Entries]
+
+    @contextmanager
+    def connect(self) -> Iterator[LanceBridgeNamespace]:
+        namespace = lance_bridge.connect(self.impl, self.properties)
+        assert isinstance(namespace, LanceBridgeNamespace)
+        with namespace:
+            yield namespace
+
+    def namespace(self, name: str = "") -> tuple[str, ...]:
+        """Return the identifier of a database of the test's own."""
+        return (*self.outer, f"{self.prefix}{name}")
+
+    def table(self, name: str, database: str = "") -> tuple[str, ...]:
+        return (*self.namespace(database), name)
+
+    def make_namespace(self, name: str = "") -> tuple[str, ...]:
+        with self.connect() as namespace:
+            namespace.create_namespace(api.CreateNamespaceRequest(id=list(self.namespace(name))))
+        return self.namespace(name)
+
+    def entries(self) -> Entries:
+        """Return all that the test's own databases hold, just as it is."""
+        return self.raw(self.prefix)
+
+    def state(self) -> Entries:
+        """Return the same without values that are others in each run."""
+        return {name: _settled(entry) for name, entry in self.entries().items()}
+
+
+def _settled(entry: dict[str, Any]) -> dict[str, Any]:
+    parameters = {k: v for k, v in entry["parameters"].items() if k not in _OF_CHANGES}
+    shown = {key: "*" if key in _RANDOM else value for key, value in parameters.items()}
+    return {**entry, "parameters": shown}
+
+
+def without(entries: Entries, *keys: str) -> Entries:
+    """Return entries without some of their parameters."""
+    return {
+        name: {
+            **entry,
+            "parameters": {k: v for k, v in entry["parameters"].items() if k not in keys},
+        }
+        for name, entry in entries.items()
+    }
+
+
+def files(directory: Path) -> dict[str, str]:
+    """Return a digest of each file below a directory."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def hive_reader(port: int) -> Callable[[str], Entries]:
+    def read(prefix: str) -> Entries:
+        found: Entries = {}
+        with raw_client(port) as client:
+            for name in client.get_all_databases():
+                if not name.startswith(prefix):
+                    continue
+                found[name] = {"parameters": client.get_database(name).parameters or {}}
+                for table in map(lambda t: client.get_table(name, t), client.get_all_tables(name)):  # noqa: C417
+                    found[f"{name}.{table.tableName}"] = {
+                        "type": table.tableType,
+                        "location": table.sd.location,
+                        "parameters": table.parameters,
+                    }
+        return found
+
+    return read
+
+
+def drop_in_hive(port: int, prefix: str) -> None:
+    """Drop the databases of a test, and no file."""
+    with raw_client(port) as client:
+        for name in client.get_all_databases():
+            if name.startswith(prefix):
+                for table in client.get_all_tables(name):
+                    client.drop_table(name, table, False)
+                client.drop_database(name, False, False)
+
+
+def glue_reader(server: GlueServer) -> Callable[[str], Entries]:
+    def read(prefix: str) -> Entries:
+        found: Entries = {}
+        for database in server.glue.get_databases()["DatabaseList"]:
+            name = database["Name"]
+            if not name.startswith(prefix):
+                continue
+            found[name] = {"parameters": database.get("Parameters", {})}
+            for table in server.glue.get_tables(DatabaseName=name)["TableList"]:
+                found[f"{name}.{table['Name']}"] = {
+                    "type": table.get("TableType"),
+                    "location": table["StorageDescriptor"]["Location"],
+                    "parameters": table["Parameters"],
+                }
+        return found
+
+    return read
+
+
+def unity_reader(url: str, catalog: str) -> Callable[[str], Entries]:
+    def ask(what: str, **query: str) -> list[dict[str, Any]]:
+        place = f"{url}/api/2.1/unity-catalog/{what}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(place, timeout=5) as answer:
+            found: list[dict[str, Any]] = json.load(answer).get(what, [])
+        return found
+
+    def read(prefix: str) -> Entries:
+        found: Entries = {}
+        for schema in ask("schemas", catalog_name=catalog):
+            name = schema["name"]
+            if not name.startswith(prefix):
+                continue
+            found[name] = {"parameters": schema.get("properties") or {}}
+            for table in ask("tables", catalog_name=catalog, schema_name=name):
+                found[f"{name}.{table['name']}"] = {
+                    "type": table["table_type"],
+                    "location": table["storage_location"],
+                    "parameters": table.get("properties") or {},
+                }
+        return found
+
+    return read

@@ -1,0 +1,136 @@
+"""A program that runs or undoes migrations, and may be told where to die.
+
+``python -m migrate.runner`` reads jobs from its standard input, one in JSON on each line, does each
+in a child of its own, and writes how that ended. A child dies by SIGKILL, as a crash would: nothing
+is cleaned up. What is counted are *moments*: before each event of the journal, and before each
+change of the catalog. Between two of them nothing lasting happens, so that no kill leaves another
+state than one of these.
+
+Children are forked before anything is connected, because starting Python takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import databricks.sdk  # noqa: F401 - imported before children are forked
+
+import lance_bridge_glue.catalog  # noqa: F401 - the same
+import lance_bridge_hive.catalog  # noqa: F401 - the same
+import lance_bridge_unity.catalog  # noqa: F401 - the same
+from lance_bridge.cli.migrating import reconnected
+from lance_bridge.migrate import Migrations, RunOptions, execute, undo
+from lance_bridge.migrate.ends import bridge_of
+from lance_bridge.migrate.journal import Event, Journal
+
+_CHANGES = (
+    "create_namespace", "drop_namespace", "create_table", "alter_table", "alter_marks",
+    "drop_table",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do.
+
+    Attributes:
+        state: The state directory.
+        action: ``execute`` or ``undo``.
+        dies_at: The moment, from 0 on, or -1 to live.
+        waits_at: The moment at which it makes the file ``reached`` and waits for its end.
+        source: Properties for the source, beside those of the plan; target alike.
+    """
+
+    state: str
+    id: str
+    action: str = "execute"
+    dies_at: int = -1
+    waits_at: int = -1
+    reached: str = ""
+    at_once: int = 1
+    source: dict[str, str] = field(default_factory=dict)
+    target: dict[str, str] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class Moments:
+    """Counts moments, and dies or waits at the one of the job."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.passed = 0
+
+    def __call__(self) -> None:
+        moment, self.passed = self.passed, self.passed + 1
+        if moment == self._job.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if moment == self._job.waits_at:
+            Path(self._job.reached).touch()
+            while True:
+                time.sleep(60)
+
+    def before(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **more: Any) -> Any:
+            self()
+            return call(*arguments, **more)
+
+        return counted
+
+
+def do(job: Job) -> int:
+    """Do the job; return how many moments were passed."""
+    moments = Moments(job)
+    append: Any = Journal.append
+
+    def counted(journal: Journal, event: Event) -> None:
+        moments()
+        append(journal, event)
+
+    setattr(Journal, "append", counted)  # noqa: B010 - a method in the place of another
+    migration = Migrations(job.state).get(job.id)
+    source = [f"{key}={value}" for key, value in job.source.items()]
+    target = [f"{key}={value}" for key, value in job.target.items()]
+    with reconnected(migration, source, target) as (kind, ends):
+        catalog = bridge_of(ends.target).catalog
+        for name in _CHANGES:
+            setattr(catalog, name, moments.before(getattr(catalog, name)))
+        if job.action == "undo":
+            undo(kind, ends, migration)
+        else:
+            execute(kind, ends, migration, RunOptions(at_once=job.at_once))
+    return moments.passed
+
+
+def serve() -> None:
+    """Do jobs until there are no more; tell of each the signal that killed it, and its moments."""
+    for line in sys.stdin:
+        job = Job(**json.loads(line))
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reader)
+            os.write(writer, str(do(job)).encode())
+            os._exit(0)
+        os.close(writer)
+        sys.stdout.write(f"started {child}\n")
+        sys.stdout.flush()
+        with os.fdopen(reader) as pipe:
+            moments = pipe.read()
+        _, status = os.waitpid(child, 0)
+        killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        sys.stdout.write(json.dumps({"killed_by": killed_by, "moments": moments}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,236 @@
+"""The command line of migrations: planned and shown by default, carried out when told to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lance_namespace as api
+import pytest
+import typer
+import yaml
+from cli.running import answer_of, at_terminal, pasted, run
+from migrate.building import register_rows, write
+from migrate.places import Place, files
+from servers.hive_raw import MARKS, raw_client, raw_table
+from typer.testing import CliRunner
+
+from lance_bridge.cli.app import app
+from lance_bridge.migrate.state import Migrations
+
+pytestmark = pytest.mark.server
+
+ID = "20260101-120000-register-0a1b2c"
+"""What the examples call a migration."""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Migrations:
+    """The migrations of the state directory that the environment names."""
+    monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
+    return Migrations()
+
+
+@pytest.fixture
+def prod(hive: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A Hive Metastore that the configuration file calls ``prod``."""
+    config = tmp_path / "catalogs.yaml"
+    config.write_text(yaml.safe_dump({"catalogs": {"prod": {"impl": "hive", **hive.properties}}}))
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
+    return hive
+
+
+def test_a_migration_from_its_plan_to_its_undoing(
+    prod: Place, lake: Path, state: Migrations
+) -> None:
+    write(lake, "a", "b")
+    before = files(lake)
+    command = ["migrate", "register", str(lake), "prod", "--namespace", prod.prefix]
+    shown = run(*command)
+    assert "Nothing was changed" in shown.stdout
+    assert prod.entries() == {}
+    [id] = state.ids()
+    assert f"lance-bridge migrate resume {id}" in shown.stdout
+    assert answer_of("migrate", "show", id)["id"] == id
+    done = answer_of("migrate", "resume", id, "--verify", "sample")
+    assert (done["state"], done["counts"]) == ("done", {"done": 3})
+    assert set(prod.entries()) == {prod.prefix, f"{prod.prefix}.a", f"{prod.prefix}.b"}
+    [line] = answer_of("migrate", "list")
+    assert (line["migration"], line["state"], line["items"]) == (id, "done", "3 done")
+    assert answer_of("migrate", "show", id)["state"] == "done"
+    verified = answer_of("migrate", "verify", id, "--level", "checksums")
+    assert verified["items"]["a"]["verified"] == "checksums"
+    assert answer_of("migrate", "undo", id)["state"] == "undone"
+    assert prod.entries() == {}
+    assert files(lake) == before
+
+
+def test_a_plan_with_blocked_tables_ends_with_3_and_is_refused(prod: Place, lake: Path) -> None:
+    write(lake, "good", "bad name")
+    command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix]
+    assert "blocker" in run(*command, code=3).stdout
+    refused = run(*command, "--execute", code=1)
+    assert "blocked" in refused.stderr
+    assert prod.entries() == {}
+    done = answer_of(*command, "--execute", "--skip-blocked", "--at-once", "2")
+    assert done["counts"] == {"done": 2, "blocked": 1}
+
+
+def test_what_differs_ends_with_3_and_what_failed_with_1(
+    prod: Place, lake: Path, tmp_path: Path, state: Migrations
+) -> None:
+    write(lake, "a")
+    command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix]
+    run(*command, "--execute")
+    [id] = state.ids()
+    with prod.connect() as namespace:
+        namespace.deregister_table(api.DeregisterTableRequest(id=list(prod.table("a"))))
+    assert "entry" in run("migrate", "verify", id, code=3).stdout
+    run("migrate", "undo", id)
+    run(*command)
+    [planned] = set(state.ids()) - {id}
+    prod.make_namespace()
+    register_rows(prod, "a", tmp_path / "other.lance")
+    failed = run("migrate", "resume", planned, code=1)
+    assert "since the plan" in failed.stdout
+    assert "since the plan" in failed.stderr
+
+
+def test_undoing_what_others_changed_is_refused_unless_it_is_left_alone(
+    prod: Place, lake: Path, state: Migrations
+) -> None:
+    write(lake, "a")
+    run("migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute")
+    [id] = state.ids()
+    with prod.connect() as namespace:
+        namespace.deregister_table(api.DeregisterTableRequest(id=list(prod.table("a"))))
+        request = api.RegisterTableRequest(id=list(prod.table("a")), location=f"{lake}/a.lance")
+        namespace.register_table(request)
+    assert "somebody else" in run("migrate", "undo", id, code=1).stderr
+    run("migrate", "undo", id, "--skip-changed", code=1)
+    assert f"{prod.prefix}.a" in prod.entries()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "nothing"],
+        ["resume", "../x"],
+        ["marks", "prod", "--to", "theirs"],
+        ["management", "prod", "--to", "nobody"],
+        ["register", "relative", "prod", "-n", "db"],
+        ["register", "/data", "prod", "-n", "a.b"],
+    ],
+)
+def test_what_is_wrong_is_told_without_a_traceback(prod: Place, arguments: list[str]) -> None:
+    failed = run("migrate", *arguments, code=1)
+    assert failed.stderr.startswith("lance-bridge: ")
+    assert failed.stdout == ""
+    assert prod.entries() == {}
+
+
+def test_a_damaged_migration_is_told(prod: Place, lake: Path, state: Migrations) -> None:
+    write(lake, "a")
+    run("migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute")
+    [id] = state.ids()
+    journal = state.get(id).directory / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(["{\n", *lines[1:]]))
+    assert "damaged" in run("migrate", "show", id, code=1).stderr
+
+
+def test_no_secret_is_shown_or_kept(prod: Place, glue: Place, state: Migrations) -> None:
+    prod.make_namespace()
+    secret = glue.properties["secret_access_key"]
+    properties = [f"{key}={value}" for key, value in glue.properties.items()]
+    given = [word for each in properties for word in ("-p", each)]
+    pattern = f"{prod.prefix}*"
+    shown = run("migrate", "entries", "prod", "glue", "-i", pattern, *given, "-o", "json")
+    [id] = state.ids()
+    assert secret not in shown.stdout
+    assert json.loads(shown.stdout)["target"]["name"] == "glue"
+    kept = [each.read_text() for each in state.get(id).directory.iterdir()]
+    assert not any(secret in text for text in kept)
+    assert "secret_access_key" in run("migrate", "resume", id, code=1).stderr
+    only = ["-p", f"secret_access_key={secret}"]
+    assert answer_of("migrate", "resume", id, *only)["state"] == "done"
+
+
+def test_at_a_terminal_there_is_a_bar_and_elsewhere_there_is_none(prod: Place, lake: Path) -> None:
+    write(lake, "a", "b")
+    command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute"]
+    code, shown = at_terminal(command, "")
+    assert code == 0
+    assert "3/3" in shown
+    quiet = run("migrate", "list")
+    assert quiet.stderr == ""
+
+
+# -- examples ------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[str]:
+    group: Any = typer.main.get_command(app)
+    yield from sorted(group.commands["migrate"].commands)
+
+
+def examples(command: str) -> list[str]:
+    shown = CliRunner().invoke(app, ["migrate", command, "--help"], env={"TERMINAL_WIDTH": "400"})
+    return re.findall(r"Example: (lance-bridge .*?)\s*$", shown.stdout, re.MULTILINE)
+
+
+OURS = ("entries", "list", "management", "marks", "register", "resume", "show", "undo", "verify")
+"""Commands whose examples run here."""
+
+
+def test_every_command_has_an_example_of_itself() -> None:
+    assert set(OURS) <= set(commands())
+    for command in commands():
+        found = examples(command)
+        assert found, command
+        assert all(each.startswith(f"lance-bridge migrate {command}") for each in found)
+
+
+def _add_catalog(tmp_path: Path, glue: Place) -> None:
+    config = tmp_path / "catalogs.yaml"
+    content = yaml.safe_load(config.read_text())
+    content["catalogs"]["backup"] = {"impl": "glue", **glue.properties}
+    config.write_text(yaml.safe_dump(content))
+
+
+def _make_theirs(prod: Place, lake: Path) -> None:
+    entry = raw_table(prod.prefix, "theirs", f"{lake}/orders.lance")
+    MARKS["upper_case_type"](entry)
+    with raw_client(int(prod.properties["uri"].rsplit(":", 1)[1])) as client:
+        client.create_table(entry)
+
+
+@pytest.fixture
+def two_catalogs(prod: Place, glue: Place, lake: Path, tmp_path: Path) -> None:
+    """The catalogs that the examples name, and tables that they are about."""
+    prod.make_namespace()
+    register_rows(prod, "orders", lake / "orders.lance")
+    _make_theirs(prod, lake)
+    _add_catalog(tmp_path, glue)
+
+
+AFTER_A_RUN = ("verify", "undo")
+"""Commands that need one."""
+
+
+@pytest.mark.parametrize("command", OURS)
+@pytest.mark.usefixtures("two_catalogs")
+def test_every_example_runs(prod: Place, tmp_path: Path, state: Migrations, command: str) -> None:
+    tables = tmp_path / "data" / "tables"
+    write(tables, "new")
+    run("migrate", "register", str(tables), "prod", "-n", prod.prefix)
+    [id] = state.ids()
+    if command in AFTER_A_RUN:
+        run("migrate", "resume", id)
+    for example in examples(command):
+        text = example.replace("sales", prod.prefix).replace(ID, id)
+        done = pasted(text.replace("/data/", f"{tmp_path}/data/"))
+        assert done.exit_code == 0, f"{text}\n{done.output}"

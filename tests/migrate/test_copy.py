@@ -1,0 +1,119 @@
+"""Tables are copied from one catalog into another, with all their versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
+from migrate.building import Run, between, counts_of, read_by_name, register_rows, rows
+from migrate.places import Place, files
+from migrate.sparking import Died, moments
+
+from lance_bridge.migrate import Migrations, State
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def source(hive: Place, lake: Path) -> Place:
+    """A metastore with a table of three versions, a tag and an index."""
+    hive.make_namespace()
+    register_rows(hive, "a", lake / "a.lance")
+    place = str(lake / "a.lance")
+    lance.write_dataset(rows(300, 3), place, mode="append")
+    dataset = lance.dataset(place)
+    dataset.tags.create("first", 1)
+    dataset.create_scalar_index("id", "BTREE")
+    return hive
+
+
+@pytest.fixture
+def target(glue: Place, tmp_path: Path) -> Place:
+    """Glue, with a root of its own for new tables."""
+    properties = {**glue.properties, "root": str(tmp_path / "copies")}
+    return Place(glue.impl, properties, glue.outer, glue.prefix, glue.raw)
+
+
+def _options(source: Place, target: Place) -> dict[str, Any]:
+    return {"include": [f"{source.prefix}*"], "namespace": [target.prefix]}
+
+
+def test_all_versions_tags_and_indices_are_copied_and_taken_back(
+    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    before, entries = files(lake), source.entries()
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        plan = run.plan(**_options(source, target))
+        assert [item.rows for item in plan.to_do] == [None, 303]
+        version = lance.dataset(str(lake / "a.lance")).version
+        lance.write_dataset(rows(1, 900), str(lake / "a.lance"), mode="append")
+        record = run.execute(verify="checksums")
+        assert counts_of(record) == {"done": 2}, record.items
+        made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
+        assert made.version == version, "what came after the plan is not copied"
+        assert len(made.versions()) == version
+        assert [each.name for each in made.describe_indices()] == ["id_idx"]
+        assert lance.dataset(made.uri, version="first").count_rows() == 3
+        assert read_by_name(target, (target.prefix, "a")).num_rows == 303
+        assert run.undo().state is State.UNDONE
+    assert target.entries() == {}
+    assert files(tmp_path / "copies") == {}
+    assert {k: v for k, v in files(lake).items() if k in before} == before
+    assert source.entries() == entries
+
+
+def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
+    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    copies = tmp_path / "copies"
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        run.plan(**_options(source, target))
+        with moments() as passed:
+            run.execute(at_once=1)
+        expected = files(copies)
+        copied = {v for k, v in files(lake).items() if not k.endswith("hint.json")}
+        assert copied == set(expected.values())
+        run.undo()
+        for moment in range(passed()):
+            run.plan(**_options(source, target))
+            with pytest.raises(Died), moments(moment):
+                run.execute(at_once=1)
+            if moment % 3:
+                assert run.execute(verify="checksums").state is State.DONE, moment
+                assert files(copies) == expected, moment
+            assert run.undo().state is State.UNDONE, moment
+            assert files(copies) == {}, moment
+            assert target.entries() == {}, moment
+
+
+def test_what_others_wrote_to_a_copy_is_not_undone(
+    source: Place, target: Place, migrations: Migrations, tmp_path: Path
+) -> None:
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        run.plan(**_options(source, target))
+        run.execute()
+        place = str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance")
+        lance.write_dataset(rows(1, 900), place, mode="append")
+        with pytest.raises(InvalidTableStateError, match="what others wrote"):
+            run.undo()
+    assert lance.dataset(place).count_rows() == 304
+
+
+def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused(
+    source: Place, target: Place, migrations: Migrations
+) -> None:
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        run.plan(**_options(source, target))
+        with source.connect() as namespace:
+            namespace.manage_table(source.table("a"))
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+        plan = run.plan(**_options(source, target))
+        assert "held by the source catalog" in plan.blocked[0].blockers[0].text

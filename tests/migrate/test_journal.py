@@ -1,0 +1,243 @@
+"""The journal: on disk before it counts, whole but for its end after a crash, for one runner."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+    ServiceUnavailableError,
+)
+
+from lance_bridge.migrate import Address, Item, Migrations, Plan, State
+from lance_bridge.migrate.journal import STATE_VARIABLE, Event, Failure, Journal, read
+from lance_bridge.migrate.plan import blocker, new_id, now, warning, without_clashes
+from lance_bridge.migrate.record import Record
+from lance_bridge.migrate.state import default_directory
+
+EVENTS = [
+    Event(event="run", facts={"at_once": 1}),
+    Event(event="begun", item="a", step="entry"),
+    Event(event="done", item="a", step="entry", facts={"after": {"ä": [1, None]}}, is_last=True),
+]
+
+
+def plan(*items: Item, **more: object) -> Plan:
+    given: dict[str, object] = {
+        "id": new_id("register"),
+        "kind": "register",
+        "created": now(),
+        "source": Address(name="dir", properties={"root": "/lake"}),
+        "target": Address(name="hive", connection="hive(thrift://h:1)"),
+        "items": items or (Item(source=("a",), target=("db", "a")),),
+        **more,
+    }
+    return Plan.model_validate(given)
+
+
+def written(path: Path, *events: Event) -> Path:
+    journal = Journal(path)
+    for event in events:
+        journal.append(event)
+    journal.close()
+    return path
+
+
+def test_events_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal", *EVENTS[:2])
+    written(path, EVENTS[2])
+    assert read(path) == EVENTS
+
+
+def test_each_event_is_on_disk_when_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal"
+    journal, synced, fsync = Journal(path), [0], os.fsync
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    for event in EVENTS:
+        journal.append(event)
+        assert read(path)[-1] == event, "a killed process has not taken it along"
+        if event.event != "done":  # what is begun again finds out by itself that it is done
+            assert synced[-1] == path.stat().st_size
+    journal.close()
+    assert synced[-1] == path.stat().st_size
+
+
+def test_events_of_many_threads_are_all_there_and_share_writes(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+
+    def append(number: int) -> None:
+        for each in range(20):
+            journal.append(Event(event="note", item="a", facts={"n": number * 100 + each}))
+
+    threads = [threading.Thread(target=append, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    found = sorted(event.facts["n"] for event in read(tmp_path / "journal"))
+    assert found == sorted(n * 100 + each for n in range(8) for each in range(20))
+
+
+@settings(deadline=None)  # a disk may take its time
+@given(kept=st.integers(min_value=0), junk=st.binary(max_size=30))
+def test_a_torn_end_is_left_out_and_written_over(
+    tmp_path_factory: pytest.TempPathFactory, kept: int, junk: bytes
+) -> None:
+    path = written(tmp_path_factory.mktemp("torn") / "journal", *EVENTS)
+    content = path.read_bytes()
+    cut = content[: kept % (len(content) + 1)]
+    path.write_bytes(cut + junk.replace(b"\n", b""))
+    whole = cut.count(b"\n")
+    assert read(path) == EVENTS[:whole]
+    written(path, EVENTS[0])
+    assert read(path) == [*EVENTS[:whole], EVENTS[0]]
+
+
+def test_damage_before_the_end_is_refused_and_nothing_is_cut_off(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal", *EVENTS)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b"\0" * 20 + b"\n" + lines[2])
+    before = path.read_bytes()
+    with pytest.raises(InvalidTableStateError, match="Line 2"):
+        read(path)
+    with pytest.raises(InvalidTableStateError, match="Line 2"):
+        Journal(path)
+    assert path.read_bytes() == before
+
+
+# -- plans ---------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_read_back_from_json_as_it_was() -> None:
+    item = Item(
+        source=("db", "a"),
+        target=("main", "db", "a"),
+        facts={"columns": [{"name": "ä"}]},
+        fingerprint="x",
+        rows=3,
+        bytes=10,
+        problems=(blocker("no", "c"), warning("hm")),
+    )
+    made = plan(item, options={"include": ["*"]}, notes=("one",), follows="another")
+    assert Plan.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 2}', plan().to_json().replace('"kind"', '"kinds"')]
+)
+def test_what_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="plan"):
+        Plan.from_json(text)
+
+
+def test_items_of_one_target_block_each_other() -> None:
+    items = [Item(source=(name,), target=("db", name.lower())) for name in ("A", "a", "b")]
+    found = without_clashes(items)
+    assert [bool(item.blockers) for item in found] == [True, True, False]
+
+
+def test_one_source_twice_is_refused() -> None:
+    items = [Item(source=("a",), target=("db", name)) for name in ("a", "b")]
+    with pytest.raises(InvalidInputError, match="2 times"):
+        without_clashes(items)
+
+
+def test_marks_tell_items_and_migrations_apart() -> None:
+    first = plan(*(Item(source=(name,), target=("db", name)) for name in ("a", "b")))
+    marks = {first.mark(item) for item in first.items} | {plan().mark(first.items[0])}
+    assert len(marks) == 3
+    assert all(len(mark) <= 255 for mark in marks)
+
+
+# -- the state directory -------------------------------------------------------------------------
+
+
+def test_one_process_runs_a_migration_at_a_time(tmp_path: Path) -> None:
+    migration = Migrations(tmp_path).add(plan())
+    with migration.journal():
+        assert migration.is_running
+        again = pytest.raises(ConcurrentModificationError, match="another process")
+        with again, migration.journal():
+            raise AssertionError("not reached")
+    assert not migration.is_running
+
+
+def test_the_directory_is_that_of_the_environment_or_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(STATE_VARIABLE, raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_directory() == tmp_path / ".local/state/lance-bridge"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    assert default_directory() == tmp_path / "xdg" / "lance-bridge"
+    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / "own"))
+    assert default_directory() == tmp_path / "own"
+
+
+def test_migrations_are_listed_and_others_are_not_found(tmp_path: Path) -> None:
+    kept = Migrations(tmp_path)
+    assert kept.ids() == []
+    made = [plan(), plan()]
+    for each in made:
+        kept.add(each)
+    assert kept.ids() == sorted(each.id for each in made)
+    assert kept.get(made[0].id).plan() == made[0]
+    for wrong in ("other", "../x", "", "a/b"):
+        with pytest.raises(InvalidInputError, match="migration"):
+            kept.get(wrong)
+
+
+def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "migrations").write_text("a file")
+    with pytest.raises(ServiceUnavailableError, match=STATE_VARIABLE):
+        Migrations(tmp_path).add(plan())
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def test_a_record_follows_from_its_events() -> None:
+    items = [Item(source=(name,), target=("db", name)) for name in ("a", "b")]
+    made = plan(*items)
+    record = Record.of(made, [])
+    assert record.state is State.PLANNED
+    error = Failure(code=5, message="taken")
+    steps = [
+        (EVENTS[0], State.BEGUN),
+        (EVENTS[1], State.BEGUN),
+        (EVENTS[2], State.BEGUN),
+        (Event(event="begun", item="b", step="entry"), State.BEGUN),
+        (Event(event="failed", item="b", error=error), State.FAILED),
+        (Event(event="ended"), State.FAILED),
+        (Event(event="run"), State.FAILED),
+        (Event(event="begun", item="b", step="entry"), State.BEGUN),
+        (Event(event="done", item="b", step="entry", is_last=True), State.DONE),
+        (Event(event="undo"), State.UNDOING),
+        (Event(event="undo_begun", item="a"), State.UNDOING),
+        (Event(event="undo_done", item="a", step="entry"), State.UNDOING),
+        (Event(event="undo_done", item="a"), State.UNDOING),
+        (Event(event="undo_begun", item="b"), State.UNDOING),
+        (Event(event="undo_done", item="b"), State.UNDONE),
+    ]
+    for number, (event, state) in enumerate(steps):
+        record.apply(event)
+        assert record.state is state, number
+        events = [each for each, _ in steps[: number + 1]]
+        assert Record.of(made, events) == record
+    assert record.items["a"].facts["after"] == {"ä": [1, None]}

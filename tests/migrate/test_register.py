@@ -1,0 +1,266 @@
+"""``register``: directories of both layouts get entries, and their files stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import lance_namespace as api
+import pytest
+from lance_namespace import connect as connect_lance
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+)
+from migrate.building import Run, counts_of, from_directory, read_by_name, rows, write
+from migrate.places import Place, files
+from servers.glue_server import GlueServer
+
+from lance_bridge.migrate import Directory, Ends, Migrations, State, address_of
+from lance_bridge.testing.build import ipc
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(params=["hive", "glue", "unity"])
+def target(request: pytest.FixtureRequest) -> Place:
+    place: Place = request.getfixturevalue(request.param)
+    return place
+
+
+def test_a_directory_of_tables_is_registered_and_its_files_stay_as_they_are(
+    target: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "orders", "parts")
+    before = files(lake)
+    with from_directory(lake, target) as ends:
+        run = Run("register", ends, migrations)
+        plan = run.plan(namespace=target.namespace())
+        assert [item.target for item in plan.to_do] == [
+            target.namespace(), target.table("orders"), target.table("parts"),
+        ]  # fmt: skip
+        assert target.entries() == {}, "planning changes nothing"
+        record = run.execute(verify="checksums")
+        assert counts_of(record) == {"done": 3}
+        checks = record.items["orders"].checks
+        assert all(check.ok for check in checks)
+        assert {check.name for check in checks} == {"entry", "schema", "rows", "values"}
+        assert read_by_name(target, target.table("orders")).equals(rows())
+        record = run.undo()
+        assert counts_of(record) == {"undone": 3}
+    assert target.entries() == {}
+    assert files(lake) == before
+
+
+def pylance(directory: Path, **properties: str) -> api.LanceNamespace:
+    return connect_lance("dir", {"root": str(directory), **properties})
+
+
+def create(namespace: api.LanceNamespace, *names: str) -> None:
+    namespace.create_table(api.CreateTableRequest(id=list(names)), ipc(rows()))
+
+
+def test_a_directory_with_a_manifest_keeps_its_namespaces_and_properties(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    made = pylance(lake, manifest_enabled="true", dir_listing_enabled="false")
+    create(made, "top")
+    made.create_namespace(api.CreateNamespaceRequest(id=[hive.prefix + "inner"]))
+    request = api.CreateTableRequest(id=[hive.prefix + "inner", "deep"], properties={"a": "b"})
+    made.create_table(request, ipc(rows()))
+    with from_directory(lake, hive) as ends:
+        run = Run("register", ends, migrations)
+        run.plan(namespace=hive.namespace("outer"))
+        assert counts_of(run.execute()) == {"done": 4}
+    found = hive.entries()
+    assert found[f"{hive.prefix}inner.deep"]["parameters"]["a"] == "b"
+    assert read_by_name(hive, hive.table("deep", "inner")).equals(rows())
+    assert read_by_name(hive, hive.table("top", "outer")).equals(rows())
+
+
+def test_a_mixed_directory_has_each_table_once_and_none_that_was_deregistered(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    made = pylance(lake)
+    create(made, "in_both")
+    plain = pylance(lake, manifest_enabled="false")
+    create(plain, "listed")
+    create(plain, "gone")
+    plain.deregister_table(api.DeregisterTableRequest(id=["gone"]))
+    plain.declare_table(api.DeclareTableRequest(id=["declared"]))
+    (lake / "others").mkdir()
+    (lake / "a file.lance").touch()
+    with from_directory(lake, hive) as ends:
+        plan = Run("register", ends, migrations).plan(namespace=hive.namespace())
+    assert [item.source for item in plan.to_do][1:] == [("in_both",), ("listed",)]
+    [left] = [item for item in plan.items if item.nothing_to_do]
+    assert left.source == ("declared",)
+    assert "no data" in left.nothing_to_do
+
+
+def test_a_directory_in_an_object_store_is_registered(
+    glue: Place, glue_server: GlueServer, migrations: Migrations
+) -> None:
+    bucket = glue.prefix.replace("_", "-")
+    glue_server.make_bucket(bucket)
+    root, options = f"s3://{bucket}/lake", glue_server.storage_options
+    for name in ("listed", "gone"):
+        lance.write_dataset(rows(), f"{root}/{name}.lance", storage_options=options)
+    stored = {f"storage.{key}": value for key, value in options.items()}
+    plain = connect_lance("dir", {"root": root, "manifest_enabled": "false", **stored})
+    plain.deregister_table(api.DeregisterTableRequest(id=["gone"]))
+    made = connect_lance("dir", {"root": root, "dir_listing_enabled": "false", **stored})
+    create(made, "in_manifest")
+    place = replace(glue, properties={**glue.properties, **stored})
+    with place.connect() as namespace:
+        source = Directory.at(root, options)
+        run = Run(
+            "register", Ends(source, namespace, source.address, address_of(namespace)), migrations
+        )
+        plan = run.plan(namespace=place.namespace())
+        assert [item.source for item in plan.to_do][1:] == [("in_manifest",), ("listed",)]
+        assert counts_of(run.execute(verify="checksums")) == {"done": 3}
+        assert read_by_name(place, place.table("listed")).equals(rows())
+        run.undo()
+    assert glue.entries() == {}
+    kept = (run.migration.directory / "plan.json").read_text()
+    assert options["aws_secret_access_key"] not in kept
+
+
+def test_deep_namespaces_are_blocked_unless_they_are_flattened(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    made = pylance(lake)
+    made.create_namespace(api.CreateNamespaceRequest(id=["a"]))
+    made.create_namespace(api.CreateNamespaceRequest(id=["a", "b"]))
+    create(made, "a", "b", "t")
+    with from_directory(lake, hive) as ends:
+        run = Run("register", ends, migrations)
+        plan = run.plan(namespace=hive.namespace())
+        [blocked] = plan.blocked
+        assert "flatten" in blocked.blockers[0].text
+        with pytest.raises(InvalidInputError, match="blocked"):
+            run.execute()
+        plan = run.plan(namespace=hive.namespace(), flatten=True)
+        assert [item.target for item in plan.to_do] == [hive.namespace(), hive.table("a_b_t")]
+
+
+def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
+    hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    write(lake, "Same", "same", "bad name", "good", "taken")
+    hive.make_namespace()
+    write(tmp_path / "else", "taken")
+    with hive.connect() as namespace:
+        namespace.register_table(
+            api.RegisterTableRequest(
+                id=list(hive.table("taken")), location=str(tmp_path / "else" / "taken.lance")
+            )
+        )
+    with from_directory(lake, hive) as ends:
+        run = Run("register", ends, migrations)
+        plan = run.plan(namespace=hive.namespace())
+        problems = {item.source[0]: item.blockers[0].text for item in plan.blocked}
+        assert set(problems) == {"Same", "same", "bad name", "taken"}
+        assert "same target" in problems["same"]
+        assert "taken by a Lance table" in problems["taken"]
+        with pytest.raises(InvalidInputError, match="4 of 5 items"):
+            run.execute()
+        assert [name for name in hive.entries() if name.endswith("good")] == []
+        record = run.execute(skip_blocked=True)
+        assert counts_of(record) == {"blocked": 4, "done": 1}
+        assert record.state is State.DONE
+
+
+def test_tables_that_have_their_entry_already_are_left_alone_and_not_undone(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "a")
+    with from_directory(lake, hive) as ends:
+        first = Run("register", ends, migrations)
+        first.plan(namespace=hive.namespace())
+        first.execute()
+        write(lake, "b")
+        second = Run("register", ends, migrations)
+        plan = second.plan(namespace=hive.namespace())
+        assert [item.source for item in plan.to_do] == [("b",)]
+        second.execute()
+        second.undo()
+    assert set(hive.entries()) == {hive.prefix, f"{hive.prefix}.a"}
+
+
+def test_a_plan_whose_source_is_gone_is_refused_and_nothing_is_begun(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "a", "b")
+    with from_directory(lake, hive) as ends:
+        run = Run("register", ends, migrations)
+        run.plan(namespace=hive.namespace())
+        (lake / "b.lance").rename(lake / "elsewhere")
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+        assert hive.entries() == {}
+        assert run.migration.record().state is State.PLANNED
+
+
+def test_a_name_that_is_taken_after_the_plan_fails_alone_and_is_tried_again(
+    hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    write(lake, "a", "b")
+    hive.make_namespace()
+    with from_directory(lake, hive) as ends, hive.connect() as namespace:
+        run = Run("register", ends, migrations)
+        run.plan(namespace=hive.namespace())
+        request = api.RegisterTableRequest(id=list(hive.table("b")), location=str(tmp_path / "x"))
+        namespace.register_table(request)
+        record = run.execute()
+        assert counts_of(record) == {"done": 1, "failed": 1}
+        error = record.items["b"].error
+        assert error is not None
+        assert "since the plan" in error.message
+        namespace.deregister_table(api.DeregisterTableRequest(id=list(hive.table("b"))))
+        assert counts_of(run.execute()) == {"done": 2}
+
+
+def test_tables_of_a_namespace_whose_versions_the_catalog_holds_are_managed(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "a")
+    with from_directory(lake, hive) as ends, hive.connect() as namespace:
+        properties = {"managed_by": "impl"}
+        namespace.create_namespace(
+            api.CreateNamespaceRequest(id=list(hive.namespace()), properties=properties)
+        )
+        run = Run("register", ends, migrations)
+        run.plan(namespace=hive.namespace())
+        assert counts_of(run.execute()) == {"done": 1}
+        request = api.DescribeTableRequest(id=list(hive.table("a")))
+        assert namespace.describe_table(request).managed_versioning is True
+        run.undo()
+    assert set(hive.entries()) == {hive.prefix}
+    assert lance.dataset(str(lake / "a.lance")).count_rows() == 3
+
+
+def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(
+    target: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "a", "b", "c")
+    with from_directory(lake, target) as ends, target.connect() as namespace:
+        run = Run("register", ends, migrations)
+        run.plan(namespace=target.namespace())
+        run.execute()
+        identifier = list(target.table("a"))
+        namespace.deregister_table(api.DeregisterTableRequest(id=identifier))
+        namespace.register_table(
+            api.RegisterTableRequest(id=identifier, location=str(lake / "a.lance"))
+        )
+        namespace.deregister_table(api.DeregisterTableRequest(id=list(target.table("c"))))
+        before = target.entries()
+        with pytest.raises(InvalidTableStateError, match="somebody else has made"):
+            run.undo()
+        assert target.entries() == before
+        record = run.undo(skip_changed=True)
+        assert counts_of(record) == {"failed": 1, "undone": 3}
+    assert [name.split(".")[-1] for name in target.entries()] == [target.prefix, "a"]

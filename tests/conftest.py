@@ -7,6 +7,7 @@ for example those of ``docker/``; the others are started from jars.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,13 @@ def external_metastores() -> dict[str, str]:
     text = os.environ.get("LANCE_BRIDGE_TEST_METASTORES", "")
     pairs = [item.split("=", 1) for item in text.split(",") if item.strip()]
     return {release.strip(): uri.strip() for release, uri in pairs}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> None:
+    """Have Ctrl-C reach what tests start, also where a shell has started this in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

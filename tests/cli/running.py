@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import shlex
 import signal
 import subprocess
@@ -23,9 +22,6 @@ from lance_bridge.cli.app import app
 
 PROGRAM = str(Path(sys.executable).with_name("lance-bridge"))
 _SECONDS = 120.0
-INTERRUPT = "\x03"
-"""Ctrl-C, as a terminal gets it."""
-
 _AT_TERMINAL = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -127,7 +123,7 @@ def started(*arguments: str) -> Iterator[Running]:
 def at_terminal(arguments: Sequence[str], typed: str) -> tuple[int, str]:
     """Run the program at a terminal; type when it asks. Return the exit code and what it showed.
 
-    Ctrl-C is typed as the character that it is, `INTERRUPT`.
+    Ctrl-C is typed as the character that it is, ``\\x03``.
     """
     terminal, other = pty.openpty()
     with subprocess.Popen(
@@ -138,27 +134,19 @@ def at_terminal(arguments: Sequence[str], typed: str) -> tuple[int, str]:
         start_new_session=True,
     ) as process:
         os.close(other)
-        shown, asked = "", False
+        shown = ""
         try:
-            while chunk := _read(terminal, typed if asked and typed == INTERRUPT else ""):
+            while chunk := _read(terminal):
                 shown += chunk
-                if not asked and shown.rstrip().endswith(("[y/N]", "=")):
-                    asked = True
+                if typed and shown.rstrip().endswith(("[y/N]", "=")):
                     os.write(terminal, typed.encode())
+                    typed = ""
         finally:
             os.close(terminal)
         return process.wait(_SECONDS), shown
 
 
-def _read(terminal: int, again: str) -> str:
-    """Return what is shown next, or nothing at the end.
-
-    Args:
-        again: What is typed once a second until then. Python misses a Ctrl-C that comes just before
-            it waits for input, as a person sees, too.
-    """
-    while again and not select.select([terminal], [], [], 1.0)[0]:
-        os.write(terminal, again.encode())
+def _read(terminal: int) -> str:
     try:
         return os.read(terminal, 4096).decode(errors="replace")
     except OSError:  # the program has ended

@@ -10,7 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from .sql_change_checks import CHANGE_CHECKS
-from .sql_helpers import columns, described, fails, failure_of, fresh, properties, rows, values
+from .sql_helpers import (
+    alters,
+    columns,
+    described,
+    fails,
+    failure_of,
+    fresh,
+    properties,
+    rows,
+    values,
+)
 from .sql_row_checks import ROW_CHECKS
 
 # -- namespaces ----------------------------------------------------------------------------------
@@ -133,7 +143,11 @@ def check_properties_are_shown_set_and_unset(spark: Any, catalog: str, namespace
     spark.sql(f"CREATE TABLE {table} (id INT) TBLPROPERTIES (team = 'a', size = '3')")
     assert properties(spark, table).items() >= {"team": "a", "size": "3"}.items()
     assert not [key for key in properties(spark, table) if key.startswith("lance_bridge")]
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES (team = 'b', color = 'red')")
+    change = f"ALTER TABLE {table} SET TBLPROPERTIES (team = 'b', color = 'red')"
+    if not alters(spark, catalog):
+        fails(spark, change, "LANCE_UNSUPPORTED_OPERATION")
+        return
+    spark.sql(change)
     spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES (size)")
     found = properties(spark, table)
     assert (found.get("team"), found.get("color"), found.get("size")) == ("b", "red", None), found

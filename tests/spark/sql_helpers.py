@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
+from lance_bridge.spark.names import catalogs_of
+
 
 def fresh(spark: Any, catalog: str, namespace: str, name: str) -> str:
     """Return the full name of a table that is not there."""
@@ -58,3 +60,8 @@ def described(spark: Any, table: str) -> dict[str, str]:
 def properties(spark: Any, table: str) -> dict[str, str]:
     """Return what SHOW TBLPROPERTIES tells."""
     return dict(rows(spark, f"SHOW TBLPROPERTIES {table}"))
+
+
+def alters(spark: Any, catalog: str) -> bool:
+    """Return whether the catalog can change what it has of a table."""
+    return not catalogs_of(spark)[catalog].connect()._bridge.capabilities.no_alter

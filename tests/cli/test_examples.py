@@ -12,6 +12,7 @@ import lance
 import lance_namespace as api
 import pytest
 import typer
+from typer import rich_utils
 from typer.testing import CliRunner
 
 from lance_bridge.cli.app import app
@@ -41,7 +42,10 @@ COMMANDS = list(commands(typer.main.get_command(app)))
 
 def examples(words: tuple[str, ...]) -> list[str]:
     """The examples in a command's help."""
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"TERMINAL_WIDTH": "400"})
+    with pytest.MonkeyPatch.context() as patch:
+        # Wide enough for a line; typer reads the environment once a process.
+        patch.setattr(rich_utils, "MAX_WIDTH", 400)
+        shown = CliRunner().invoke(app, [*words, "--help"])
     assert shown.exit_code == 0
     return re.findall(r"Example: (lance-bridge .*?)\s*$", shown.stdout, re.MULTILINE)
 

@@ -16,6 +16,7 @@ from cli.running import answer_of, at_terminal, pasted, run
 from migrate.building import register_rows, write
 from migrate.places import Place, files
 from servers.hive_raw import MARKS, raw_client, raw_table
+from typer import rich_utils
 from typer.testing import CliRunner
 
 from lance_bridge.cli.app import app
@@ -178,7 +179,10 @@ def commands() -> Iterator[str]:
 
 
 def examples(command: str) -> list[str]:
-    shown = CliRunner().invoke(app, ["migrate", command, "--help"], env={"TERMINAL_WIDTH": "400"})
+    with pytest.MonkeyPatch.context() as patch:
+        # Wide enough for a line; typer reads the environment once a process.
+        patch.setattr(rich_utils, "MAX_WIDTH", 400)
+        shown = CliRunner().invoke(app, ["migrate", command, "--help"])
     return re.findall(r"Example: (lance-bridge .*?)\s*$", shown.stdout, re.MULTILINE)
 
 

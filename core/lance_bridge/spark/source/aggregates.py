@@ -18,6 +18,19 @@ _LIMIT = 2**63
 FUNCTIONS = ("count", "sum", "min", "max")
 
 
+def check(wanted: Sequence[Aggregate]) -> None:
+    """Raise InvalidInput (13) for a function that is none of `FUNCTIONS`."""
+    for each in wanted:
+        if each.function not in FUNCTIONS:
+            raise invalid(f"Aggregate '{each.function}' is none of {', '.join(FUNCTIONS)}")
+
+
+def columns_of(wanted: Sequence[Aggregate], groups: Sequence[str] = ()) -> list[str]:
+    """Return the columns to read, each once: those of the groups come first."""
+    aggregated = (each.column for each in wanted if each.column is not None)
+    return list(dict.fromkeys([*groups, *aggregated]))
+
+
 def partial(
     dataset: lance.LanceDataset,
     ids: Sequence[int] | None,
@@ -37,11 +50,9 @@ def partial(
         InvalidInputError: (13) a function that is none of `FUNCTIONS`, or a sum that overflows.
         ServiceUnavailableError: (17)
     """
-    for each in wanted:
-        if each.function not in FUNCTIONS:
-            raise invalid(f"Aggregate '{each.function}' is none of {', '.join(FUNCTIONS)}")
+    check(wanted)
     states = [_State(each) for each in wanted]
-    columns = list(dict.fromkeys(each.column for each in wanted if each.column is not None))
+    columns = columns_of(wanted)
     with expressions.running("The table could not be aggregated"):
         if not columns and predicate is None:
             rows = _count(dataset, ids)

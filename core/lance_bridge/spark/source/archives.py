@@ -1,8 +1,9 @@
 """Zip archives on the path of Spark's Python workers, which are not to be read for every call.
 
-Spark puts its own jar on that path, and has a worker forget what it knows of the path before each
-call, be it a task or a question to a data source. Up to Python 3.12 that reads the names of some
-thousand files again: 0.1 seconds a call, ten times of what the call itself takes.
+Spark puts its own jar on that path, and has a worker forget what it knows of the path: PySpark 4.1
+before each call, be it a task or a question to a data source, and later ones where the path grows.
+Up to Python 3.12 that reads the names of some thousand files again, which takes ten times as long
+as a call itself.
 """
 
 from __future__ import annotations

@@ -7,18 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from ...errors import invalid
-from .aggregates import FUNCTIONS
+from .aggregates import check
 from .requests import Aggregate
 
 _ROWS = 1 << 20
 _BYTES = 64 << 20
 """What is held of a table at a time: it is grouped as soon as it is as many rows, or as large."""
-
-
-def columns_of(groups: Sequence[str], wanted: Sequence[Aggregate]) -> list[str]:
-    """Return the columns to read."""
-    columns = [*groups, *(each.column for each in wanted if each.column is not None)]
-    return list(dict.fromkeys(columns))
 
 
 def partial(
@@ -32,7 +26,7 @@ def partial(
     A group comes once for every so many rows, and whoever reads combines the parts.
 
     Args:
-        batches: Rows, with the columns of `columns_of`.
+        batches: Rows, with the columns of `aggregates.columns_of`.
         groups: Columns of which each combination of values, null too, is a group.
         schema: Whose types the answer has.
 
@@ -40,17 +34,16 @@ def partial(
         InvalidInputError: (13) a function that is none of `aggregates.FUNCTIONS`, or a sum of 64
             bits, which may overflow.
     """
+    check(wanted)
     for rows in _portions(batches):
-        for each in wanted:
-            _check(each, rows.schema)
+        _check_sums(wanted, rows.schema)
         yield _grouped(rows, groups, wanted, schema)
 
 
-def _check(wanted: Aggregate, schema: pa.Schema) -> None:
-    if wanted.function not in FUNCTIONS:
-        raise invalid(f"Aggregate '{wanted.function}' is none of {', '.join(FUNCTIONS)}")
-    if wanted.function == "sum" and schema.field(wanted.column).type == pa.int64():
-        raise invalid(f"A sum of column '{wanted.column}' by group may overflow 64 bits")
+def _check_sums(wanted: Sequence[Aggregate], schema: pa.Schema) -> None:
+    for each in wanted:
+        if each.function == "sum" and schema.field(each.column).type == pa.int64():
+            raise invalid(f"A sum of column '{each.column}' by group may overflow 64 bits")
 
 
 def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -109,9 +109,9 @@ def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
     scanner = dataset.scanner(columns=[], with_row_id=True, filter=predicate)
     plan = scanner.explain_plan(True)
     used = _INDEX.findall(plan)
-    everything = sum(each.physical_rows for each in dataset.get_fragments())
     if not used or _ALL_BY_INDEX not in plan:
         return None
+    everything = sum(each.physical_rows for each in dataset.get_fragments())
     return int(scanner.count_rows()) if all(known[n] >= everything for n in used) else None
 
 

@@ -100,7 +100,7 @@ class Reading:
         if not groups:
             yield aggregates.partial(dataset, part.ids, self.filter, wanted, schema)
         elif part.ids != ():
-            scanner = self._scanner(dataset, part, grouping.columns_of(groups, wanted))
+            scanner = self._scanner(dataset, part, aggregates.columns_of(wanted, groups))
             with expressions.running("The table could not be aggregated"):
                 yield from grouping.partial(scanner.to_batches(), groups, wanted, schema)
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import LongType, StringType, StructType
 
 from lance_bridge.spark.addresses import CatalogAddress
-from lance_bridge.spark.source import with_catalogs
+from lance_bridge.spark.source import planning, with_catalogs
 from lance_bridge.spark.source.errors import LanceError, LanceValueError
 
 from .sourcing import ids_in, numbers, parts_of, read, source
@@ -137,6 +137,37 @@ def test_a_table_without_rows_has_one_task_that_reads_none(tmp_path: Path) -> No
 def test_batches_have_the_size_asked_for(place: str) -> None:
     found = read({"path": place, "batch_size": 2})
     assert max(len(chunk) for chunk in found["id"].chunks) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        (pa.int64(), 131_072),
+        (pa.decimal128(38, 2), 131_072),
+        (pa.list_(pa.float32(), 16), 131_072),
+        (pa.list_(pa.float32(), 1024), 2048),
+        (pa.list_(pa.float32(), 65_536), 1024),
+        (pa.string(), 8192),
+        (pa.list_(pa.string(), 2), 8192),
+        (pa.list_(pa.int64()), 8192),
+        (pa.struct({"a": pa.int64()}), 8192),
+    ],
+)
+def test_batches_are_as_large_as_memory_is_known_to_allow(kind: pa.DataType, rows: int) -> None:
+    assert planning.batch_rows([kind]) == rows
+
+
+@pytest.mark.parametrize(
+    ("more", "largest"),
+    [({"columns": "id"}, 20_000), ({}, 8192), ({"columns": "id", "filter": "id >= 0"}, 8192)],
+)
+def test_columns_of_text_and_filters_have_batches_of_a_set_size(
+    tmp_path: Path, more: dict[str, str], largest: int
+) -> None:
+    path = str(tmp_path / "large")
+    lance.write_dataset(numbers(*range(20_000)), path)
+    found = read({"path": path, **more})
+    assert max(len(chunk) for chunk in found["id"].chunks) == largest
 
 
 # -- what is refused -------------------------------------------------------------------------------

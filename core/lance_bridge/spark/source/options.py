@@ -52,7 +52,7 @@ class ReadOptions:
     branch: str | None = None
     timestamp: datetime | None = None
     with_row_id: bool = False
-    batch_size: int = BATCH_ROWS
+    batch_size: int | None = None
     rows_per_task: int | None = None
     bytes_per_task: int = TASK_BYTES
 
@@ -209,7 +209,7 @@ class Options:
             branch=self.text("branch"),
             timestamp=self._time("timestamp"),
             with_row_id=self.flag("with_row_id"),
-            batch_size=self.number("batch_size") or BATCH_ROWS,
+            batch_size=self.number("batch_size"),
             rows_per_task=self.number("rows_per_task"),
             bytes_per_task=self.number("bytes_per_task") or TASK_BYTES,
         )

@@ -13,12 +13,15 @@ import pyarrow.types as arrow
 from pyspark.sql.datasource import InputPartition
 
 from ...errors import invalid
-from .options import TASK_BYTES
+from .options import BATCH_ROWS, TASK_BYTES
 
 LEAST_BYTES = 4 * 1024 * 1024
 """A task that reads less than this costs more to start than it saves."""
 _VARIABLE_BYTES = 32
 """What a value of text or binary is taken to have."""
+_BATCH_BYTES = 8 * 1024 * 1024
+_MOST_BATCH_ROWS = 131_072
+_LEAST_BATCH_ROWS = 1024
 
 
 _INDEX = re.compile(r"\]@(.+?)\(\w+\)")
@@ -85,6 +88,27 @@ def _width(kind: pa.DataType) -> int:
         return max(int(kind.bit_width) // 8, 1)
     except ValueError:
         return _VARIABLE_BYTES
+
+
+def batch_rows(types: Iterable[pa.DataType]) -> int:
+    """Return how many rows a batch of columns has, where no option says.
+
+    Few large batches cost less to hand over than many. But only values of a fixed width tell how
+    much memory they take.
+    """
+    kinds = list(types)
+    if not all(map(_is_fixed, kinds)):
+        return BATCH_ROWS
+    width = max(sum(map(_width, kinds)), 1)
+    return min(max(_BATCH_BYTES // width, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    if arrow.is_fixed_size_list(kind):
+        return _is_fixed(kind.value_type)
+    return bool(
+        arrow.is_primitive(kind) or arrow.is_decimal(kind) or arrow.is_fixed_size_binary(kind)
+    )
 
 
 def rows_of(dataset: lance.LanceDataset, ids: Sequence[int] | None = None) -> list[tuple[int, int]]:

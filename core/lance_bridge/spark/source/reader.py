@@ -17,7 +17,7 @@ from ..addresses import Access
 from . import aggregates, arrays, grouping, planning
 from .columns import ROW_ADDRESS
 from .errors import as_spark
-from .options import ReadOptions
+from .options import BATCH_ROWS, ReadOptions
 from .planning import Fragments
 from .requests import Aggregate, Scan
 from .search import Search
@@ -107,18 +107,26 @@ class Reading:
     def _scanner(
         self, dataset: lance.LanceDataset, part: Fragments, names: list[str]
     ) -> lance.LanceScanner:
+        columns = [name for name in names if name not in (ROW_ID, ROW_ADDRESS)]
         return dataset.scanner(
-            columns=[name for name in names if name not in (ROW_ID, ROW_ADDRESS)],
+            columns=columns,
             # A scan of no column at all counts rows by their ids.
             with_row_id=ROW_ID in names or not names,
             with_row_address=ROW_ADDRESS in names,
             filter=self.filter,
             limit=self._limit(part),
             fragments=planning.fragments_of(dataset, part.ids),
-            batch_size=self.options.batch_size,
+            batch_size=self.options.batch_size or self._batch_rows(dataset, columns),
             scan_in_order=part.limit is not None,
             **self._searching(),
         )
+
+    def _batch_rows(self, dataset: lance.LanceDataset, columns: list[str]) -> int:
+        if self.filter is not None or self.search is not None:
+            # Lance reads the columns of a condition in batches of as many rows.
+            return BATCH_ROWS
+        known = {field.name: field.type for field in dataset.schema}
+        return planning.batch_rows(known.get(name, pa.null()) for name in columns)
 
     def _limit(self, part: Fragments) -> int | None:
         limits = [part.limit, self.scan.limit, self.search.rows if self.search else None]

@@ -16,7 +16,7 @@ from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...entries.tables import is_only_declared, load_lance
-from ...errors import display, invalid
+from ...errors import display
 from ...managed import conversion
 from ...tables.dataset import Ref, open_dataset, translated
 from ...tables.spark_types import columns_of
@@ -26,7 +26,6 @@ from ..files import Place
 from ..journal import Check
 from ..kind import Ends, Level, Step, Survey, Work
 from ..plan import Facts, Item, What, blocker
-from ..selection import entries_of
 from . import entering, entries
 from .catalogs import BetweenCatalogs, Namespace, target_bridge
 from .comparing import compare
@@ -50,13 +49,11 @@ class Copy(BetweenCatalogs[CopyOptions]):
     options_type = CopyOptions
 
     def survey(self, ends: CopyEnds, options: CopyOptions) -> Survey:
-        source, target = bridge_of(ends.source), bridge_of(ends.target)
-        levels = target.capabilities.levels
-        if len(options.namespace) > levels:
-            raise invalid(f"The namespace has more names than the catalog's {levels} levels")
-        records = [each for each in entries_of(source, options) if each.is_lance]
-        candidates = [_surveyed(source, record, options, levels) for record in records]
-        return Survey(entering.items_for(target, candidates, make=options.make_namespaces))
+        source = bridge_of(ends.source)
+        found, notes = entries.candidates(ends, options)
+        made = [_surveyed(source, record, each) for record, each in found]
+        items = entering.items_for(bridge_of(ends.target), made, make=options.make_namespaces)
+        return Survey(items, notes)
 
     def fingerprint(self, ends: CopyEnds, options: CopyOptions, item: Item) -> str:  # noqa: ARG002
         return targets.fingerprint_of(load_lance(bridge_of(ends.source), item.source))
@@ -79,8 +76,7 @@ class Copy(BetweenCatalogs[CopyOptions]):
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _surveyed(bridge: Bridge, record: TableRecord, options: CopyOptions, levels: int) -> Candidate:
-    found = entries.candidate(record, options, levels)
+def _surveyed(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidate:
     try:
         if not found.problems and is_only_declared(bridge, record):
             return replace(found, location="", nothing_to_do="It is declared and holds no data yet")

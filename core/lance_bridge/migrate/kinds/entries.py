@@ -52,26 +52,16 @@ class Entries(BetweenCatalogs[EntriesOptions]):
     options_type = EntriesOptions
 
     def survey(self, ends: EntriesEnds, options: EntriesOptions) -> Survey:
-        source, target = bridge_of(ends.source), bridge_of(ends.target)
-        levels = target.capabilities.levels
-        if len(options.namespace) > levels:
-            raise invalid(f"The namespace has more names than the catalog's {levels} levels")
         if ends.source_address.connection == ends.target_address.connection:
             raise invalid("Source and target are the same catalog: name two")
-        candidates, others = [], 0
-        for record in selected(source, options):
-            if record.is_lance:
-                candidates.append(candidate(record, options, levels))
-            else:
-                others += 1
-        notes = [
+        found, notes = candidates(ends, options)
+        warned = (
             "Both catalogs have entries for the same files then: in one of them, deregister tables "
             "and never drop them"
-        ]
-        if others:
-            notes.append(f"{others} entries that are not Lance tables are left out")
-        items = entering.items_for(target, candidates, make=options.make_namespaces)
-        return Survey(items, notes)
+        )
+        made = [each for _, each in found]
+        items = entering.items_for(bridge_of(ends.target), made, make=options.make_namespaces)
+        return Survey(items, [warned, *notes])
 
     def fingerprint(self, ends: EntriesEnds, options: EntriesOptions, item: Item) -> str:  # noqa: ARG002
         return fingerprint_of(bridge_of(ends.source).catalog.load_table(item.source))
@@ -93,7 +83,25 @@ def _open(source: Bridge, path: Path, version: int) -> lance.LanceDataset:
     return open_dataset(source, load_lance(source, path), Ref(version))
 
 
-def candidate(record: TableRecord, options: EntriesOptions, levels: int) -> Candidate:
+def candidates(
+    ends: EntriesEnds, options: EntriesOptions
+) -> tuple[list[tuple[TableRecord, Candidate]], list[str]]:
+    """Return the Lance tables that are selected, what becomes of each, and what to tell of others.
+
+    Raises:
+        InvalidInputError: (13) the namespace has more names than the target has levels.
+    """
+    levels = bridge_of(ends.target).capabilities.levels
+    if len(options.namespace) > levels:
+        raise invalid(f"The namespace has more names than the catalog's {levels} levels")
+    records = list(selected(bridge_of(ends.source), options))
+    ours = [each for each in records if each.is_lance]
+    others = len(records) - len(ours)
+    notes = [f"{others} entries that are not Lance tables are left out"] if others else []
+    return [(each, _candidate(each, options, levels)) for each in ours], notes
+
+
+def _candidate(record: TableRecord, options: EntriesOptions, levels: int) -> Candidate:
     return Candidate(
         source=record.path,
         target=(*_namespace_of(record.path[:-1], options.namespace, levels), record.path[-1]),

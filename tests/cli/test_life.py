@@ -26,6 +26,10 @@ from .running import PROGRAM, program, run, started, wait_until
 FRAGMENTS = 400
 
 
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("--version").stdout == f"lance-bridge {metadata.version('lance-bridge')}\n"
+
+
 def test_ctrl_c_ends_a_command_that_waits_for_a_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"uri=thrift://127.0.0.1:{silent.getsockname()[1]}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from . import catalogs, configuration, maintain, managed, migrate, namespaces, tables
@@ -27,8 +30,22 @@ app.command()(doctor)
 add_commands(app)
 
 
+def _tell_version(*, asked: bool) -> None:
+    if asked:
+        typer.echo(f"lance-bridge {version('lance-bridge')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _options() -> None:
+def _options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Show the version, and end."
+        ),
+    ] = False,
+) -> None:
     """Lance tables in the catalog you already run.
 
     Exit codes: 0 done; 1 the catalog or the storage refused, or failed; 2 the command was given

@@ -14,10 +14,13 @@ from .migrating import (
     Exclude,
     Execute,
     Include,
+    Into,
+    NoNamespaces,
     SkipBlocked,
     SourceProperties,
     StateDirectory,
     Verify,
+    catalogs_between,
     end_by,
     interruptible,
     migrate,
@@ -29,7 +32,9 @@ from .migrating import (
     tell_record,
     watched,
 )
+from .moving import add_to
 from .output import Output, tell_rows
+from .reporting import report
 
 app = typer.Typer(
     help="Move tables between directories, catalogs and ways of managing them.",
@@ -37,13 +42,6 @@ app = typer.Typer(
 )
 
 Identifier = Annotated[str, typer.Argument(help="The migration's identifier: see migrate list.")]
-Into = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="The target's namespace: db, or main.db.")
-]
-NoNamespaces = Annotated[
-    bool,
-    typer.Option("--make-namespaces/--no-namespaces", help="Make namespaces that are missing."),
-]
 
 
 @app.command()
@@ -111,12 +109,7 @@ def entries(
 
     Example: lance-bridge migrate entries prod backup --include 'sales.*'
     """
-    options: dict[str, Any] = {
-        "make_namespaces": make_namespaces,
-        **selected(include, exclude),
-    }
-    if namespace is not None:
-        options["namespace"] = names_of(namespace)
+    options = catalogs_between(namespace, include, exclude, make_namespaces=make_namespaces)
     how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
     with connected(source, source_properties) as one, connected(target, properties) as other:
         migrate("entries", Ends(one, other, address_of(one), address_of(other)), options, how)
@@ -188,6 +181,9 @@ def _within(
     with connected(catalog, properties) as namespace:
         address = address_of(namespace)
         migrate(kind, Ends(namespace, namespace, address, address), options, how)
+
+
+add_to(app)
 
 
 # -- migrations that are kept --------------------------------------------------------------------
@@ -307,3 +303,6 @@ def undo_(
             )
     tell_record(record, output)
     end_by(record)
+
+
+app.command()(report)

@@ -29,7 +29,7 @@ from ..migrate import (
 )
 from ..migrate.kind import AnyKind, Nobody
 from ..migrate.plan import What
-from .common import FAILED, FOUND, INTERRUPTED, pairs, told
+from .common import FAILED, FOUND, INTERRUPTED, names_of, pairs, told
 from .output import Output, counting, message, pairs_table, table_of, tell_parts, working
 
 _SHOWN = 50
@@ -68,6 +68,13 @@ StateDirectory = Annotated[
         help="Where plans and journals are kept; $LANCE_BRIDGE_STATE by default.",
     ),
 ]
+Into = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="The target's namespace: db, or main.db.")
+]
+NoNamespaces = Annotated[
+    bool,
+    typer.Option("--make-namespaces/--no-namespaces", help="Make namespaces that are missing."),
+]
 SourceProperties = Annotated[
     list[str] | None,
     typer.Option("--source-property", "-s", help="A property of the source: key=value."),
@@ -92,8 +99,31 @@ def selected(include: Sequence[str] | None, exclude: Sequence[str] | None) -> di
     return {key: value for key, value in chosen.items() if value}
 
 
-def migrate(kind_name: str, ends: Ends[Any, Any], options: Mapping[str, Any], how: Choices) -> None:
+def catalogs_between(
+    namespace: str | None,
+    include: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    *,
+    make_namespaces: bool,
+) -> dict[str, Any]:
+    """Return the options of what goes from one catalog into another."""
+    options: dict[str, Any] = {"make_namespaces": make_namespaces, **selected(include, exclude)}
+    if namespace is not None:
+        options["namespace"] = names_of(namespace)
+    return options
+
+
+def migrate(
+    kind_name: str,
+    ends: Ends[Any, Any],
+    options: Mapping[str, Any],
+    how: Choices,
+    follows: str | None = None,
+) -> None:
     """Plan a migration, keep the plan, and show it or carry it out; end the command by its state.
+
+    Args:
+        follows: The migration that this one continues.
 
     Exit codes: 0 done, or planned; 1 tables failed, or something was refused; 3 the plan has tables
     that are blocked, or verifying found a difference; 130 Ctrl-C.
@@ -101,7 +131,7 @@ def migrate(kind_name: str, ends: Ends[Any, Any], options: Mapping[str, Any], ho
     with told():
         kind = kind_named(kind_name)
         with working(f"plan {kind_name}"):
-            plan = make_plan(kind, ends, dict(options))
+            plan = make_plan(kind, ends, dict(options), follows)
         migration = Migrations(how.state).add(plan)
         if how.execute:
             run(kind, ends, migration, how)

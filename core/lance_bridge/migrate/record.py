@@ -88,12 +88,17 @@ class ItemState(BaseModel):
 
 
 class RunState(BaseModel):
-    """One run of the migration or of its undoing; ``ended`` is None for one that was cut off."""
+    """One run of the migration or of its undoing; ``ended`` is None for one that was cut off.
+
+    Attributes:
+        is_stopped: Whether Ctrl-C ended it.
+    """
 
     event: str
     begun: str
     options: Facts = Field(default_factory=dict)
     ended: str | None = None
+    is_stopped: bool = False
 
 
 class Record(BaseModel):
@@ -120,6 +125,7 @@ class Record(BaseModel):
             self.runs.append(RunState(event=event.event, begun=event.at, options=event.facts))
         elif self.runs:
             self.runs[-1].ended = event.at
+            self.runs[-1].is_stopped = event.event == "stopped"
 
     @property
     def undo_has_begun(self) -> bool:

@@ -12,16 +12,12 @@ KINDS = {
     "entries": "lance_bridge.migrate.kinds.entries.Entries",
     "marks": "lance_bridge.migrate.kinds.marks.Marks",
     "management": "lance_bridge.migrate.kinds.management.Management",
-}
-"""Name to class."""
-
-UNFINISHED = {
-    "convert": "lance_bridge.migrate.kinds.convert.Convert",
     "copy": "lance_bridge.migrate.kinds.copying.Copy",
+    "convert": "lance_bridge.migrate.kinds.convert.Convert",
     "catch-up": "lance_bridge.migrate.kinds.catchup.CatchUp",
     "export": "lance_bridge.migrate.kinds.export.Export",
 }
-"""Those whose tests have not passed yet: neither specified nor in the command line."""
+"""Name to class."""
 
 
 def kind_named(name: str) -> AnyKind:
@@ -29,9 +25,8 @@ def kind_named(name: str) -> AnyKind:
 
     Raises UnsupportedOperation (0), with the command that installs it, where an extra is missing.
     """
-    known = {**KINDS, **UNFINISHED}
-    if name not in known:
+    if name not in KINDS:
         raise invalid(f"There is no migration '{name}': known are {', '.join(sorted(KINDS))}")
-    module, _, attribute = known[name].rpartition(".")
+    module, _, attribute = KINDS[name].rpartition(".")
     kind: AnyKind = getattr(importlib.import_module(module), attribute)()
     return kind

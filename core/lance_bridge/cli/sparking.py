@@ -1,0 +1,57 @@
+"""The Spark session of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from .. import LanceBridgeNamespace
+from ..migrate import Address
+from ..migrate.ends import bridge_of
+from .common import pairs, told
+
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", "-c", help="A setting of Spark: key=value. Repeatable."),
+]
+Metastore = Annotated[
+    str | None,
+    typer.Option("--metastore", help="Where Spark's tables are: thrift://host:9083."),
+]
+_IMPLEMENTATION = "spark.sql.catalogImplementation"
+_REMOTE = "spark.remote"
+
+
+@contextmanager
+def session_beside(
+    namespace: LanceBridgeNamespace | None, metastore: str | None, conf: Sequence[str] | None
+) -> Iterator[tuple[Any, Address]]:
+    """Yield a session, which ends with the block, and its address.
+
+    Args:
+        namespace: Where this is a Hive Metastore and nothing else is told, Spark reads its tables.
+        metastore: A Thrift URI; goes before that.
+        conf: Settings, each as key=value.
+    """
+    given = pairs(conf)
+    uri = metastore or (None if namespace is None else _uri_of(namespace))
+    if uri is not None and (metastore or not {_IMPLEMENTATION, _REMOTE} & set(given)):
+        given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
+    with told():
+        # Imported here, because it needs Spark.
+        from ..migrate.spark.session import (  # noqa: PLC0415
+            SPARK,
+            address_of_session,
+            session_at,
+        )
+
+        with session_at(Address(name=SPARK), given) as spark:
+            yield spark, address_of_session(spark)
+
+
+def _uri_of(namespace: LanceBridgeNamespace) -> str | None:
+    uri = getattr(bridge_of(namespace).config, "uri", "")
+    return uri if uri.startswith("thrift://") else None

@@ -1,0 +1,46 @@
+"""A table of Parquet in a metastore, as Hive itself would have it, and rows that come into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hmsclient.genthrift.hive_metastore.ttypes as hive
+import pyarrow as pa
+import pyarrow.parquet as pq
+from servers.hive_raw import raw_client
+
+_HIVE = "org.apache.hadoop.hive.ql.io.parquet"
+
+
+def make_parquet_table(port: int, database: str, name: str, place: Path) -> None:
+    """Make a database with an external table of ids and names, without rows."""
+    place.mkdir(parents=True)
+    storage = hive.StorageDescriptor(
+        cols=[hive.FieldSchema("id", "bigint", ""), hive.FieldSchema("name", "string", "")],
+        location=f"file://{place}",
+        inputFormat=f"{_HIVE}.MapredParquetInputFormat",
+        outputFormat=f"{_HIVE}.MapredParquetOutputFormat",
+        serdeInfo=hive.SerDeInfo(
+            name=name, serializationLib=f"{_HIVE}.serde.ParquetHiveSerDe", parameters={}
+        ),
+        parameters={},
+    )
+    table = hive.Table(
+        dbName=database,
+        tableName=name,
+        owner="them",
+        sd=storage,
+        partitionKeys=[],
+        parameters={"EXTERNAL": "TRUE"},
+        tableType="EXTERNAL_TABLE",
+    )
+    with raw_client(port) as client:
+        client.create_database(hive.Database(name=database, locationUri=f"file://{place.parent}"))
+        client.create_table(table)
+
+
+def add_rows(place: Path, start: int, stop: int) -> None:
+    """Add a file with the rows of some ids."""
+    ids = range(start, stop)
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "name": [f"row {each}" for each in ids]})
+    pq.write_table(rows, place / f"part-{start:05}.parquet")

@@ -1,0 +1,133 @@
+"""The commands that move data, as the installed program runs them with a Spark of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from cli.running import program
+from migrate.parquet_tables import add_rows, make_parquet_table
+from migrate.places import Place
+from migrate.test_cli import examples
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
+
+README = Path(__file__).parents[2] / "README.md"
+SECTION = README.read_text(encoding="utf-8").partition("## Migrations\n")[2].partition("\n## ")[0]
+COMMANDS = re.findall(r"^    (lance-bridge migrate .*)$", SECTION, re.MULTILINE)
+ID = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
+
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """Where the files of ``sales.orders`` are."""
+    return tmp_path / "warehouse" / "orders"
+
+
+@pytest.fixture
+def prod(hive: Place, tmp_path: Path, orders: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A Hive Metastore that the configuration file calls ``prod``, with a table of Parquet."""
+    config = tmp_path / "catalogs.yaml"
+    properties = {"impl": "hive", **hive.properties, "root": str(tmp_path / "lance")}
+    config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
+    monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path / "state"))
+    make_parquet_table(int(hive.properties["uri"].rsplit(":", 1)[1]), hive.prefix, "orders", orders)
+    add_rows(orders, 0, 10)
+    return hive
+
+
+@pytest.fixture
+def pasted(prod: Place, tmp_path: Path) -> Command:
+    """Runs a command as it is printed, with the names of this test; returns what it says."""
+
+    def run(command: str, id: str = "", *, code: int = 0) -> str:
+        text = command.replace("sales", prod.prefix).replace("/data/", f"{tmp_path}/data/")
+        words = shlex.split(ID.sub(id, text) if id else text)
+        done = program(*words[1:], seconds=300)
+        assert done.returncode == code, f"{text}\n{done.stdout}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    return run
+
+
+def _rows(tmp_path: Path, prod: Place, table: str) -> list[int]:
+    found = lance.dataset(str(tmp_path / "lance" / f"{prod.prefix}.db" / f"{table}.lance"))
+    return sorted(found.to_table(columns=["id"])["id"].to_pylist())
+
+
+def _id_in(shown: str) -> str:
+    return next(iter(ID.findall(shown)))
+
+
+def test_the_commands_of_the_readme_convert_catch_up_and_lead_out(
+    prod: Place, pasted: Command, orders: Path, tmp_path: Path
+) -> None:
+    convert, resume, verify, catch_up, report, export, undo = COMMANDS
+    before = {path: path.read_bytes() for path in orders.iterdir()}
+    shown = pasted(convert)
+    assert "Nothing was changed" in shown
+    assert prod.table("orders_lance")[-1] not in str(prod.entries())
+    first = _id_in(shown)
+    assert "done" in pasted(resume, first)
+    assert _rows(tmp_path, prod, "orders_lance") == list(range(10))
+    assert "checksums" in pasted(verify, first)
+    add_rows(orders, 10, 15)
+    second = _id_in(pasted(catch_up, first))
+    assert second != first
+    assert _rows(tmp_path, prod, "orders_lance") == list(range(15))
+    assert str(tmp_path) in pasted(report, first)
+    pasted(export)
+    found = pq.read_table(tmp_path / "data" / "parquet" / prod.prefix / "orders_lance")
+    assert sorted(found["id"].to_pylist()) == list(range(15))
+    pasted(undo, second)
+    assert _rows(tmp_path, prod, "orders_lance") == list(range(10))
+    assert {path: path.read_bytes() for path in orders.iterdir() if path in before} == before
+
+
+def test_the_examples_of_help_run(pasted: Command, orders: Path) -> None:
+    [convert], [catch_up] = examples("convert"), examples("catch-up")
+    first = _id_in(pasted(f"{convert} --execute --index id:BTREE --cast name=binary"))
+    add_rows(orders, 10, 12)
+    assert "Nothing was changed" in pasted(catch_up, first)
+    [export] = examples("export")
+    assert "Nothing was changed" in pasted(export)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--path", "/data/none"], "--table"),
+        (["--vector", "embedding"], "key=value"),
+        (["--vector", "embedding=many"], "number of 1 or more"),
+        (["--index", "id"], "column:KIND"),
+        (["--cast", "id"], "key=value"),
+    ],
+)
+@pytest.mark.usefixtures("prod")
+def test_what_is_given_wrongly_is_told_before_spark_starts(more: list[str], said: str) -> None:
+    done = program("migrate", "convert", "prod", *more)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_what_cannot_be_planned_is_told(prod: Place) -> None:
+    base = ["migrate", "convert", "prod", "--output", "json", "--namespace", prod.prefix]
+    none = program(*base, "--include", f"{prod.prefix}.none*")
+    assert none.returncode == 0
+    plan: dict[str, Any] = json.loads(none.stdout)
+    assert plan["items"] == []
+    assert "Nothing was selected" in plan["notes"]
+    taken = program(*base, "--include", f"{prod.prefix}.orders")
+    assert taken.returncode == 3
+    assert "taken" in taken.stdout

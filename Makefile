@@ -22,7 +22,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv test test-fast test-spark check check-lint check-format check-types check-docs \
-	demo bench bench-spark kerberos metastores sparks wheel lock docker-driver clean
+	demo bench bench-spark bench-migrate kerberos metastores sparks wheel lock docker-driver clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +48,8 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 test: metastores ## run all tests, those against real servers too; but for test-spark's
 	@$(PY) -m pytest --continue-on-collection-errors $(PYTEST_ARGS)
 
-test-spark: metastores sparks ## run SQL and jobs on each release of Spark, on clusters, remotely, and with failures
-	@$(PY) -m pytest -m matrix tests/spark $(PYTEST_ARGS)
+test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
+	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_hive.embedded --fetch-only
@@ -97,6 +97,10 @@ bench: $(STAMP) ## measure against the raw clients of the catalogs and against p
 
 bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet (about 10 GB of disk, half an hour)
 	@$(PY) bench/spark.py
+
+bench-migrate: $(STAMP) ## measure migrations against raw calls of a metastore, and against Spark's own copy of Parquet
+	@$(PY) bench/migrate_register.py && echo
+	@$(PY) bench/migrate_data.py
 
 wheel: $(STAMP) ## build the wheel and the source archive into dist/
 	@$(PY) -m build --no-isolation --outdir dist .

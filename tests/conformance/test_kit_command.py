@@ -19,7 +19,7 @@ def no_cases(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Runs of pytest, which are not made but noted here."""
     runs: list[object] = []
 
-    def run(arguments: object, plugins: object) -> int:
+    def run(arguments: object, _plugins: object) -> int:
         runs.append(arguments)
         return 0
 

@@ -21,7 +21,7 @@ from .spec_reader import function_links, functions_in
 
 TEXT = MIGRATION_SPEC.path.read_text(encoding="utf-8")
 SELECTING = "Selecting Tables"
-NOT_SHOWN = ("Parts", "Selecting Tables", "Kinds", "Limits")
+NOT_SHOWN = ("Parts", "Selecting Tables", "Kinds", "Speed", "Limits")
 """Sections that claim nothing by themselves."""
 
 
@@ -42,7 +42,9 @@ def shown(value: Any) -> str:
 def declared(options: Any) -> dict[str, str]:
     """Return the options of a model, with their defaults as a spec shows them."""
     return {
-        name: "needed" if field.is_required() else shown(field.default)
+        name: "needed"
+        if field.is_required()
+        else shown(field.get_default(call_default_factory=True))
         for name, field in options.model_fields.items()
     }
 

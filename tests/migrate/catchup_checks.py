@@ -1,138 +1,231 @@
-"""What `test_catchup` checks in the process of a Spark session."""
+"""What `test_catchup` checks of the rows that rounds take, in the process of a session."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
-from lance_namespace.errors import InvalidTableStateError
-from migrate.building import Run
-from migrate.sparking import Died, Scene, failed, moments, rows_of, run_checks
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+)
+from migrate.rounds import (
+    add,
+    blocked,
+    convert,
+    converted,
+    done,
+    ids,
+    only_item,
+    plan_next,
+    rows_in_spark,
+)
+from migrate.sparking import Scene, rows_of
 
-from lance_bridge.migrate import State, kind_named, make_plan
-from lance_bridge.migrate.kinds.catchup import next_round
+from lance_bridge.migrate import State
+from lance_bridge.migrate.spark import changes
+from lance_bridge.migrate.spark.changes import Since
 
-
-def _converted(scene: Scene, run: Run) -> str:
-    database = scene.database()
-    scene.spark.sql(
-        f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
-        "SELECT id, concat('row ', id) AS name, id DIV 10 AS part FROM range(20)"
-    )
-    run.plan(include=[f"{database}.*"], namespace=[scene.target], name="{table}_new")
-    assert failed(run.execute()) == []
-    return database
-
-
-def _next(run: Run, **options: Any) -> Any:
-    """Plan the round after the last one."""
-    last = run.migration.record()
-    run.kind = kind_named("catch-up")
-    plan = make_plan(run.kind, run.ends, next_round(last, **options), follows=last.plan.id)
-    run.migration = run.migrations.add(plan)
-    return plan
+# -- by a column -----------------------------------------------------------------------------------
 
 
-def _add(scene: Scene, database: str, start: int, end: int) -> None:
-    scene.spark.sql(
-        f"INSERT INTO {database}.t "
-        f"SELECT id, concat('row ', id), id DIV 10 FROM range({start}, {end})"
-    )
-
-
-def _ids(scene: Scene, table: str = "t_new") -> list[int]:
-    return sorted(scene.dataset(table).to_table()["id"].to_pylist())
-
-
-def check_by_a_column_with_a_switch_over(scene: Scene) -> None:
+def check_by_a_column(scene: Scene) -> None:
     with scene.run("convert") as run:
-        database = _converted(scene, run)
-        first = run.migration.directory.name
-        plan = _next(run, by="column", column="id")
-        assert "Nothing has come" in plan.items[0].nothing_to_do
-        _add(scene, database, 20, 35)
-        plan = _next(run, by="column", column="id")
-        assert plan.follows != first
-        assert plan.to_do[0].rows == 15
-        _add(scene, database, 35, 37)  # after the plan: the round does not take them
-        assert failed(run.execute(verify="checksums")) == []
-        assert _ids(scene) == list(range(35))
-        plan = _next(run, by="column", column="id", switch_to="{table}")
-        _add(scene, database, 37, 38)
-        [problem] = failed(run.execute())
-        assert "make another one" in problem
-        assert run.undo().state is State.UNDONE
-        assert _ids(scene) == list(range(35))
-        again = run.migrations.get(plan.follows)
-        run.migration = again
-        _next(run, by="column", column="id", switch_to="{table}")
-        assert failed(run.execute(verify="checksums")) == []
-        assert scene.tables() == ["t"]
-        assert _ids(scene, "t") == list(range(38))
-        assert run.undo().state is State.UNDONE
-        assert scene.tables() == ["t_new"]
-        assert _ids(scene) == list(range(35))
+        database = converted(scene, run)
+        plan = plan_next(run, by="column", column="id")
+        assert "Nothing has come" in only_item(plan).nothing_to_do
+        add(scene, database, 20, 35)
+        plan = plan_next(run, by="column", column="id")
+        assert only_item(plan).rows == 15
+        add(scene, database, 35, 37)  # after the plan: the round does not take them
+        record = done(run)
+        assert record.items[f"{database}/t"].facts["rows_written"] == 15
+        assert ids(scene) == list(range(35))
+        plan_next(run, by="column", column="id")
+        done(run, "none")
+        assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
+
+
+def check_late_rows_are_told(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        scene.spark.sql(f"INSERT INTO {database}.t VALUES (3, 'late', 0)")
+        add(scene, database, 20, 22)
+        plan = plan_next(run, by="column", column="id")
+        [problem] = only_item(plan).problems
+        assert "23 rows, and the table would have 22" in problem.text
+        assert run.execute(verify="counts").state is State.DIFFERS
+
+
+def check_by_a_column_with_a_key(scene: Scene) -> None:
+    database = scene.database()
+    rows = "SELECT id, 'row' AS name, timestamp_seconds(id) AS changed, map('a', id) AS tags"
+    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(5)")
+    scene.spark.sql(
+        f"CREATE TABLE {database}.u USING parquet AS SELECT * EXCEPT (tags) FROM {database}.t"
+    )
+    # Row 1 was changed within the last second that is known, in which row 9 came, too.
+    now = (
+        f"INSERT OVERWRITE {database}.t {rows} FROM range(5) WHERE id != 1 "
+        "UNION ALL SELECT 1, 'other', timestamp_seconds(4), map('b', NULL) "
+        "UNION ALL SELECT 9, 'row', timestamp_seconds(4), NULL "
+        "UNION ALL SELECT 8, 'row', timestamp_seconds(5), map()"
+    )
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        options: dict[str, Any] = {"by": "column", "column": "changed", "key": ["ID"]}
+        mapped, plain = plan_next(run, **options).items
+        assert "Nothing has come" in plain.nothing_to_do
+        assert mapped.rows == 1, "Spark does not compare maps: the last row is merged again"
+        scene.spark.sql(now)
+        scene.spark.sql(f"INSERT OVERWRITE {database}.u SELECT * EXCEPT (tags) FROM {database}.t")
+        mapped, plain = plan_next(run, **options).items
+        assert (mapped.rows, plain.rows) == (4, 3)
+        done(run)
+        for table in ("t", "u"):
+            found = scene.dataset(f"{table}_new").to_table()
+            expected = rows_in_spark(scene, f"{database}.{table}")
+            assert rows_of(found.select(["id", "name", "changed"])) == [
+                {key: row[key] for key in ("id", "name", "changed")} for row in expected
+            ]
+        assert "Nothing has come" in plan_next(run, **options).items[1].nothing_to_do
+
+
+def check_values_of_all_types(scene: Scene) -> None:
+    """The greatest value goes through JSON as text, and is the same value then."""
+    columns = {
+        "stamp": "timestamp_micros(1700000000000001 + id)",
+        "local": "CAST(timestamp_micros(1700000000000001 + id) AS TIMESTAMP_NTZ)",
+        "day": "date_add(DATE'1960-02-28', CAST(id AS INT))",
+        "price": "CAST(id AS DECIMAL(20, 3)) / 7",
+        "number": "CAST(id AS DOUBLE) / 3 - 5",
+        "text": "concat('it''s ', lpad(CAST(id AS STRING), 3, '0'))",
+        "small": "CAST(id AS SMALLINT)",
+    }
+    shown = ", ".join(f"{value} AS {name}" for name, value in columns.items())
+    source = scene.spark.sql(f"SELECT id, {shown} FROM range(0, 11, 1, 1)")
+    for column in columns:
+        found = changes.column_since(source, source.where("id < 8"), column)
+        assert (found.rows, found.source, found.target) == (3, 11, 8), column
+        since = Since.of(json.loads(json.dumps(asdict(found.since))))
+        rows = changes.above(source, column, since).collect()
+        assert sorted(row["id"] for row in rows) == [8, 9, 10], column
+        assert changes.up_to(source, column, since).count() == 11, column
+
+
+def check_times_in_another_zone(scene: Scene) -> None:
+    database = scene.database()
+    rows = "SELECT id, timestamp_seconds(1700000000 + id) AS stamp"
+    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(3)")
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        scene.spark.sql(f"INSERT INTO {database}.t {rows} FROM range(3, 6)")
+        plan_next(run, by="column", column="stamp")
+        scene.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        try:
+            done(run)
+        finally:
+            scene.spark.conf.set("spark.sql.session.timeZone", "UTC")
+        assert ids(scene) == list(range(6))
+
+
+# -- by partition ----------------------------------------------------------------------------------
 
 
 def check_by_partition(scene: Scene) -> None:
     with scene.run("convert") as run:
-        database = _converted(scene, run)
-        _add(scene, database, 20, 40)
-        plan = _next(run, by="partition")
-        assert plan.to_do[0].facts["since"]["new"] == [["2"], ["3"]] or plan.to_do[0].facts[
-            "since"
-        ]["new"] == (("2",), ("3",))
-        assert failed(run.execute(verify="checksums")) == []
-        _add(scene, database, 5, 6)
-        plan = _next(run, by="partition")
-        assert "give a key" in plan.blocked[0].blockers[0].text
-        scene.spark.sql(
-            f"INSERT OVERWRITE {database}.t PARTITION (part = 0) SELECT id, 'new' FROM range(5)"
-        )
-        run.migration = run.migrations.get(plan.follows)
-        _next(run, by="partition", key=["id"])
-        assert failed(run.execute(verify="checksums")) == []
-    assert _ids(scene) == [*range(5), *range(10, 40)]
-    assert rows_of(scene.dataset("t_new").to_table())[0]["name"] == "new"
+        database = converted(scene, run)
+        add(scene, database, 20, 40)
+        plan = plan_next(run, by="partition")
+        assert only_item(plan).rows == 20
+        add(scene, database, 40, 50)  # a partition that is not of the plan
+        done(run)
+        assert ids(scene) == list(range(40))
+        add(scene, database, 5, 6)
+        plan = plan_next(run, by="partition")
+        assert "(0): give a key" in blocked(plan)
 
 
-def check_killed_at_every_moment(scene: Scene) -> None:
+def check_by_partition_with_a_key(scene: Scene) -> None:
+    database = scene.database()
+    sql = scene.spark.sql
+    sql(
+        f"CREATE TABLE {database}.t (id BIGINT, name STRING, day DATE, place STRING) USING parquet "
+        "PARTITIONED BY (day, place)"
+    )
+    rows = "(1,'a',DATE'2024-01-01','x'),(2,'b',DATE'2024-01-01','x'),(3,'c',DATE'2024-01-02',NULL)"
+    sql(f"INSERT INTO {database}.t VALUES {rows},(4,'d',DATE'2024-01-03','y')")
     with scene.run("convert") as run:
-        database = _converted(scene, run)
-        _add(scene, database, 20, 30)
+        convert(scene, run, database)
+        # One partition has another row and a changed one, one has lost a row, one is gone, and a
+        # row has gone to a new one.
+        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-02', place = NULL) "
+            "VALUES (3, 'changed'), (5, 'e')")  # fmt: skip
+        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-01', place = 'x') "
+            "VALUES (1, 'a')")  # fmt: skip
+        sql(f"ALTER TABLE {database}.t DROP PARTITION (day = DATE'2024-01-03', place = 'y')")
+        sql(f"INSERT INTO {database}.t VALUES (2, 'b', DATE'2024-01-04', 'x')")
+        plan = plan_next(run, by="partition", key=["id"])
+        assert only_item(plan).rows == 5, "four that are there, and one that is gone"
+        record = done(run)
+        assert record.items[f"{database}/t"].facts["rows_deleted"] == 1
+        assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
+        plan = plan_next(run, by="partition", key=["id"])
+        assert "Nothing has come" in only_item(plan).nothing_to_do
+
+
+# -- what keeps a round from being planned ---------------------------------------------------------
+
+
+def check_problems_are_in_the_plan(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
         first = run.migration
-        for options in ({}, {"key": ["id"]}):
+        scene.spark.sql(
+            f"INSERT INTO {database}.t VALUES (20, 'a', 2), (20, 'b', 2), (NULL, 'c', 2)"
+        )
+        for options, told in (
+            ({"by": "column", "column": "none"}, "There is no column 'none'"),
+            ({"by": "snapshot"}, "parquet has no snapshots"),
+            ({"by": "partition", "key": ["none"]}, "none"),
+            ({"by": "partition", "key": ["id"]}, "1 rows have a key that is null, and 2 one"),
+            ({"by": "partition", "switch_to": "t_new"}, "is called 't_new' already"),
+        ):
             run.migration = first
-            _next(run, by="column", column="id", switch_to="t", **options)
-            with moments() as passed:
-                assert failed(run.execute(at_once=1)) == []
-            run.undo()
-            for moment in range(passed()):
-                run.migration = first
-                _next(run, by="column", column="id", switch_to="t", **options)
-                with pytest.raises(Died), moments(moment):
-                    run.execute(at_once=1)
-                assert failed(run.execute(at_once=1, verify="checksums")) == [], (options, moment)
-                assert _ids(scene, "t") == list(range(30)), (options, moment)
-                assert run.undo().state is State.UNDONE, (options, moment)
-                assert _ids(scene) == list(range(20)), (options, moment)
+            assert told in blocked(plan_next(run, **options)), options
+        run.migration = first
+        with pytest.raises(InvalidInputError, match="goes with by=column"):
+            plan_next(run, by="column")
+        run.migration = first
+        plan_next(run, by="column", column="id")
+        scene.spark.sql(f"ALTER TABLE {database}.t ADD COLUMNS (more INT)")
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+        assert "columns of the source changed" in blocked(plan_next(run, by="column", column="id"))
 
 
-def check_others_changes_are_not_undone(scene: Scene) -> None:
+def check_rows_of_others_are_noticed(scene: Scene) -> None:
     with scene.run("convert") as run:
-        database = _converted(scene, run)
-        _add(scene, database, 20, 30)
-        _next(run, by="column", column="id")
-        assert failed(run.execute()) == []
+        database = converted(scene, run)
+        first = run.migration
+        add(scene, database, 20, 30)
+        plan_next(run, by="column", column="id")
+        done(run, "none")
+        second = run.migration
+        # Following the conversion once more would add the same rows again.
+        run.migration = first
+        assert "not of the round before" in blocked(plan_next(run, by="column", column="id"))
+        # Indices, compactions and settings are no rows.
+        dataset = scene.dataset("t_new")
+        dataset.create_scalar_index("id", "BTREE")
+        dataset.optimize.compact_files()
+        dataset.update_config({"a": "b"})
+        add(scene, database, 30, 40)
+        run.migration = second
+        plan_next(run, by="column", column="id")
         scene.dataset("t_new").delete("id = 1")
-        with pytest.raises(InvalidTableStateError, match="not one that migration"):
-            run.undo()
-    assert len(_ids(scene)) == 29
-
-
-CHECKS = {name: each for name, each in globals().items() if name.startswith("check_")}
-
-
-def run(spark: Any, uri: str, directory: str, names: list[str]) -> dict[str, str]:
-    """Do checks, and return what failed of each."""
-    return run_checks(CHECKS, spark, uri, directory, names)
+        with pytest.raises(ConcurrentModificationError):
+            run.execute()
+        assert "not of the round before" in blocked(plan_next(run, by="column", column="id"))

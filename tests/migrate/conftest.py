@@ -16,6 +16,7 @@ from migrate.places import (
     unity_reader,
 )
 from migrate.running import Runner
+from migrate.sessions import Checker, beside, checker
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import UnityServer
@@ -66,6 +67,16 @@ def hive(metastores: Metastores) -> Iterator[Place]:
     reader = hive_reader(metastore.port)
     yield Place("hive", {"uri": metastore.uri}, (), prefix, reader)
     drop_in_hive(metastore.port, prefix)
+
+
+@pytest.fixture(scope="package")
+def beside_hive(
+    metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Checker]:
+    """A session of Spark whose tables are those of the metastore 2.3; does checks."""
+    uri = metastores.get("2.3").uri
+    with checker(beside(uri), uri, tmp_path_factory.mktemp("spark")) as running:
+        yield running
 
 
 @pytest.fixture(scope="package")

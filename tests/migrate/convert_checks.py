@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+import lance_namespace as api
 import pyarrow as pa
 import pytest
-from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.sparking import Died, Scene, failed, moments, rows_of, run_checks
+from lance_namespace.errors import (
+    InvalidInputError,
+)
+from migrate.sparking import (
+    Scene,
+    failed,
+    rows_of,
+)
 
 from lance_bridge.migrate import Level, State, verify
 
@@ -18,14 +26,15 @@ ROWS = (
 )
 
 
-def _orders(scene: Scene, using: str = "parquet", name: str = "orders") -> str:
+def orders(scene: Scene) -> str:
+    """Make a partitioned table of 30 orders in a database of Spark's; return that."""
     database = scene.database()
-    scene.spark.sql(f"CREATE TABLE {database}.{name} USING {using} PARTITIONED BY (part) AS {ROWS}")
+    scene.spark.sql(f"CREATE TABLE {database}.orders USING parquet PARTITIONED BY (part) AS {ROWS}")
     return database
 
 
 def check_parquet_end_to_end(scene: Scene) -> None:
-    database = _orders(scene)
+    database = orders(scene)
     before = scene.spark.sql(f"DESCRIBE TABLE EXTENDED {database}.orders").collect()
     with scene.run("convert") as run:
         plan = run.plan(
@@ -128,12 +137,16 @@ def check_problems_are_in_the_plan(scene: Scene) -> None:
     )
     scene.spark.sql(f"CREATE TABLE {database}.limited (name VARCHAR(3)) USING parquet")
     scene.spark.sql(f"CREATE TABLE {database}.taken USING parquet AS SELECT 1 AS id")
+    scene.spark.sql(
+        f"CREATE TABLE {database}.named USING parquet AS SELECT 1 AS `a.b`, 2 AS `c``d`"
+    )
     with scene.run("convert") as run:
         # In the same database the names are those of the sources.
         plan = run.plan(include=[f"{database}.taken"])
         assert "taken by" in plan.blocked[0].blockers[0].text
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], find_vectors=True)
-        [bad] = plan.blocked
+        bad, named = plan.blocked
+        assert [p.column for p in named.blockers] == ["a.b", "c`d"]
         assert [p.column for p in bad.blockers] == ["months"]
         assert any(p.column == "lists" and "1 to 2 numbers" in p.text for p in bad.problems)
         [limited] = [i for i in plan.to_do if i.source[-1] == "limited"]
@@ -166,7 +179,7 @@ def check_values_that_are_hard_to_compare(scene: Scene) -> None:
 
 
 def check_differences_are_found(scene: Scene) -> None:
-    database = _orders(scene)
+    database = orders(scene)
     with scene.run("convert") as run:
         run.plan(include=[f"{database}.*"], namespace=[scene.target])
         assert failed(run.execute()) == []
@@ -182,68 +195,60 @@ def check_differences_are_found(scene: Scene) -> None:
         assert [c.name for c in record.items[f"{database}/orders"].checks if not c.ok] == ["sample"]
 
 
-def check_killed_at_every_moment(scene: Scene) -> None:
-    database = _orders(scene)
+def check_sorting_indices_and_files_are_as_asked_for(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(
+        f"CREATE TABLE {database}.t USING parquet AS SELECT /*+ REPARTITION(4) */ "
+        "(id * 7) % 50 AS ID, id % 3 AS part, map('a', id) AS m FROM range(50)"
+    )
+    scene.spark.sql(f"CREATE TABLE {database}.empty (id BIGINT) USING parquet")
     options: dict[str, Any] = {
         "include": [f"{database}.*"],
         "namespace": [scene.target],
-        "indices": [{"column": "id", "kind": "BTREE"}],
+        "properties": {"team": "search"},
+        "sort_by": ["id"],
     }
+    kinds = [{"column": "id", "kind": "BTREE"}, {"column": "part", "kind": "BITMAP", "name": "p"}]
     with scene.run("convert") as run:
-        run.plan(**options)
-        with moments() as passed:
-            assert failed(run.execute(at_once=1)) == []
-        expected = rows_of(scene.dataset("orders").to_table())
-        versions = len(scene.dataset("orders").versions())
-        run.undo()
-        assert passed() > 15
-        for moment in range(passed()):
-            run.plan(**options)
-            with pytest.raises(Died), moments(moment):
-                run.execute(at_once=1)
-            if moment % 4 == 3:
-                # Undone from where it is, nothing is left.
-                assert run.undo().state is State.UNDONE, moment
-            else:
-                assert failed(run.execute(at_once=1)) == [], moment
-                assert rows_of(scene.dataset("orders").to_table()) == expected, moment
-                assert len(scene.dataset("orders").versions()) == versions, moment
-                with moments() as undoing:
-                    assert run.undo().state is State.UNDONE, moment
-                assert undoing() > 3
-            assert scene.tables() == [], moment
-            assert scene.files() == [], moment
+        with pytest.raises(InvalidInputError, match="two indices of one name"):
+            run.plan(**options, indices=[kinds[0], kinds[0]])
+        plan = run.plan(**options, indices=[{"column": "m", "kind": "BTREE"}], vectors={"x": 2})
+        assert {(i.source[-1], p.column) for i in plan.blocked for p in i.blockers} == {("t", "m")}
+        assert "No table has the column 'x' of the option vectors" in plan.notes
+        plan = run.plan(**options, data_storage_version="2.0")
+        assert "no field encoding for 'm'" in plan.blocked[0].blockers[0].text
+        run.plan(**options, indices=kinds, max_rows_per_file=20)
+        record = run.execute(verify="checksums")
+        assert failed(record) == []
+        with scene.place.connect() as namespace:
+            request = api.DescribeTableRequest(id=[scene.target, "t"])
+            assert (namespace.describe_table(request).properties or {})["team"] == "search"
+    found = scene.dataset("t")
+    assert found.to_table()["ID"].to_pylist() == list(range(50))
+    assert {each.name for each in found.describe_indices()} == {"ID_idx", "p"}
+    assert max(each.count_rows() for each in found.get_fragments()) <= 20
+    facts = record.items[f"{database}/t"].facts
+    sizes = sum(each.stat().st_size for each in Path(found.uri, "data").iterdir())
+    assert facts["rows_written"] == 50
+    assert facts["bytes_after"] == facts["bytes_written"] == sizes
+    assert facts["bytes_before"] > 0
+    empty = record.items[f"{database}/empty"].facts
+    assert empty["rows_written"] == empty["bytes_after"] == 0
+    assert empty["index id_idx"] == "not built: there are no rows"
+    assert scene.dataset("empty").schema.names == ["id"]
 
 
-def check_others_rows_are_not_undone(scene: Scene) -> None:
-    database = _orders(scene)
-    with scene.run("convert") as run:
+def check_the_catalog_holds_the_versions_where_it_is_to(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run, scene.place.connect() as namespace:
+        properties = {"managed_by": "impl"}
+        request = api.CreateNamespaceRequest(id=[scene.target], properties=properties)
+        namespace.create_namespace(request)
         run.plan(include=[f"{database}.*"], namespace=[scene.target])
-        assert failed(run.execute()) == []
-        dataset = scene.dataset("orders")
-        dataset.delete("id = 1")
-        with pytest.raises(InvalidTableStateError, match="somebody else has written"):
-            run.undo()
-    assert scene.dataset("orders").count_rows() == 29
-
-
-def check_a_changed_source_is_refused(scene: Scene) -> None:
-    database = _orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
-        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
-        with pytest.raises(ConcurrentModificationError, match="plan anew"):
-            run.execute()
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
-        scene.spark.sql(f"DROP TABLE {database}.orders")
-        with pytest.raises(ConcurrentModificationError, match="plan anew"):
-            run.execute()
+        assert failed(run.execute(verify="checksums")) == []
+        described = namespace.describe_table(api.DescribeTableRequest(id=[scene.target, "orders"]))
+        assert described.managed_versioning is True
+        assert scene.dataset("orders").count_rows() == 30
+        assert run.undo().state is State.UNDONE
     assert scene.tables() == []
-
-
-CHECKS = {name: each for name, each in globals().items() if name.startswith("check_")}
-
-
-def run(spark: Any, uri: str, directory: str, names: list[str]) -> dict[str, str]:
-    """Do checks, and return what failed of each."""
-    return run_checks(CHECKS, spark, uri, directory, names)
+    assert scene.files() == []

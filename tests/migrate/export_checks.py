@@ -3,55 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from itertools import product
+from pathlib import Path
 
 import lance
 import lance_namespace as api
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from lance_namespace.errors import InvalidTableStateError
-from migrate.building import Run
-from migrate.sparking import Died, Scene, failed, moments, run_checks
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+)
+from migrate.building import Run, counts_of
+from migrate.places import files as files_below
+from migrate.sparking import (
+    Died,
+    Scene,
+    again,
+    failed,
+    interrupted,
+    moments,
+)
 
-from lance_bridge.migrate import Ends, State, address_of
+from lance_bridge.migrate import Ends, Level, State, address_of, verify
+from lance_bridge.migrate.spark import files, outgoing
 from lance_bridge.migrate.spark.session import address_of_session
 
+_CHANGES = (
+    (files, "delete"),
+    (outgoing, "create_table"),
+    (outgoing, "find_partitions"),
+)
 
-def _rows() -> pa.Table:
-    vectors = pa.array([[float(i), 0.5] for i in range(20)], pa.list_(pa.float32(), 2))
+
+def _rows(count: int = 20) -> pa.Table:
+    vectors = pa.array([[float(i), 0.5] for i in range(count)], pa.list_(pa.float32(), 2))
     return pa.table(
         {
-            "id": range(20),
-            "part": [i % 2 for i in range(20)],
+            "id": range(count),
+            "part": [i % 2 for i in range(count)],
             "vector": vectors,
-            "half": pa.array(np.arange(20, dtype=np.float16)),
+            "half": pa.array(np.arange(count, dtype=np.float16)),
         }
     )
 
 
-def _made(scene: Scene) -> None:
+def _made(scene: Scene, *names: str, rows: pa.Table | None = None) -> Path:
+    """Make tables of Lance; return the place of the last."""
+    place = scene.directory / "lance"
     with scene.place.connect() as namespace:
-        namespace.create_namespace(api.CreateNamespaceRequest(id=[scene.target]))
-        place = str(scene.directory / "lance" / "t.lance")
-        lance.write_dataset(_rows(), place)
-        request = api.RegisterTableRequest(id=[scene.target, "t"], location=place)
-        namespace.register_table(request)
+        request = api.CreateNamespaceRequest(id=[scene.target], mode="exist_ok")
+        namespace.create_namespace(request)
+        for name in names:
+            place = scene.directory / "lance" / f"{name}.lance"
+            lance.write_dataset(_rows() if rows is None else rows, str(place))
+            where = api.RegisterTableRequest(id=[scene.target, name], location=str(place))
+            namespace.register_table(where)
+    return place
 
 
 @contextmanager
-def _exporting(scene: Scene) -> Iterator[Run]:
+def exporting(scene: Scene) -> Iterator[Run]:
+    """Yield a migration from the metastore to the session."""
     with scene.place.connect() as namespace:
         source, target = address_of(namespace), address_of_session(scene.spark)
         yield Run("export", Ends(namespace, scene.spark, source, target), scene.migrations)
 
 
 def check_tables_are_exported_verified_and_taken_back(scene: Scene) -> None:
-    _made(scene)
+    source = files_below(_made(scene, "t"))
     database = scene.database("out")
     out = scene.directory / "parquet"
-    with _exporting(scene) as run:
+    with exporting(scene) as run:
         plan = run.plan(
             include=[f"{scene.target}.*"],
             directory=str(out),
@@ -63,70 +90,185 @@ def check_tables_are_exported_verified_and_taken_back(scene: Scene) -> None:
         assert {p.column for p in item.problems} == {"vector", "half"}
         record = run.execute(verify="checksums")
         assert failed(record) == []
+        assert {c.column for c in record.items[item.key].checks} == {"", *_rows().column_names}
         found = scene.spark.table(f"{database}.t")
         assert found.count() == 20
         assert found.where("id = 3").collect()[0]["vector"] == [3.0, 0.5]
-        assert (out / scene.target / "t" / "part=1").is_dir()
-        # Versions that come after the plan are not exported.
-        assert record.items[item.key].facts["rows_written"] == 20
+        place = out / scene.target / "t"
+        parts = [pq.ParquetFile(each) for each in place.rglob("*.parquet")]
+        assert {each.metadata.row_group(0).column(0).compression for each in parts} == {"ZSTD"}
+        assert {each.name for each in place.iterdir() if each.is_dir()} == {"part=0", "part=1"}
+        facts = record.items[item.key].facts
+        assert facts["rows_written"] == 20
+        assert facts["bytes_after"] == sum(
+            each.stat().st_size for each in place.rglob("*.parquet") if each.name[0] != "."
+        )
+        assert facts["bytes_before"] > 0
+        for level in ("counts", "sample"):
+            assert failed(run.execute(verify=level)) == []
         assert run.undo().state is State.UNDONE
-        assert not (out / scene.target / "t").exists()
+        assert not place.exists()
         assert not scene.spark.catalog.tableExists(f"{database}.t")
+    assert files_below(scene.directory / "lance" / "t.lance") == source
     assert scene.dataset("t").count_rows() == 20
 
 
-def check_files_of_others_are_neither_overwritten_nor_deleted(scene: Scene) -> None:
-    _made(scene)
+def check_the_version_of_the_plan_is_exported(scene: Scene) -> None:
+    place = _made(scene, "t", "u")
     out = scene.directory / "parquet"
-    with _exporting(scene) as run:
-        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+    options = {"include": [f"{scene.target}.?"], "directory": str(out)}
+    with exporting(scene) as run:
+        run.plan(**options)
+        lance.write_dataset(_rows(3), str(place), mode="append")
+        assert failed(run.execute()) == []
+        assert pq.read_table(out / scene.target / "u").num_rows == 20
+        run.undo()
+        run.plan(**options)
+        lance.write_dataset(_rows(3), str(place), mode="append")
+        lance.dataset(str(place)).cleanup_old_versions(retain_versions=1)
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+        run.plan(**options)
+        with scene.place.connect() as namespace:
+            namespace.deregister_table(api.DeregisterTableRequest(id=[scene.target, "u"]))
+            with pytest.raises(ConcurrentModificationError, match="plan anew"):
+                run.execute()
+    assert not (out / scene.target / "u").exists()
+
+
+def check_what_cannot_be_is_in_the_plan(scene: Scene) -> None:
+    _made(scene, "t")
+    _made(scene, "n", rows=pa.table({"id": [1], "name": [""], "nothing": pa.nulls(1)}))
+    out = str(scene.directory / "parquet")
+    options = {"include": [f"{scene.target}.*"], "directory": out}
+    with exporting(scene) as run:
+        with pytest.raises(InvalidInputError, match="relative"):
+            run.plan(include=["*"], directory="parquet")
+        plan = run.plan(**options)
+        assert [(i.source[-1], i.blockers[0].column) for i in plan.blocked] == [("n", "nothing")]
+        plan = run.plan(**options, partition_by=["vector"], database="none_of_this_name")
+        [item] = [each for each in plan.blocked if each.source[-1] == "t"]
+        assert {p.column for p in item.blockers} == {"vector", ""}
+        assert "Database 'none_of_this_name' is not there" in item.blockers[0].text
+        assert "cannot be in the names of directories" in item.blockers[1].text
+        plan = run.plan(**options, partition_by=["name"])
+        texts = {i.source[-1]: [p.text for p in i.problems] for i in plan.items}
+        assert "It is not partitioned: it has no column name" in texts["t"]
+        assert any(text.startswith("An empty text becomes null") for text in texts["n"])
+        plan = run.plan(**options, partition_by=["id", "part", "vector", "half"])
+        assert any("leave one" in p.text for i in plan.blocked for p in i.blockers)
+
+
+def check_files_of_others_are_neither_overwritten_nor_deleted(scene: Scene) -> None:
+    _made(scene, "t")
+    database = scene.database("out")
+    out = scene.directory / "parquet"
+    options = {"include": [f"{scene.target}.*"], "directory": str(out), "database": database}
+    with exporting(scene) as run:
+        run.plan(**options)
         place = out / scene.target / "t"
         place.mkdir(parents=True)
         (place / "theirs").write_text("x")
         record = run.execute()
         assert "somebody else" in failed(record)[0]
         assert (place / "theirs").exists()
-        plan = run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        plan = run.plan(**options)
         assert "there already" in plan.blocked[0].blockers[0].text
         (place / "theirs").unlink()
         place.rmdir()
-        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        run.plan(**options)
+        scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS theirs")
+        assert "already exists" in failed(run.execute())[0]
+        with pytest.raises(InvalidTableStateError, match="not the one that migration"):
+            run.undo()
+        scene.spark.sql(f"DROP TABLE {database}.t")
         assert failed(run.execute()) == []
         (place / "theirs").write_text("x")
         with pytest.raises(InvalidTableStateError, match="somebody else has changed"):
             run.undo()
         assert (place / "theirs").exists()
+        assert scene.spark.table(f"{database}.t").count() == 20
+
+
+def check_differences_are_found(scene: Scene) -> None:
+    _made(scene, "t")
+    out = scene.directory / "parquet"
+    with exporting(scene) as run:
+        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        assert failed(run.execute()) == []
+        [file, *_] = (out / scene.target / "t").glob("*.parquet")
+        read = pq.read_table(file)
+        changed = [each if each != 3 else 4 for each in read["part"].to_pylist()]
+        changed[0] = 7
+        file.with_name(f".{file.name}.crc").unlink()
+        pq.write_table(read.set_column(1, "part", pa.array(changed)), file)
+        assert verify(run.kind, run.ends, run.migration).state is State.DONE
+        record = verify(run.kind, run.ends, run.migration, Level.CHECKSUMS)
+        assert record.state is State.DIFFERS
+        [state] = record.items.values()
+        assert [c.column for c in state.checks if not c.ok] == ["part"]
 
 
 def check_killed_at_every_moment(scene: Scene) -> None:
-    _made(scene)
+    _made(scene, "t", rows=_rows(4))
     database = scene.database("out")
-    out = scene.directory / "parquet"
-    options = {
-        "include": [f"{scene.target}.*"],
-        "directory": str(out),
-        "database": database,
-    }
-    with _exporting(scene) as run:
-        run.plan(**options)
-        with moments() as passed:
+    place = scene.directory / "parquet" / scene.target / "t"
+    with exporting(scene) as run:
+        run.plan(
+            include=[f"{scene.target}.*"],
+            directory=str(scene.directory / "parquet"),
+            database=database,
+            partition_by=["part"],
+        )
+        with moments(changes=_CHANGES) as passed:
             assert failed(run.execute(at_once=1)) == []
-        run.undo()
-        for moment in range(passed()):
-            run.plan(**options)
-            with pytest.raises(Died), moments(moment):
+        with moments(changes=_CHANGES) as undoing:
+            assert run.undo().state is State.UNDONE
+        assert passed() >= 10
+        assert undoing() >= 5
+        for moment, goes_on in product(range(passed()), (True, False)):
+            again(run)
+            with pytest.raises(Died), moments(moment, _CHANGES):
                 run.execute(at_once=1)
-            if moment % 2:
-                assert failed(run.execute(at_once=1, verify="checksums")) == [], moment
-                assert scene.spark.table(f"{database}.t").count() == 20, moment
+            if goes_on:  # or else it is undone from where it is
+                assert failed(run.execute(at_once=1)) == [], moment
+                ids = [row["id"] for row in scene.spark.table(f"{database}.t").collect()]
+                assert sorted(ids) == [0, 1, 2, 3], moment
+            with suppress(Died), moments(moment % undoing(), _CHANGES):
+                run.undo()
             assert run.undo().state is State.UNDONE, moment
-            assert not (out / scene.target / "t").exists(), moment
+            assert not place.exists(), moment
             assert not scene.spark.catalog.tableExists(f"{database}.t"), moment
 
 
-CHECKS = {name: each for name, each in globals().items() if name.startswith("check_")}
+def check_ctrl_c_ends_what_spark_is_doing(scene: Scene) -> None:
+    rows = pa.table({"id": range(3_000_000)})
+    _made(scene, "t", rows=rows)
+    out = scene.directory / "parquet"
+    place = out / scene.target / "t"
+    with exporting(scene) as run:
+        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        with interrupted(lambda: any(out.rglob("part-*.parquet"))):
+            run.execute()
+        assert counts_of(run.migration.record()) == {"begun": 1}
+        assert not (place / "_SUCCESS").exists(), "it did not wait for the end"
+        assert failed(run.execute(verify="checksums")) == []
+        assert pq.read_table(place)["id"].sort().equals(rows["id"])
+        assert run.undo().state is State.UNDONE
+    assert not place.exists()
 
 
-def run(spark: Any, uri: str, directory: str, names: list[str]) -> dict[str, str]:
-    """Do checks, and return what failed of each."""
-    return run_checks(CHECKS, spark, uri, directory, names)
+def check_several_at_once_of_which_one_fails(scene: Scene) -> None:
+    _made(scene, *"abcde")
+    out = scene.directory / "parquet"
+    with exporting(scene) as run:
+        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        (out / scene.target).mkdir(parents=True)
+        (out / scene.target / "c").write_text("theirs")
+        record = run.execute(at_once=4)
+        assert counts_of(record) == {"done": 4, "failed": 1}
+        assert "somebody else has made it" in failed(record)[0]
+        for name in "abde":
+            assert pq.read_table(out / scene.target / name).num_rows == 20
+        assert run.undo().state is State.UNDONE
+    assert [each.name for each in (out / scene.target).iterdir()] == ["c"]

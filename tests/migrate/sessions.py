@@ -1,25 +1,81 @@
-"""Sessions of Spark in processes of their own, whose catalog is a real metastore."""
+"""Sessions of Spark in processes of their own, beside a real metastore, that do checks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from servers.sparks import Spark
+from servers.sparks import Running, Spark, SparkFailedError
 
-_SECONDS = 1400.0
+if TYPE_CHECKING:  # it needs Spark in this process
+    from migrate.sparking import Scene
+
+_START_SECONDS = 120.0
+_CHECK_SECONDS = 280.0
 
 
-def hive_session(uri: str, module: str, directory: Path, names: Sequence[str]) -> dict[str, str]:
-    """Do checks of a module in one session; return the traces of those that fail."""
-    spark = Spark(
-        conf={
-            "spark.sql.catalogImplementation": "hive",
-            "spark.hadoop.hive.metastore.uris": uri,
-            "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
-        }
-    )
-    arguments: dict[str, Any] = {"uri": uri, "directory": str(directory), "names": list(names)}
-    found: dict[str, str] = spark.run(f"{module}:run", directory, seconds=_SECONDS, **arguments)
-    return found
+def beside(uri: str, conf: Mapping[str, str] | None = None) -> Spark:
+    """Return Spark with the tables of a metastore for its own, and as few tasks as may be."""
+    settings = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.uris": uri,
+        "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
+        "spark.default.parallelism": "2",
+        "spark.python.daemon.module": "servers.spark_daemon",
+        # A machine with more to do than it can is slow, and nothing has failed.
+        "spark.python.authenticate.socketTimeout": "60s",
+        # A session of a few minutes is over before the second compiler has been of use.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    # So that times without a zone are the same moments here and in Spark.
+    return Spark(conf={**settings, **(conf or {})}, environment={"TZ": "UTC"})
+
+
+class Checker:
+    """A session that does one check after another, as it is told to."""
+
+    def __init__(self, running: Running, peer: socket.socket) -> None:
+        self._running = running
+        self._peer = peer
+        self._lines = peer.makefile("rw", encoding="utf-8")
+
+    def __call__(self, check: Callable[[Scene], None]) -> None:
+        """Do a check in the session's process, in a scene of its own.
+
+        Raises:
+            AssertionError: It failed, with its trace; or the session died or took too long.
+        """
+        self._lines.write(json.dumps([check.__module__, check.__name__]) + "\n")
+        try:
+            self._lines.flush()
+            answer = self._lines.readline()
+        except OSError as error:
+            self._running.kill()
+            raise SparkFailedError(
+                f"{check.__name__}: {error}\n{self._running.output()}"
+            ) from error
+        if not answer:
+            raise SparkFailedError(f"{check.__name__}: it died\n{self._running.output()}")
+        trace = json.loads(answer)
+        if trace is not None:
+            raise AssertionError(trace)
+
+
+@contextmanager
+def checker(spark: Spark, uri: str, directory: Path) -> Iterator[Checker]:
+    """Start a session for checks; it ends with the block."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(_START_SECONDS)
+        arguments = {"uri": uri, "directory": str(directory), "port": server.getsockname()[1]}
+        with spark.start("migrate.sparking:serve", directory, **arguments) as running:
+            try:
+                peer, _ = server.accept()
+            except TimeoutError as error:
+                raise SparkFailedError(f"it did not start:\n{running.output()}") from error
+            with peer:
+                peer.settimeout(_CHECK_SECONDS)
+                yield Checker(running, peer)

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
 import shutil
+import signal
+import socket
+import threading
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import lance
 import lance_namespace as api
 import pyarrow as pa
+import pytest
 from migrate.building import Run
 from migrate.places import Place, hive_reader
 
 from lance_bridge.migrate import Ends, Migrations, Record, address_of
-from lance_bridge.migrate.journal import Event, Journal
+from lance_bridge.migrate.journal import Journal
+from lance_bridge.migrate.kinds import loading
+from lance_bridge.migrate.plan import new_id
 from lance_bridge.migrate.spark.session import address_of_session
 from lance_bridge.spark.source.commit import Commit
+from lance_bridge.storage import TableStorage
+from lance_bridge_hive.catalog import HiveCatalog
+
+_OF_CATALOGS = ("create_namespace", "drop_namespace", "create_table", "alter_table", "drop_table")
 
 
 class Scene:
@@ -97,43 +110,96 @@ def failed(record: Record) -> list[str]:
     return errors + checks
 
 
+def again(run: Run) -> None:
+    """Have the run's plan be that of a new migration: planning takes most of the time."""
+    plan = run.migration.plan().model_copy(update={"id": new_id(run.kind.name)})
+    run.migration = run.migrations.add(plan)
+
+
 class Died(BaseException):
     """Stands for the death of the process: nothing is caught, noted or cleaned up after it."""
 
 
+CHANGES: tuple[tuple[Any, str], ...] = (
+    *[(HiveCatalog, name) for name in _OF_CATALOGS],
+    (Commit, "run"),
+    (loading, "write_first"),
+    (loading, "build_index"),
+    (TableStorage, "delete_table"),
+)
+"""What changes something that lasts, beside the journal's events."""
+
+
 @contextmanager
-def moments(dies_at: int = -1) -> Iterator[Callable[[], int]]:
-    """Count moments, and die at one: before and after each event and each commit of rows."""
+def moments(
+    dies_at: int = -1, changes: Iterable[tuple[Any, str]] = CHANGES
+) -> Iterator[Callable[[], int]]:
+    """Count moments, and die at one: before each event of the journal, and before each change.
+
+    Between two of them nothing lasting happens, or nothing that the moment after does not see.
+    """
     passed = 0
 
-    def moment() -> None:
-        nonlocal passed
-        passed += 1
-        if passed - 1 == dies_at:
-            raise Died
+    def before(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **more: Any) -> Any:
+            nonlocal passed
+            passed += 1
+            if passed - 1 == dies_at:
+                raise Died
+            return call(*arguments, **more)
 
-    def around(call: Callable[..., Any]) -> Callable[..., Any]:
-        def between(*arguments: Any, **more: Any) -> Any:
-            moment()
-            result = call(*arguments, **more)
-            moment()
-            return result
+        return counted
 
-        return between
-
-    append: Any = Journal.append
-    commit: Any = Commit.run
-
-    def counted(journal: Journal, event: Event) -> None:
-        around(append)(journal, event)
-
-    Journal.append = counted  # type: ignore[method-assign, assignment]  # counts, and does the same
-    Commit.run = around(commit)  # type: ignore[method-assign]  # the same
-    try:
+    with ExitStack() as stack:
+        for owner, name in ((Journal, "append"), *changes):
+            stack.enter_context(replaced(owner, name, before))
         yield lambda: passed
+
+
+@contextmanager
+def each_file_by_itself(spark: Any) -> Iterator[None]:
+    """Have each file of a source be a task of its own, however small."""
+    key = "spark.sql.files.maxPartitionBytes"
+    before = spark.conf.get(key)
+    spark.conf.set(key, spark.conf.get("spark.sql.files.openCostInBytes"))
+    try:
+        yield
     finally:
-        Journal.append = append  # type: ignore[method-assign]
-        Commit.run = commit  # type: ignore[method-assign]
+        spark.conf.set(key, before)
+
+
+@contextmanager
+def interrupted(when: Callable[[], bool]) -> Iterator[None]:
+    """Press Ctrl-C once something holds; the block must end by that."""
+    is_over = threading.Event()
+
+    def press() -> None:
+        while not is_over.wait(0.01):
+            if when():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@contextmanager
+def replaced(
+    owner: Any, name: str, made: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Have something of a class or module be what is made of it."""
+    before = getattr(owner, name)
+    setattr(owner, name, made(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 def run_checks(
@@ -149,8 +215,20 @@ def run_checks(
         scene = Scene(spark, uri, directory)
         try:
             checks[name](scene)
-        except Exception:  # noqa: BLE001 - each is told of, and fails its test
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - told of, and fails its test
             found[name] = traceback.format_exc()
         finally:
             scene.clean()
     return found
+
+
+def serve(spark: Any, uri: str, directory: str, port: int) -> None:
+    """Do checks that are asked for by lines of JSON, each in a scene of its own; answer traces."""
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        lines = peer.makefile("rw", encoding="utf-8")
+        for line in lines:
+            module, name = json.loads(line)
+            check = getattr(importlib.import_module(module), name)
+            found = run_checks({name: check}, spark, uri, directory, [name])
+            lines.write(json.dumps(found.get(name)) + "\n")
+            lines.flush()

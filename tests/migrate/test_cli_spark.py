@@ -67,7 +67,7 @@ def _rows(tmp_path: Path, prod: Place, table: str) -> list[int]:
 
 
 def _id_in(shown: str) -> str:
-    return next(iter(ID.findall(shown)))
+    return str(ID.findall(shown)[0])
 
 
 def test_the_commands_of_the_readme_convert_catch_up_and_lead_out(

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from migrate.convert_checks import CHECKS
-from migrate.sessions import hive_session
-from servers.metastores import Metastores
+from migrate import convert_checks as checks
+from migrate.sessions import Checker
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500), pytest.mark.matrix]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def test_all_checks_hold_in_a_session_beside_a_metastore(
-    metastores: Metastores, tmp_path: Path
-) -> None:
-    found = hive_session(
-        metastores.get("2.3").uri, "migrate.convert_checks", tmp_path, list(CHECKS)
-    )
-    assert not found, "\n".join(f"{name}:\n{trace}" for name, trace in found.items())
+def test_a_table_is_converted_verified_and_taken_back(beside_hive: Checker) -> None:
+    beside_hive(checks.check_parquet_end_to_end)
+
+
+def test_tables_of_all_formats_are_converted(beside_hive: Checker) -> None:
+    beside_hive(checks.check_formats)
+
+
+def test_directories_and_files_are_converted(beside_hive: Checker) -> None:
+    beside_hive(checks.check_paths)
+
+
+def test_what_does_not_fit_is_in_the_plan(beside_hive: Checker) -> None:
+    beside_hive(checks.check_problems_are_in_the_plan)
+
+
+def test_values_that_are_hard_to_compare_are_the_same(beside_hive: Checker) -> None:
+    beside_hive(checks.check_values_that_are_hard_to_compare)
+
+
+def test_differences_are_found(beside_hive: Checker) -> None:
+    beside_hive(checks.check_differences_are_found)
+
+
+def test_order_indices_properties_and_files_are_as_asked_for(beside_hive: Checker) -> None:
+    beside_hive(checks.check_sorting_indices_and_files_are_as_asked_for)
+
+
+def test_the_catalog_holds_the_versions_where_it_is_to(beside_hive: Checker) -> None:
+    beside_hive(checks.check_the_catalog_holds_the_versions_where_it_is_to)

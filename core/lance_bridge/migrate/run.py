@@ -171,6 +171,8 @@ class Session:
         except LanceNamespaceError as error:
             self.fail(item, error)
             return
+        except Stopped:
+            return
         self.note(Event(event="verified", item=item.key, checks=checks, level=level.value))
         self.watcher.end(item, None)
 

@@ -37,6 +37,9 @@ from .plan import Facts, Item, What
 MARK = RESERVED_PREFIX + "migration"
 """The property of entries, and of namespaces, that holds `Plan.mark`."""
 
+_DROPPED = "dropped"
+"""The fact that names the location whose entry an undoing is about to drop."""
+
 AnyWork = Work[Any, Any, Any]
 
 _CHANGING = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "declared_at")
@@ -188,13 +191,38 @@ def take_back(bridge: Bridge, work: AnyWork, after: Facts, *, with_data: bool = 
     require_unchanged(bridge, work, after)
     record = found(bridge, work.item.target)
     if record is None:
+        if with_data:
+            _delete_left(bridge, work)
         return
     if with_data:
         tables.require_droppable(bridge, record, LocationIndex(bridge, [record.path[:-1]]))
+        work.note(**{_DROPPED: record.location})
         tables.drop_with_data(bridge, record)
         return
     conversion.finish_latest(bridge, record)
     tables.drop_entry(bridge, record)
+
+
+def _delete_left(bridge: Bridge, work: AnyWork) -> None:
+    """Delete what is left at the place of an entry that is not there.
+
+    That is the mark of a run that died before it made the entry, or the files that an earlier
+    undoing left, which died after it had dropped the entry.
+    """
+    dropped = str(work.facts.get(_DROPPED) or "")
+    place = dropped or str(work.facts.get("location") or "")
+    if not place:
+        return
+    record = TableRecord(work.item.target, place)
+    try:
+        tables.require_droppable(bridge, record, LocationIndex(bridge, [record.path[:-1]]))
+    except InvalidTableStateError:
+        return  # somebody else has an entry for them by now
+    storage = bridge.storage(record, write=True)
+    if dropped:
+        storage.delete_table(place)
+    elif storage.is_occupied(place) and not storage.has_dataset(place):
+        storage.release(place, [locations.for_lance(place)])
 
 
 # -- entries that were there before --------------------------------------------------------------

@@ -12,49 +12,87 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
-from lance_namespace.errors import LanceNamespaceError
+import lance
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
+from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...entries.tables import load_lance
 from ...errors import display, invalid
-from ...tables.dataset import open_dataset
+from ...tables.dataset import Ref, open_dataset
 from .. import targets
 from ..ends import bridge_of
 from ..journal import Check
 from ..kind import Level, Step, Survey
 from ..plan import Address, Item, Problem, blocker, warning
-from ..record import Record
+from ..record import ItemState, Record
 from ..spark import changes, checksums, schema, sources
-from ..spark.changes import Since
+from ..spark.changes import Found, Since
 from ..spark.session import become_active, session_at, told_by_spark
 from ..spark.sources import SourceTable
-from ..spark.writing import address_at, read_back
+from ..spark.writing import address_at, read_back, sample_of
 from . import rounds, switching
-from .catalogs import IntoCatalog
-from .rounds import CatchUpEnds, CatchUpOptions, CatchUpWork, Tracked, changes_of, source_frame
+from .catalogs import IntoCatalog, target_bridge
+from .comparing import spread
+from .lineage import origin
+from .rounds import (
+    CatchUpEnds,
+    CatchUpOptions,
+    CatchUpWork,
+    Tracked,
+    changes_of,
+    final_path,
+    path_now,
+    range_of,
+    source_frame,
+)
+
+_SWITCH = "switch"
+_KEY = "give a key, by which rows are updated and deleted"
 
 
 def next_round(record: Record, **options: Any) -> dict[str, Any]:
-    """Return the options of the round after one that is done, to be given to `make_plan`.
+    """Return the options of the round after one, to be given to `make_plan`.
+
+    Tables that the round has left as they were are tracked from where the one before left them.
 
     Args:
         record: Of the conversion, or of the round before.
         options: Those of `CatchUpOptions` without `tables`.
 
     Raises:
-        InvalidInputError: (13) nothing of it is done.
+        InvalidInputError: (13) there is no table to catch up with.
+        InvalidTableStateError: (19) the round has begun to write a table, and was cut off.
     """
-    tables = []
-    for state in record.items.values():
-        source = state.facts.get("source")
-        # A round without changes had nothing to do, and is as good as done.
-        if source and (state.is_done or state.item.nothing_to_do) and not state.undo_begun:
-            casts = state.facts.get("casts", record.plan.options.get("casts", {}))
-            table = {"source": source, "target": list(state.item.target), "casts": casts}
-            tables.append(table)
+    before = {tuple(each["target"]): each for each in record.plan.options.get("tables", ())}
+    found = [_tracked(record, state, before) for state in record.items.values()]
+    tables = [each for each in found if each is not None]
     if not tables:
         raise invalid(f"Migration {record.plan.id} has converted nothing to catch up with")
     return {**options, "tables": tables}
+
+
+def _tracked(
+    record: Record, state: ItemState, before: Mapping[tuple[str, ...], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Return where a table stands after a round, in the form of `Tracked`; None if nowhere."""
+    facts, earlier = state.facts, before.get(state.item.target)
+    version = facts.get("version")
+    if state.item.nothing_to_do:
+        version = facts.get("version_before")
+    if version is not None and not state.undo_begun:
+        return {
+            "source": facts["source"],
+            "target": list(path_now(state.item, facts)),
+            "version": version,
+            "casts": facts.get("casts", record.plan.options.get("casts", {})),
+        }
+    if state.has_begun and not state.is_undone and earlier is not None:
+        raise InvalidTableStateError(
+            f"Migration {record.plan.id} has begun with '{state.item.name}' and was cut off: run "
+            "it to its end, or undo it"
+        )
+    return earlier
 
 
 class CatchUp(IntoCatalog[Any, CatchUpOptions]):
@@ -72,6 +110,7 @@ class CatchUp(IntoCatalog[Any, CatchUpOptions]):
     def survey(self, ends: CatchUpEnds, options: CatchUpOptions) -> Survey:
         if (options.by == "column") != (options.column is not None):
             raise invalid("The option column goes with by=column, and that needs it")
+        become_active(ends.source)
         return Survey([_item(ends, options, each) for each in options.tables])
 
     def fingerprint(self, ends: CatchUpEnds, options: CatchUpOptions, item: Item) -> str:  # noqa: ARG002
@@ -85,12 +124,8 @@ class CatchUp(IntoCatalog[Any, CatchUpOptions]):
         rows = Step(rounds.ROWS, rounds.apply, rounds.restore, rounds.require_own)
         if not item.facts.get("switch_to"):
             return [rows]
-        return [
-            rows,
-            Step(
-                "switch", switching.switch, switching.switch_back, switching.require_switchable_back
-            ),
-        ]
+        back = switching.require_switchable_back
+        return [rows, Step(_SWITCH, switching.switch, switching.switch_back, back)]
 
     def verify(self, work: CatchUpWork, level: Level) -> Sequence[Check]:
         become_active(work.ends.source)
@@ -114,23 +149,25 @@ def _surveyed(ends: CatchUpEnds, options: CatchUpOptions, tracked: Tracked, item
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it anew"))
     record = load_lance(bridge, item.target)
-    version = int(open_dataset(bridge, record).version)
+    dataset = open_dataset(bridge, record)
+    version = int(dataset.version)
     target = read_back(spark, address_at(ends.target, item.target), version)
     source = schema.cast(now.read(spark), tracked.casts)
-    since, problems = _since(options, tracked.source, source, target, now)
+    found, problems = _found(options, tracked.source, source, target, now)
     switch_to = options.switch_to and options.switch_to.replace("{table}", now.names[-1])
     facts = {
         "source": now.model_dump(mode="json"),
         "casts": tracked.casts,
-        "since": asdict(since),
-        "snapshot_before": tracked.source.snapshot,
+        "since": asdict(found.since),
         "version_before": version,
+        "mark_of_table": record.properties.get(targets.MARK),
         "switch_to": switch_to,
     }
-    found = item.model_copy(
+    item = item.model_copy(
         update={"facts": facts, "fingerprint": _fingerprint(now, record, version)}
     )
-    return _counted(spark, options, found.with_problems(*problems), target)
+    problems += _of_target(bridge, item, dataset, tracked)
+    return _counted(spark, options, item.with_problems(*problems), found, target)
 
 
 def _fingerprint(source: SourceTable, record: TableRecord, version: int) -> str:
@@ -138,49 +175,85 @@ def _fingerprint(source: SourceTable, record: TableRecord, version: int) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
 
-def _since(
+def _of_target(
+    bridge: Bridge, item: Item, dataset: lance.LanceDataset, tracked: Tracked
+) -> list[Problem]:
+    """Return what is wrong with the table: with its rows, and with the name that it is to get."""
+    found = switching.problems(bridge, item.target, final_path(item)) if _switches(item) else []
+    since = origin(dataset, tracked.version)
+    if since is None:
+        found.append(warning("Nobody can tell who wrote to the table: its versions since the round "
+                             "before were cleaned up"))  # fmt: skip
+    elif since != tracked.version:
+        found.append(blocker(f"Version {since} of the table is not of the round before: catch up "
+                             "after the last round, or leave its rows to that"))  # fmt: skip
+    return found
+
+
+def _switches(item: Item) -> bool:
+    return bool(item.facts["switch_to"])
+
+
+def _found(
     options: CatchUpOptions, before: SourceTable, source: Any, target: Any, now: SourceTable
-) -> tuple[Since, list[Problem]]:
+) -> tuple[Found, list[Problem]]:
     """Return the range of a round, and what keeps it from being taken."""
     if options.by == "column":
-        column = str(options.column)
-        low, high = (changes.greatest(each, column) for each in (target, source))
-        return Since(low=low, high=high), []
+        return changes.column_since(source, target, str(options.column)), []
     if options.by == "partition":
-        if not now.partitions:
-            return Since(), [blocker("It has no partitions: catch up by a column")]
-        since = changes.partitions_since(source, target, now.partitions)
-        if since.changed and not options.key:
-            shown = "; ".join("/".join(map(str, each)) for each in since.changed[:5])
-            return since, [blocker(f"Partitions changed that are there already ({shown}): {_KEY}")]
-        return since, []
+        return _partitions_found(options, source, target, now)
+    nothing = Found(Since(), 0, 0, 0)
     if not now.has_snapshots:
-        return Since(), [blocker(f"{now.format} has no snapshots: catch up by a column")]
-    return Since(snapshot=before.snapshot), []
+        return nothing, [blocker(f"{now.format} has no snapshots: catch up by a column")]
+    if now.identity != before.identity:
+        return nothing, [blocker("The source was made anew since: convert it anew")]
+    since = Since(snapshot=before.snapshot)
+    if before.snapshot == now.snapshot:
+        return Found(since, 0, 0, 0), []
+    with told_by_spark(f"The rows of '{now.name}' cannot be counted"):
+        return Found(since, None, source.count(), target.count()), []
 
 
-_KEY = "give a key, by which rows are updated and deleted"
+def _partitions_found(
+    options: CatchUpOptions, source: Any, target: Any, now: SourceTable
+) -> tuple[Found, list[Problem]]:
+    nothing = Found(Since(), 0, 0, 0)
+    if not now.partitions:
+        return nothing, [blocker("It has no partitions: catch up by a column")]
+    others = [name for name in now.partitions if name not in source.columns]
+    if others:
+        shown = ", ".join(others)
+        return nothing, [blocker(f"Its partitions are not of columns alone, but of {shown}: catch "
+                                 "up by a column or by snapshot")]  # fmt: skip
+    found = changes.partitions_since(source, target, now.partitions)
+    if found.since.changed and not options.key:
+        shown = "; ".join("/".join(map(str, each)) for each in found.since.changed[:5])
+        return found, [blocker(f"Partitions changed that are there already ({shown}): {_KEY}")]
+    return found, []
 
 
-def _counted(spark: Any, options: CatchUpOptions, item: Item, target: Any) -> Item:
-    """Return the item with the number of rows that changed, and what that means."""
+def _counted(spark: Any, options: CatchUpOptions, item: Item, found: Found, target: Any) -> Item:
+    """Return the item with the number of rows that the round takes, and what that means."""
     if item.blockers:
         return item
-    rows = changes_of(spark, options, item, target)
-    with told_by_spark(f"The changes of '{display(item.source)}' cannot be counted"):
-        count = rows.count()
-    found = item.model_copy(update={"rows": count})
-    source = source_frame(spark, item)
-    if options.key and (nulls := changes.without_key(rows, options.key)):
-        return found.with_problems(blocker(f"{nulls} rows have no key: it must not be null"))
-    with told_by_spark(f"The rows of '{display(item.source)}' cannot be counted"):
-        total, there = source.count(), target.count()
-    if not options.key and total != there + count:
-        problem = _unseen(options, total, there + count)
-        found = found.with_problems(problem)
-    if not count and not item.facts["switch_to"] and not found.problems:
-        return found.model_copy(update={"nothing_to_do": "Nothing has come since"})
-    return found
+    rows = found.rows
+    if options.key and not (options.by == "snapshot" and rows == 0):
+        changed = changes_of(spark, range_of(options, item), item, target)
+        keys = changes.keys_of(changed, options.key)
+        rows = keys.rows
+        if keys.null or keys.repeated:
+            text = f"{keys.null} rows have a key that is null, and {keys.repeated} one of others"
+            item = item.with_problems(blocker(f"{text}: a key tells rows apart, and is never null"))
+    elif rows is None:
+        changed = changes_of(spark, range_of(options, item), item, target)
+        with told_by_spark(f"The changes of '{display(item.source)}' cannot be counted"):
+            rows = changed.count()
+    if not options.key and found.source != found.target + rows:
+        item = item.with_problems(_unseen(options, found.source, found.target + rows))
+    item = item.model_copy(update={"rows": rows})
+    if not rows and not _switches(item) and not item.problems:
+        return item.model_copy(update={"nothing_to_do": "Nothing has come since"})
+    return item
 
 
 def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
@@ -195,17 +268,27 @@ def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
 
 def _checks(work: CatchUpWork, level: Level) -> Iterator[Check]:
     """Compare all of the source, as the round read it, with the table."""
-    spark = work.ends.source
-    path = switching.final_path(work) if work.facts.get("switched") else work.item.target
-    source = source_frame(spark, work.item)
-    if work.options.by == "column":
-        until = Since(high=Since.of(work.item.facts["since"]).high)
-        source = changes.in_range(source, str(work.options.column), until, with_low=False)
-    version = int(work.facts["version"])
+    spark, bridge = work.ends.source, target_bridge(work)
+    path, version = path_now(work.item, work.facts), int(work.facts["version"])
+    dataset = open_dataset(bridge, load_lance(bridge, path), Ref(version=version))
     target = read_back(spark, address_at(work.ends.target, path), version)
-    if level.includes(Level.SAMPLE):
+    source = _as_read(work, target)
+    if level.includes(Level.CHECKSUMS):
         yield from checksums.compare_checksums(source, target)
         return
-    with told_by_spark(f"The rows of '{work.item.name}' cannot be counted"):
-        rows, found = source.count(), target.count()
-    yield Check(name="rows", ok=rows == found, expected=rows, found=found)
+    with told_by_spark(f"The rows of '{display(work.item.source)}' cannot be counted"):
+        rows = source.count()
+    count = dataset.count_rows()
+    yield Check(name="rows", ok=rows == count, expected=rows, found=count)
+    if level.includes(Level.SAMPLE):
+        yield checksums.compare_sample(source, sample_of(spark, dataset, spread(count)))
+
+
+def _as_read(work: CatchUpWork, target: Any) -> Any:
+    """Return the rows of the source that the table is to have; not those that came later."""
+    source, range = source_frame(work.ends.source, work.item), range_of(work.options, work.item)
+    if range.by == "column":
+        return changes.up_to(source, range.columns[0], range.since)
+    if range.by == "partition":
+        return changes.without_later_partitions(source, target, range.columns, range.since)
+    return source

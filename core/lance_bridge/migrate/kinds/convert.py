@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ...errors import invalid
 from ...tables.dataset import Ref, open_dataset
@@ -88,6 +88,16 @@ class ConvertOptions(Selection):
     data_storage_version: str | None = None
     max_rows_per_file: int | None = Field(default=None, ge=1)
 
+    @field_validator("indices")
+    @classmethod
+    def _have_names_of_their_own(
+        cls, indices: tuple[IndexOptions, ...]
+    ) -> tuple[IndexOptions, ...]:
+        names = [each.index_name for each in indices]
+        if len(set(names)) < len(names):
+            raise ValueError("two indices of one name: give each a name of its own")
+        return indices
+
 
 ConvertEnds = Ends[Any, Namespace]
 ConvertWork = Work[Any, Namespace, ConvertOptions]
@@ -118,7 +128,7 @@ class Convert(IntoCatalog[Any, ConvertOptions]):
                 left_out += 1
             else:
                 candidates.append(candidate)
-        notes = ["Nothing was selected"] if not candidates else []
+        notes = ["Nothing was selected"] if not candidates else _unused(options, candidates)
         if left_out:
             notes.append(f"{left_out} views and tables of Lance are left out")
         items = entering.items_for(bridge, candidates, make=options.make_namespaces)
@@ -181,6 +191,22 @@ def _surveyed(
         return Candidate(shown, target, "", problems=(blocker(str(error)),))
 
 
+def _unused(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[str]:
+    """Return notes on columns that options name and no table has."""
+    there = {
+        name.lower()
+        for each in candidates
+        if "columns" in each.facts
+        for name in schema.from_json(each.facts["columns"]).names
+    }
+    return [
+        f"No table has the column '{name}' of the option {option}"
+        for option, columns in (("casts", options.casts), ("vectors", options.vectors))
+        for name in columns
+        if name.lower() not in there
+    ]
+
+
 def _candidate(
     spark: Any, source: SourceTable, target: tuple[str, ...], options: ConvertOptions
 ) -> Candidate:
@@ -193,11 +219,11 @@ def _candidate(
         rows, found, problems = schema.counted(frame, source.name, find_vectors=find)
         given = {name.lower() for name in vectors}
         vectors = {**{k: v for k, v in found.items() if k.lower() not in given}, **vectors}
-    problems += schema.problems_of(frame.schema, vectors)
-    indices = [each for each in options.indices if each.column.lower() in names]
+    problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
+    indices = loading.on_columns(options.indices, frame.columns)
     if not any(each.severity is Severity.BLOCKER for each in problems):
         made = schema.schema_for(frame.schema, vectors)
-        problems += loading.index_problems(options.indices, made)
+        problems += loading.index_problems(indices, made)
     is_sorted = all(column.lower() in names for column in options.sort_by)
     if not is_sorted:
         problems.append(warning("It is not sorted: it lacks some of the columns to sort by"))
@@ -207,7 +233,9 @@ def _candidate(
         "columns": frame.schema.json(),
         "vectors": vectors,
         "sort_by": list(options.sort_by) if is_sorted else [],
-        "indices": [each.model_dump(mode="json") for each in indices],
+        "indices": [
+            each.model_dump(mode="json") for each in indices if each.column in frame.columns
+        ],
         "partitions": list(source.partitions),
         "bytes_before": size,
     }

@@ -14,6 +14,7 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     LanceNamespaceError,
     TableAlreadyExistsError,
+    TableVersionNotFoundError,
 )
 from pydantic import Field
 
@@ -55,6 +56,9 @@ class ExportOptions(Selection):
     compression: str = "zstd"
 
 
+_CLEANED_UP = "cleaned up"
+"""The fingerprint of a table without the version of the plan."""
+
 ExportEnds = Ends[Namespace, Any]
 ExportWork = Work[Namespace, Any, ExportOptions]
 
@@ -78,13 +82,17 @@ class Export(Kind[Namespace, Any, ExportOptions]):
 
     def survey(self, ends: ExportEnds, options: ExportOptions) -> Survey:
         files.require_files(ends.target)
+        files.require_absolute(options.directory)
         records = [each for each in entries_of(bridge_of(ends.source), options) if each.is_lance]
         return Survey([_item(ends, record, options) for record in records])
 
     def fingerprint(self, ends: ExportEnds, options: ExportOptions, item: Item) -> str:  # noqa: ARG002
         bridge = bridge_of(ends.source)
         record = load_lance(bridge, item.source)
-        open_dataset(bridge, record, Ref(version=item.facts["version"]))
+        try:
+            open_dataset(bridge, record, Ref(version=item.facts["version"]))
+        except TableVersionNotFoundError:
+            return _CLEANED_UP
         return fingerprint_of(record)
 
     def steps(self, item: Item) -> Sequence[Step[Any, Any, Any]]:
@@ -120,6 +128,8 @@ def _surveyed(ends: ExportEnds, record: TableRecord, options: ExportOptions, ite
     if files.listing(ends.target, item.target[0]) is not None:
         problems.append(blocker(f"{item.target[0]} is there already: name another directory"))
     has_all = set(options.partition_by) <= set(dataset.schema.names)
+    if options.partition_by:
+        problems += outgoing.partition_problems(dataset.schema, options.partition_by)
     facts = {
         "version": int(dataset.version),
         "table": table,
@@ -155,11 +165,10 @@ def _write(work: ExportWork) -> Facts:
         writer = frame.write.mode("overwrite").option("compression", work.options.compression)
         writer.partitionBy(*work.item.facts["partition_by"]).parquet(place)
     made = files.listing(spark, place) or {}
-    work.advance(rows=work.item.rows or 0, size=sum(made.values()))
     size = sum(made.values())
-    return {
-        "files": made, "rows_written": work.item.rows, "bytes_written": size, "bytes_after": size,
-    }  # fmt: skip
+    work.advance(rows=work.item.rows or 0, size=size)
+    written = {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
+    return {"files": made, **written}
 
 
 def _require_same_files(work: ExportWork) -> None:
@@ -188,11 +197,12 @@ def _table(work: ExportWork) -> tuple[str, str]:
 
 def _create(work: ExportWork) -> Facts:
     spark, table = work.ends.target, _table(work)
-    if work.is_repeated and outgoing.mark_of(spark, table) == work.mark:
-        return {}
-    columns = _source(work).schema
     by = work.item.facts["partition_by"]
-    outgoing.create_table(spark, table, columns, _place(work), partition_by=by, mark=work.mark)
+    if not work.is_repeated or outgoing.mark_of(spark, table) != work.mark:
+        columns = _source(work).schema
+        outgoing.create_table(spark, table, columns, _place(work), partition_by=by, mark=work.mark)
+    if by:
+        outgoing.find_partitions(spark, table)
     return {}
 
 

@@ -31,6 +31,7 @@ from ..spark.session import become_active, told_by_spark
 from ..spark.writing import Loaded, address_at, append, transaction_of
 from ..targets import AnyWork
 from .catalogs import target_bridge
+from .lineage import origin
 from .placing import own_entry, place_of
 
 LOAD = "load"
@@ -38,9 +39,6 @@ LOAD = "load"
 
 SchemaOf = Callable[[AnyWork], pa.Schema]
 FrameOf = Callable[[AnyWork], Any]
-
-_REARRANGE = (lance.LanceOperation.CreateIndex, lance.LanceOperation.Rewrite)
-"""Operations that change no row: what they did is not missed when the table is taken back."""
 
 
 class IndexOptions(Options):
@@ -59,6 +57,15 @@ class IndexOptions(Options):
     @property
     def index_name(self) -> str:
         return self.name or f"{self.column}_idx"
+
+
+def on_columns(indices: Sequence[IndexOptions], columns: Sequence[str]) -> list[IndexOptions]:
+    """Return indices with the names of their columns in the letter case that a table has."""
+    cases = {name.lower(): name for name in columns}
+    return [
+        each.model_copy(update={"column": cases.get(each.column.lower(), each.column)})
+        for each in indices
+    ]
 
 
 def index_problems(indices: Sequence[IndexOptions], schema: pa.Schema) -> list[Problem]:
@@ -143,7 +150,8 @@ def writing_options(options: Any) -> Mapping[str, Any]:
 
 def written_facts(bridge: Bridge, record: TableRecord, loaded: Loaded) -> Facts:
     """Return what a report tells of a write."""
-    dataset = open_dataset(bridge, record, Ref(version=loaded.version))
+    # The entry itself may say which version is the latest.
+    dataset = open_dataset(bridge, load_lance(bridge, record.path), Ref(version=loaded.version))
     size = bytes_of(dataset)
     return {
         "version": loaded.version,
@@ -217,17 +225,22 @@ def require_own_versions(bridge: Bridge, work: AnyWork, record: TableRecord) -> 
     if is_only_declared(bridge, record):
         return
     dataset = open_dataset(bridge, record)
-    own = transaction_of(work.mark, LOAD)
-    with translated(f"The versions of '{display(record.path)}' could not be read"):
-        for version in range(FIRST_VERSION + 1, int(dataset.version) + 1):
-            made_by = transaction_at(dataset, version)
-            is_own = made_by is not None and made_by.uuid == own
-            if not is_own and not isinstance(getattr(made_by, "operation", None), _REARRANGE):
-                raise InvalidTableStateError(
-                    f"Version {version} of '{display(record.path)}' is not of migration "
-                    f"{work.plan.id}: somebody else has written to the table, which undoing would "
-                    "delete"
-                )
+    version = origin(dataset, FIRST_VERSION)
+    if version is None or not _is_own(dataset, version, transaction_of(work.mark, LOAD)):
+        who = "its versions were cleaned up" if version is None else f"version {version} is not its"
+        raise InvalidTableStateError(
+            f"The rows of '{display(record.path)}' are not known to be those of migration "
+            f"{work.plan.id} ({who}): somebody else has written to the table, which undoing would "
+            "delete. Leave it alone, or drop it"
+        )
+
+
+def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool:
+    with translated(f"Version {version} of {dataset.uri} could not be read"):
+        if version == FIRST_VERSION:
+            return not dataset.count_rows()
+        made_by = transaction_at(dataset, version)
+    return made_by is not None and bool(made_by.uuid == transaction)
 
 
 def _take_back(work: AnyWork) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
+import lance
 from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
 from pydantic import Field
 
 from ...bridge import Bridge
+from ...catalog import Path, TableRecord
 from ...entries.tables import load_lance
 from ...spark.functions.rows import change
+from ...spark.functions.rows.change import Once
 from ...spark.functions.rows.clauses import Clauses, Delete, Insert, Update
 from ...spark.functions.rows.merge import Merge
 from ...spark.functions.rows.snapshot import Snapshot
@@ -18,12 +22,14 @@ from ...tables.dataset import Ref, open_dataset
 from .. import targets
 from ..kind import Ends, Options, Work
 from ..plan import Facts, Item
-from ..spark import changes, listing, schema, sources
-from ..spark.changes import GONE, Since
+from ..spark import changes, listing, schema, snapshots, sources
+from ..spark.changes import GONE, Range, Since
 from ..spark.session import become_active, told_by_spark
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, append, committed, read_back, transaction_of
+from ..targets import MARK
 from .catalogs import Namespace, target_bridge
+from .lineage import origin
 from .loading import writing_options
 
 ROWS = "rows"
@@ -31,10 +37,15 @@ ROWS = "rows"
 
 
 class Tracked(Options):
-    """One table to catch up with: its source as the round before read it, and its target."""
+    """One table to catch up with: its source as the round before read it, and its target.
+
+    Attributes:
+        version: The version of the target that has these rows.
+    """
 
     source: SourceTable
     target: tuple[str, ...]
+    version: int
     casts: dict[str, str] = Field(default_factory=dict)
 
 
@@ -52,6 +63,7 @@ class CatchUpOptions(Options):
             Without them rows may only be added.
         switch_to: The name that each table gets at the end, with ``{table}`` for the source's; by
             default there is no switch-over.
+        data_storage_version: Of Lance's files, without a key; max_rows_per_file alike.
     """
 
     tables: tuple[Tracked, ...]
@@ -60,7 +72,7 @@ class CatchUpOptions(Options):
     key: tuple[str, ...] = ()
     switch_to: str | None = None
     data_storage_version: str | None = None
-    max_rows_per_file: int | None = None
+    max_rows_per_file: int | None = Field(default=None, ge=1)
 
 
 CatchUpEnds = Ends[Any, Namespace]
@@ -77,6 +89,16 @@ def latest_of(spark: Any, source: SourceTable) -> SourceTable:
     return sources.with_schema(spark, found)
 
 
+def final_path(item: Item) -> Path:
+    """Return the names that a table has after the switch-over."""
+    return (*item.target[:-1], item.facts["switch_to"])
+
+
+def path_now(item: Item, facts: Mapping[str, Any]) -> Path:
+    """Return the names that a table has, by what its round has noted."""
+    return final_path(item) if facts.get("switched") else item.target
+
+
 # -- what both planning and steps read -------------------------------------------------------------
 
 
@@ -86,60 +108,88 @@ def source_frame(spark: Any, item: Item) -> Any:
     return schema.cast(source.read(spark), item.facts["casts"])
 
 
-def changes_of(spark: Any, options: CatchUpOptions, item: Item, target: Any) -> Any:
-    """Return the rows of the round; see `changes.changed_rows`."""
+def range_of(options: CatchUpOptions, item: Item) -> Range:
+    """Return what the plan has the round take."""
+    partitions = item.facts["source"]["partitions"]
+    columns = [str(options.column)] if options.by == "column" else partitions
+    return Range(Since.of(item.facts["since"]), options.by, columns, options.key)
+
+
+def changes_of(spark: Any, range: Range, item: Item, target: Any) -> Any:
+    """Return the rows of the round; see `changes.changed_rows`.
+
+    Args:
+        target: The table as the plan found it, where `Range.needs_target`.
+    """
+    if range.by != "snapshot":
+        return changes.changed_rows(source_frame(spark, item), target, range)
     source = SourceTable.model_validate(item.facts["source"])
-    before = None
-    if options.by == "snapshot" and item.facts["snapshot_before"] is not None:
-        earlier = source.model_copy(update={"snapshot": item.facts["snapshot_before"]})
-        before = schema.cast(earlier.read(spark), item.facts["casts"])
-    columns = [str(options.column)] if options.by == "column" else list(source.partitions)
-    return changes.changed_rows(
-        source_frame(spark, item),
-        target,
-        before,
-        Since.of(item.facts["since"]),
-        by=options.by,
-        columns=columns,
-        key=options.key,
-    )
+    found = snapshots.difference(spark, source, range.since.snapshot)
+    casts = item.facts["casts"]
+    came = schema.cast(found.came, casts)
+    went = None if found.went is None else schema.cast(found.went, casts)
+    return changes.changed_rows(came, went, range)
 
 
 # -- rows ------------------------------------------------------------------------------------------
 
 
 def apply(work: CatchUpWork) -> Facts:
-    """Add the rows of the round, or merge them by key."""
-    spark, item = work.ends.source, work.item
-    become_active(spark)
-    address = address_at(work.ends.target, item.target)
-    before = item.facts["version_before"]
-    target = read_back(spark, address, before)
-    rows = changes_of(spark, work.options, item, target)
-    if work.options.key:
-        return _merge(work, rows)
+    """Add the rows of the round, or merge them by key; once, however often it is begun."""
+    become_active(work.ends.source)
+    made = _made_before(work)
+    if made is not None:
+        return {"version": made}
+    range = range_of(work.options, work.item)
+    rows = _rows(work, range)
+    return _merge(work, rows) if range.key else _append(work, rows)
+
+
+def _made_before(work: CatchUpWork) -> int | None:
+    """Return the version that an earlier run of the step has made, or None."""
+    if not work.is_repeated:
+        return None
+    bridge = target_bridge(work)
+    dataset = open_dataset(bridge, load_lance(bridge, work.item.target))
+    return committed(dataset, transaction_of(work.mark, ROWS), _version_before(work))
+
+
+def _version_before(work: CatchUpWork) -> int:
+    return int(work.item.facts["version_before"])
+
+
+def _rows(work: CatchUpWork, range: Range) -> Any:
+    spark, target = work.ends.source, None
+    if range.needs_target:
+        address = address_at(work.ends.target, work.item.target)
+        target = read_back(spark, address, _version_before(work))
+    return changes_of(spark, range, work.item, target)
+
+
+def _append(work: CatchUpWork, rows: Any) -> Facts:
     loaded = append(
         rows,
-        address,
-        version=before,
+        address_at(work.ends.target, work.item.target),
+        version=_version_before(work),
         transaction=transaction_of(work.mark, ROWS),
         mark=work.mark,
         options=writing_options(work.options),
+        alone=True,
     )
     work.advance(rows=loaded.rows)
     return {"version": loaded.version, "rows_written": loaded.rows}
 
 
 def _merge(work: CatchUpWork, rows: Any) -> Facts:
-    """Update, delete and insert by key; done again, it comes to the same rows."""
     spark = work.ends.source
     table = address_at(work.ends.target, work.item.target).find()
-    snapshot = Snapshot(spark, table, table.open(write=True))
+    snapshot = Snapshot(spark, table, table.open(Ref(version=_version_before(work)), write=True))
     gone = f"source.`{GONE}`"
     clauses = Clauses((Delete(gone), Update()), Insert(where=f"NOT {gone}"))
+    once = Once(transaction_of(work.mark, ROWS), {MARK: work.mark}, alone=True)
     with told_by_spark(f"The changes are not merged into '{work.item.name}'"):
         plan = Merge(snapshot, rows, list(work.options.key), clauses).plan()
-        changed = change.apply(snapshot, plan)
+        changed = change.apply(snapshot, plan, once)
     count = changed.inserted + changed.updated + changed.deleted
     work.advance(rows=count)
     return {
@@ -149,44 +199,66 @@ def _merge(work: CatchUpWork, rows: Any) -> Facts:
     }
 
 
-def _version_made(work: CatchUpWork, bridge: Bridge) -> int | None:
-    """Return the version that the round made, or None where it made none.
-
-    Raises:
-        InvalidTableStateError: (19) there are versions after that, or that it cannot be sure of.
-    """
-    record = targets.found(bridge, work.item.target)
-    if record is None:
-        return None
-    dataset = open_dataset(bridge, record)
-    latest, before = int(dataset.version), int(work.item.facts["version_before"])
-    if latest == before:
-        return None
-    made = work.facts.get("version") or committed(dataset, transaction_of(work.mark, ROWS), before)
-    # Taken back before, by an undo that was cut off: its version is the one that was noted.
-    if latest in (made, work.facts.get("restored")):
-        return latest
-    raise InvalidTableStateError(
-        f"Version {latest} of '{work.item.name}' is not one that migration {work.plan.id} has "
-        "noted: run it to its end first, or leave the table as it is"
-    )
+# -- taking it back --------------------------------------------------------------------------------
 
 
 def require_own(work: CatchUpWork) -> None:
     """Raise InvalidTableState (19) where others have written since."""
-    if not work.facts.get("switched"):
-        _version_made(work, target_bridge(work))
+    _to_take_back(work, target_bridge(work))
 
 
 def restore(work: CatchUpWork) -> None:
-    """Make the rows of the version before the latest again."""
+    """Make the rows of the version before the round again, as a new version."""
     bridge = target_bridge(work)
-    made = _version_made(work, bridge)
-    if made is None or made == work.facts.get("restored"):
+    record = _to_take_back(work, bridge)
+    if record is None:
         return
-    record = load_lance(bridge, work.item.target)
-    before = int(work.item.facts["version_before"])
+    before = _version_before(work)
     dataset = open_dataset(bridge, record, Ref(version=before), write=True)
-    work.note(restored=made + 1)
     with committing(record, f"version {before} was not restored", dataset):
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
+
+
+def _to_take_back(work: CatchUpWork, bridge: Bridge) -> TableRecord | None:
+    """Return the table's entry where the round has changed rows that are there still, or None.
+
+    Raises:
+        InvalidTableStateError: (19) others have changed rows since.
+    """
+    record = _record(work, bridge)
+    if record is None:
+        return None
+    dataset, before = open_dataset(bridge, record), _version_before(work)
+    made = _version_made(work, dataset)
+    if made in (None, before):
+        return None
+    found = origin(dataset, before)
+    if found == before:
+        return None
+    # Others' rows between the two would be taken back with the round's.
+    if found == made == before + 1:
+        return record
+    raise InvalidTableStateError(
+        f"'{work.item.name}' has rows in version {int(dataset.version)} that migration "
+        f"{work.plan.id} did not write, which undoing would take back: leave the table as it is"
+    )
+
+
+def _record(work: CatchUpWork, bridge: Bridge) -> TableRecord | None:
+    """Return the table's entry by the name that it has now; None where it is gone."""
+    names = [work.item.target]
+    if work.item.facts["switch_to"]:
+        names.append(final_path(work.item))
+    for path in names:
+        record = targets.found(bridge, path)
+        if record is not None and record.properties.get(MARK) == work.item.facts["mark_of_table"]:
+            return record
+    return None
+
+
+def _version_made(work: CatchUpWork, dataset: lance.LanceDataset) -> int | None:
+    """Return the version that has the rows of the round; the one before it where it had none."""
+    made = work.facts.get("version")
+    if made is None:
+        return committed(dataset, transaction_of(work.mark, ROWS), _version_before(work))
+    return int(made)

@@ -2,89 +2,122 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 
 from ...bridge import Bridge
 from ...catalog import Path
 from ...entries.rename import rename
-from ...entries.tables import load_lance
-from ...errors import display
+from ...entries.tables import drop_entry, load_lance
+from ...errors import display, table_not_found
 from .. import targets
-from ..plan import Facts
+from ..plan import Facts, Problem, blocker
 from ..spark import changes, schema
 from ..spark.session import become_active, told_by_spark
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back
 from ..targets import MARK
 from .catalogs import target_bridge
-from .rounds import CatchUpWork, latest_of
+from .rounds import CatchUpWork, final_path, latest_of
 
 
-def final_path(work: CatchUpWork) -> Path:
-    """Return the names that the table has after the switch-over."""
-    return (*work.item.target[:-1], work.item.facts["switch_to"])
+def problems(bridge: Bridge, path: Path, final: Path) -> list[Problem]:
+    """Return what keeps a table from getting its final name."""
+    if path == final:
+        return [blocker(f"It is called '{final[-1]}' already: choose another name to switch to")]
+    if targets.found(bridge, targets.path_in(bridge, final)) is not None:
+        return [blocker(f"The name to switch to, '{display(final)}', is taken")]
+    return []
 
 
 def _is_at(work: CatchUpWork, bridge: Bridge, path: Path) -> bool:
     """Return whether a name is that of the table of the plan."""
     record = targets.found(bridge, path)
-    mark = work.facts.get("mark_of_table")
-    return record is not None and mark is not None and record.properties.get(MARK) == mark
+    mark = work.item.facts["mark_of_table"]
+    return record is not None and record.properties.get(MARK) == mark
 
 
 def switch(work: CatchUpWork) -> Facts:
     """Rename the table, or find that an earlier run did.
 
     Raises:
-        ConcurrentModificationError: (14) the source has more rows than the round has read.
+        ConcurrentModificationError: (14) the source has other rows than the table.
         LanceNamespaceError: What renaming raises.
     """
-    bridge = target_bridge(work)
-    if "mark_of_table" not in work.facts:
-        work.note(mark_of_table=load_lance(bridge, work.item.target).properties.get(MARK))
-    if not _is_at(work, bridge, final_path(work)):
-        _require_nothing_new(work)
-        rename(bridge, work.item.target, final_path(work))
+    bridge, path, final = target_bridge(work), work.item.target, final_path(work.item)
+    if _is_at(work, bridge, path):
+        is_begun = work.is_repeated and _is_at(work, bridge, final)
+        if not is_begun:
+            _require_nothing_new(work)
+        _rename(bridge, path, final, is_begun=is_begun)
+    elif not _is_at(work, bridge, final):
+        raise table_not_found(path)
     return {"switched": True}
 
 
+def _rename(bridge: Bridge, path: Path, new_path: Path, *, is_begun: bool) -> None:
+    """Rename a table; or end it where an earlier run died between copying and dropping its entry.
+
+    Args:
+        is_begun: Whether the table has both names.
+    """
+    if is_begun:
+        drop_entry(bridge, load_lance(bridge, path))
+    else:
+        rename(bridge, path, new_path)
+
+
 def _require_nothing_new(work: CatchUpWork) -> None:
-    """Raise ConcurrentModification (14) where the source has more than the round has read."""
-    spark, item, options = work.ends.source, work.item, work.options
+    """Raise ConcurrentModification (14) where the source has other rows than the round has read."""
+    spark, item = work.ends.source, work.item
     become_active(spark)
     planned = SourceTable.model_validate(item.facts["source"])
     now = latest_of(spark, planned)
-    frame = schema.cast(now.read(spark), item.facts["casts"])
     address = address_at(work.ends.target, item.target)
     target = read_back(spark, address, int(work.facts["version"]))
-    if planned.has_snapshots:
-        is_same = now.snapshot == planned.snapshot
-    else:
-        with told_by_spark(f"The rows of '{display(item.source)}' cannot be counted"):
-            is_same = frame.count() == target.count()
-        if options.by == "column":
-            column = str(options.column)
-            is_same &= changes.greatest(frame, column) == changes.greatest(target, column)
-    if not is_same:
+    difference = _difference(work, planned, now, target)
+    if difference:
         raise ConcurrentModificationError(
-            f"'{display(item.source)}' has other rows than the round has read: stop its writers, "
-            "undo this round, and make another one"
+            f"'{display(item.source)}' is not what the table '{item.name}' has: {difference}. It "
+            "keeps its name. Stop the writers of the source, and make another round with the "
+            "switch-over"
         )
+
+
+def _difference(work: CatchUpWork, planned: SourceTable, now: SourceTable, target: Any) -> str:
+    """Return what is in the source and not in the table, or the other way; "" for nothing."""
+    spark, options = work.ends.source, work.options
+    if now.snapshot != planned.snapshot:
+        return f"it has snapshot {now.snapshot}, and the round has read {planned.snapshot}"
+    if not changes.same_columns(planned, now):
+        return "its columns changed"
+    source = schema.cast(now.read(spark), work.item.facts["casts"])
+    if options.by == "column":
+        found = changes.column_since(source, target, str(options.column))
+        if found.rows:
+            return f"{found.rows} rows have a greater value of '{options.column}'"
+    elif options.by == "partition":
+        found = changes.partitions_since(source, target, now.partitions)
+        if found.since.new or found.since.changed:
+            count = len(found.since.new) + len(found.since.changed)
+            return f"{count} partitions have other numbers of rows"
+    with told_by_spark(f"The rows of '{display(work.item.source)}' cannot be counted"):
+        here, there = source.count(), target.count()
+    return "" if here == there else f"it has {here} rows, and the table {there}"
 
 
 def require_switchable_back(work: CatchUpWork) -> None:
     """Raise InvalidTableState (19) where another table has the name that it would get back."""
-    bridge = target_bridge(work)
-    if (
-        _is_at(work, bridge, final_path(work))
-        and targets.found(bridge, work.item.target) is not None
-    ):
+    bridge, path = target_bridge(work), work.item.target
+    is_switched = _is_at(work, bridge, final_path(work.item)) and not _is_at(work, bridge, path)
+    if is_switched and targets.found(bridge, path) is not None:
         raise InvalidTableStateError(f"The name '{work.item.name}' is taken by another table")
 
 
 def switch_back(work: CatchUpWork) -> None:
     """Give the table its name back."""
-    bridge = target_bridge(work)
+    bridge, path, final = target_bridge(work), work.item.target, final_path(work.item)
     require_switchable_back(work)
-    if _is_at(work, bridge, final_path(work)):
-        rename(bridge, final_path(work), work.item.target)
+    if _is_at(work, bridge, final):
+        _rename(bridge, final, path, is_begun=_is_at(work, bridge, path))

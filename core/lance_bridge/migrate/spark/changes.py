@@ -7,7 +7,7 @@ again reads the same rows again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ GONE = "__gone"
 """Marks rows that the source no longer has."""
 
 _COUNT = "__count"
+Partition = tuple[str | None, ...]
+"""The values of the partition columns, as text."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Since:
 
     Attributes:
         low: The greatest value that the target has; None where it has none. As text.
-        high: The greatest value that the source had when the plan was made.
+        high: The greatest value that the source had when the plan was made; None where it had none.
         new: Values of the partition columns of partitions that the target does not have.
         changed: The same of partitions of which it has another number of rows.
         snapshot: The one that the target has.
@@ -40,8 +42,8 @@ class Since:
 
     low: str | None = None
     high: str | None = None
-    new: tuple[tuple[str | None, ...], ...] = ()
-    changed: tuple[tuple[str | None, ...], ...] = ()
+    new: tuple[Partition, ...] = ()
+    changed: tuple[Partition, ...] = ()
     snapshot: int | None = None
 
     @classmethod
@@ -50,18 +52,39 @@ class Since:
         return cls(**{**facts, **partitions})
 
 
+@dataclass(frozen=True)
+class Found:
+    """A range, and how many rows there are.
+
+    Attributes:
+        rows: In the range; None where they were not counted.
+        source: All of the source when the range was found.
+        target: All of the target.
+    """
+
+    since: Since
+    rows: int | None
+    source: int
+    target: int
+
+
 # -- by a column -----------------------------------------------------------------------------------
 
 
-def greatest(frame: DataFrame, column: str) -> str | None:
-    """Return the greatest value of a column as text, or None. Raises as `told_by_spark` does."""
-    kind = kind_of(frame, column)
-    value = F.max(F.col(quoted((column,))))
-    if isinstance(kind, spark.TimestampType):
-        value = F.unix_micros(value)  # independent of the session's zone
+def column_since(source: DataFrame, target: DataFrame, column: str) -> Found:
+    """Return the values that are greater than any in the target; each side is read once.
+
+    Raises:
+        InvalidInputError: (13) there is no such column. And as `told_by_spark` does.
+    """
+    kind, value = kind_of(source, column), F.col(quoted((column,)))
+    greatest = _text(F.max(value), kind)
     with told_by_spark(f"The greatest value of column '{column}' cannot be read"):
-        found = frame.agg(value.cast("string")).collect()[0][0]
-    return None if found is None else str(found)
+        low, there = target.agg(greatest, F.count(F.lit(1))).collect()[0]
+        is_new = value.isNotNull() if low is None else value > _value(low, kind)
+        parts = (greatest, F.count(F.lit(1)), F.count(F.when(is_new, F.lit(1))))
+        high, total, rows = source.agg(*parts).collect()[0]
+    return Found(Since(low=low, high=high), rows, total, there)
 
 
 def kind_of(frame: DataFrame, column: str) -> spark.DataType:
@@ -72,17 +95,54 @@ def kind_of(frame: DataFrame, column: str) -> spark.DataType:
     raise invalid(f"There is no column '{column}' to see by which rows are new")
 
 
-def in_range(frame: DataFrame, column: str, since: Since, *, with_low: bool) -> DataFrame:
-    """Return the rows with values after `low`, or from it on, and up to `high`."""
-    kind = kind_of(frame, column)
+def above(frame: DataFrame, column: str, since: Since) -> DataFrame:
+    """Return the rows with values after `low` and up to `high`."""
+    if since.high is None:
+        return frame.where(F.lit(False))
+    kind, value = kind_of(frame, column), F.col(quoted((column,)))
+    found = frame.where(value <= _value(since.high, kind))
+    return found if since.low is None else found.where(value > _value(since.low, kind))
+
+
+def up_to(frame: DataFrame, column: str, since: Since) -> DataFrame:
+    """Return the rows that a table has after a round: none with a value after `high`."""
     value = F.col(quoted((column,)))
-    found = frame
-    if since.high is not None:
-        found = found.where(value <= _value(since.high, kind))
-    if since.low is not None:
-        low = _value(since.low, kind)
-        found = found.where(value >= low if with_low else value > low)
-    return found
+    if since.high is None:
+        return frame.where(value.isNull())
+    return frame.where(value.isNull() | (value <= _value(since.high, kind_of(frame, column))))
+
+
+def _changed_at_low(
+    source: DataFrame, target: DataFrame, column: str, since: Since
+) -> DataFrame | None:
+    """Return the rows with the value `low` that are not in the target as they are."""
+    if since.low is None:
+        return None
+    is_low = F.col(quoted((column,))) == _value(since.low, kind_of(source, column))
+    rows = source.where(is_low)
+    if any(_has_map(field.dataType) for field in source.schema.fields):
+        return rows  # Spark does not compare maps: these rows are merged again.
+    return rows.exceptAll(_like(source, target.where(is_low)))
+
+
+def _has_map(kind: spark.DataType) -> bool:
+    if isinstance(kind, spark.ArrayType):
+        return _has_map(kind.elementType)
+    if isinstance(kind, spark.StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, spark.MapType)
+
+
+def _like(source: DataFrame, target: DataFrame) -> DataFrame:
+    return target.select(*[F.col(quoted((name,))) for name in source.columns])
+
+
+# Timestamps as numbers do not depend on the zone of a session.
+
+
+def _text(value: Column, kind: spark.DataType) -> Column:
+    is_time = isinstance(kind, spark.TimestampType)
+    return (F.unix_micros(value) if is_time else value).cast("string")
 
 
 def _value(text: str, kind: spark.DataType) -> Column:
@@ -94,82 +154,196 @@ def _value(text: str, kind: spark.DataType) -> Column:
 # -- by partitions ---------------------------------------------------------------------------------
 
 
-def partitions_since(source: DataFrame, target: DataFrame, columns: Sequence[str]) -> Since:
+def partitions_since(source: DataFrame, target: DataFrame, columns: Sequence[str]) -> Found:
     """Return which partitions the target lacks, and which have another number of rows there."""
-    there, here = _partitions(target, columns), _partitions(source, columns)
+    there, here = partitions_of(target, columns), partitions_of(source, columns)
     new = tuple(sorted((p for p in here if p not in there), key=repr))
-    changed = {p for p in there if p in here and here[p] != there[p]} | (there.keys() - here.keys())
-    return Since(new=new, changed=tuple(sorted(changed, key=repr)))
+    changed = {p for p in there if here.get(p) != there[p]}
+    since = Since(new=new, changed=tuple(sorted(changed, key=repr)))
+    rows = sum(here.get(each, 0) for each in (*since.new, *since.changed))
+    return Found(since, rows, sum(here.values()), sum(there.values()))
 
 
-def _partitions(frame: DataFrame, columns: Sequence[str]) -> dict[tuple[str | None, ...], int]:
-    texts = [F.col(quoted((c,))).cast("string").alias(c) for c in columns]
+def partitions_of(frame: DataFrame, columns: Sequence[str]) -> dict[Partition, int]:
+    """Return the number of rows of each partition; nothing but the partition columns is read."""
+    texts = [_text(F.col(quoted((c,))), kind_of(frame, c)).alias(c) for c in columns]
     with told_by_spark("The partitions cannot be counted"):
         rows = frame.groupBy(*texts).agg(F.count(F.lit(1)).alias(_COUNT)).collect()
     return {tuple(row[: len(columns)]): row[_COUNT] for row in rows}
 
 
 def in_partitions(
-    frame: DataFrame, columns: Sequence[str], values: Sequence[Sequence[str | None]]
+    frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]
 ) -> DataFrame:
-    """Return the rows of some partitions."""
-    wanted = F.lit(False)
-    for each in values:
-        is_it = F.lit(True)
-        for column, text in zip(columns, each, strict=True):
-            is_it &= F.col(quoted((column,))).cast("string").eqNullSafe(F.lit(text))
-        wanted |= is_it
-    return frame.where(wanted)
+    """Return the rows of some partitions. Values are compared by type, so that others are pruned.
+
+    The condition for many partitions of several columns is wide, and not deep.
+    """
+    return frame.where(_are_of(frame, columns, values))
+
+
+def _are_of(frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]) -> Column:
+    kinds = [kind_of(frame, column) for column in columns]
+    return _is_one_of(list(zip(columns, kinds, strict=True)), list(values))
+
+
+def _is_one_of(
+    columns: Sequence[tuple[str, spark.DataType]], values: Sequence[Partition]
+) -> Column:
+    (name, kind), *inner = columns
+    value = F.col(quoted((name,)))
+    if not inner:
+        texts = [each[0] for each in values]
+        found = value.isin(*[_value(text, kind) for text in texts if text is not None])
+        return found | value.isNull() if None in texts else found
+    groups: dict[str | None, list[Partition]] = {}
+    for first, *rest in values:
+        groups.setdefault(first, []).append(tuple(rest))
+    return _any(
+        [
+            (value.isNull() if first is None else value == _value(first, kind))
+            & _is_one_of(inner, rest)
+            for first, rest in groups.items()
+        ]
+    )
+
+
+def _any(conditions: list[Column]) -> Column:
+    """Return whether one of them holds, as a balanced tree: Spark looks at trees recursively."""
+    if not conditions:
+        return F.lit(False)
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return _any(conditions[:half]) | _any(conditions[half:])
+
+
+def without_later_partitions(
+    source: DataFrame, target: DataFrame, columns: Sequence[str], since: Since
+) -> DataFrame:
+    """Return the source without partitions that came after the plan."""
+    known = {*partitions_of(target, columns), *since.new}
+    later = [each for each in partitions_of(source, columns) if each not in known]
+    # Of null nothing is known, and so no more of its being one of them.
+    is_later = F.coalesce(_are_of(source, columns, later), F.lit(False))
+    return source.where(~is_later) if later else source
 
 
 # -- all ways --------------------------------------------------------------------------------------
 
 
-def changed_rows(
-    source: DataFrame,
-    target: DataFrame | None,
-    before: DataFrame | None,
-    since: Since,
-    *,
-    by: str,
-    columns: Sequence[str],
-    key: Sequence[str],
-) -> DataFrame:
-    """Return the rows that are new or changed, and with a key those that are gone.
+@dataclass(frozen=True)
+class Range:
+    """What a round takes of a source.
 
-    Args:
-        source: As the plan pins it.
-        target: As it was when the plan was made; for partitions with a key.
-        before: The source at the snapshot that the target has; for snapshots.
+    Attributes:
+        by: As in the options of catching up.
         columns: The one to track by, or the partition columns.
         key: Columns that tell rows apart; without them nothing may have gone.
     """
-    gone: DataFrame | None = None
-    if by == "column":
-        rows = in_range(source, columns[0], since, with_low=bool(key))
-    elif by == "partition":
-        rows = in_partitions(source, columns, (*since.new, *since.changed))
-        gone = in_partitions(target, columns, since.changed) if target is not None else None
-    else:
-        rows = source if before is None else source.exceptAll(before)
-        gone = None if before is None else before.exceptAll(source)
-    if not key:
-        return rows
-    marked = rows.withColumn(GONE, F.lit(False))
-    if gone is None:
-        return marked
+
+    since: Since
+    by: str
+    columns: Sequence[str]
+    key: Sequence[str] = ()
+
+    @property
+    def key_columns(self) -> list[Column]:
+        return [F.col(quoted((name,))) for name in self.key]
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether the table as it was when the plan was made has to be read."""
+        return bool(self.key) and self.by != "snapshot"
+
+
+def changed_rows(source: DataFrame, other: DataFrame | None, range: Range) -> DataFrame:
+    """Return the rows that are new or changed, and with a key those that are gone.
+
+    With a key there is a column `GONE`, and of a row that is gone no more than its key.
+
+    Args:
+        source: As the plan pins it; for snapshots, what came since the one that the target has.
+        other: The target as it was when the plan was made, where `Range.needs_target`; for
+            snapshots, what went, if anything did.
+
+    Raises:
+        InvalidInputError: (13) rows cannot be compared, or there is no such column.
+    """
+    find = {"column": _by_column, "partition": _by_partition, "snapshot": _by_snapshot}[range.by]
+    with told_by_spark("The changes cannot be read"):
+        rows, gone = find(source, other, range)
+        if not range.key:
+            return rows
+        marked = rows.withColumn(GONE, F.lit(False))
+        return marked if gone is None else marked.unionByName(_as_gone(gone, source, range.key))
+
+
+Changes = tuple[DataFrame, "DataFrame | None"]
+"""The rows that are new or changed, and the keys of those that are gone."""
+
+
+def _by_column(source: DataFrame, target: DataFrame | None, range: Range) -> Changes:
+    rows = above(source, range.columns[0], range.since)
+    if target is None:
+        return rows, None
+    again = _changed_at_low(source, target, range.columns[0], range.since)
+    return (rows if again is None else rows.unionByName(again)), None
+
+
+def _by_partition(source: DataFrame, target: DataFrame | None, range: Range) -> Changes:
+    since, keys = range.since, range.key_columns
+    rows = in_partitions(source, range.columns, (*since.new, *since.changed))
+    if target is None or not since.changed:
+        return rows, None
+    left = in_partitions(target, range.columns, since.changed).select(*keys)
+    # A row may be in another partition by now.
+    return rows, left.join(source.select(*keys), list(range.key), "left_anti")
+
+
+def _by_snapshot(came: DataFrame, went: DataFrame | None, range: Range) -> Changes:
+    if went is None:
+        return came, None
+    rows = came.exceptAll(went)
+    if not range.key:
+        return rows, None
+    keys = range.key_columns
+    left = went.exceptAll(came).select(*keys)
     # What has the key of a row that is there now has only changed.
-    left = gone.select(*source.columns).join(source.select(*key), list(key), "left_anti")
-    return marked.unionByName(left.withColumn(GONE, F.lit(True)))
+    return rows, left.join(rows.select(*keys), list(range.key), "left_anti")
 
 
-def without_key(frame: DataFrame, key: Sequence[str]) -> int:
-    """Return how many rows have a key that is null: a merge would add them again each time."""
-    is_null = F.lit(False)
-    for column in key:
-        is_null |= F.col(quoted((column,))).isNull()
-    with told_by_spark("The rows without a key cannot be counted"):
-        return int(frame.where(is_null).count())
+def _as_gone(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFrame:
+    folded = {name.lower() for name in key}
+    columns = [
+        F.col(quoted((field.name,)))
+        if field.name.lower() in folded
+        else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in source.schema.fields
+    ]
+    return keys.distinct().select(*columns, F.lit(True).alias(GONE))
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How many rows there are, and of how many the key does not tell them apart."""
+
+    rows: int
+    null: int
+    repeated: int
+
+
+def keys_of(frame: DataFrame, key: Sequence[str]) -> Keys:
+    """Count rows by their keys. Raises as `told_by_spark` does."""
+    columns = [F.col(quoted((name,))) for name in key]
+    is_null = _any([column.isNull() for column in columns])
+    many = F.when(F.col(_COUNT) > 1, F.col(_COUNT))
+    with told_by_spark("The keys of the rows cannot be counted"):
+        counted = frame.groupBy(*columns).agg(F.count(F.lit(1)).alias(_COUNT))
+        total, null, repeated = counted.agg(
+            F.sum(_COUNT), F.sum(F.when(is_null, F.col(_COUNT))), F.sum(F.when(~is_null, many))
+        ).collect()[0]
+    return Keys(total or 0, null or 0, repeated or 0)
 
 
 def same_columns(one: SourceTable, other: SourceTable) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from ...errors import unsupported
+from ...errors import invalid, unsupported
 from .session import told_by_spark
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 Listing = dict[str, int]
 """Bytes of each file, by its path relative to the directory."""
@@ -18,6 +21,12 @@ def require_files(spark: Any) -> None:
             "This needs the file systems of Spark's driver, which Spark Connect has not: use a "
             "session in this process"
         )
+
+
+def require_absolute(directory: str) -> None:
+    """Raise InvalidInput (13) for a directory that would be another one for another process."""
+    if _ABSOLUTE.match(directory) is None:
+        raise invalid(f"Directory {directory!r} is relative: give an absolute path or a URI")
 
 
 def listing(spark: Any, directory: str) -> Listing | None:

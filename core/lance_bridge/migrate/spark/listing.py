@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...errors import display
 from ...names import quoted
 from ..selection import Selection, may_hold
 from .session import told_by_spark
-from .sources import OWN_CATALOG, SourceTable, pinned
+from .sources import OWN_CATALOG, SourceTable, needing, pinned
 
 _DETAILS = "# Detailed Table Information"
 _PARTITIONS = "# Partition Information"
@@ -57,7 +58,8 @@ def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable |
         UnsupportedOperationError: (0) the session lacks what reads its format.
     """
     name = quoted((catalog, *names))
-    with told_by_spark(f"'{'.'.join(names)}' cannot be described"):
+    shown = display(names)
+    with told_by_spark(f"'{shown}' cannot be described"), needing("", shown):
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
     details = _details(rows)
     properties = details.get("Table Properties", "").lower()

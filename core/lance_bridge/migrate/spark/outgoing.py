@@ -42,6 +42,26 @@ def _is_plain_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) and read_type(kind.value_type).equals(kind.value_type))
 
 
+def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
+    """Return what keeps a table from being partitioned by columns, and what becomes of those."""
+    missing = [name for name in by if name not in columns.names]
+    if missing:
+        lacks = ", ".join(missing)
+        return [warning(f"It is not partitioned: it has no column {lacks}")]
+    if len(by) == len(columns):
+        return [blocker("All of its columns would be partitions: leave one to the files")]
+    found: list[Problem] = []
+    for name in by:
+        kind = read_type(columns.field(name).type)
+        if pa.types.is_nested(kind):
+            found.append(blocker(f"{kind} cannot be in the names of directories", name))
+        elif pa.types.is_string(kind):
+            found.append(
+                warning("An empty text becomes null, as it does in all partitions of Spark's", name)
+            )
+    return found
+
+
 def table_problems(spark: Any, database: str, table: str) -> list[Problem]:
     """Return what keeps a table from being made."""
     with told_by_spark(f"Database '{database}' cannot be looked at"):
@@ -61,7 +81,7 @@ def create_table(
     partition_by: Sequence[str],
     mark: str,
 ) -> None:
-    """Make an external table of Parquet files that are there.
+    """Make an external table of Parquet files that are there; its partitions are still to be found.
 
     Raises:
         InvalidInputError: (13) there is one of that name, or Spark refuses a name or type.
@@ -76,8 +96,16 @@ def create_table(
             f"{parts if partition_by else ''} LOCATION '{place}' "
             f"TBLPROPERTIES ('{MARK}' = '{mark}')"
         )
-        if partition_by:
-            spark.sql(f"MSCK REPAIR TABLE {name}")
+
+
+def find_partitions(spark: Any, path: Sequence[str]) -> None:
+    """Have a table take up all partitions that are in its directory; safe to repeat.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    with told_by_spark(f"The partitions of table '{display(tuple(path))}' are not added"):
+        spark.sql(f"MSCK REPAIR TABLE {quoted((OWN_CATALOG, *path))}")
 
 
 def mark_of(spark: Any, path: Sequence[str]) -> str | None:

@@ -18,11 +18,13 @@ from ...spark.source import fit
 from ...spark.source.types import nullable
 from ...tables.data import Rows
 from ...tables.dataset import LANCE_FAILURES, brief
-from ..plan import Problem, blocker, warning
+from ..plan import Problem, Severity, blocker, warning
 from .session import told_by_spark
 
 _NUMBERS = (spark.FloatType, spark.DoubleType)
 _TEXTS = ("char", "varchar")
+_NOT_IN_NAMES = (".", "`", "\0")
+_FIRST_FILES = ("legacy", "0.1")
 
 
 def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Schema:
@@ -30,17 +32,33 @@ def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Sche
     return fit.new_schema(nullable(columns), vectors)
 
 
-def problems_of(columns: spark.StructType, vectors: Mapping[str, int]) -> list[Problem]:
-    """Return what keeps these columns from being Lance's, one by one, and what changes."""
+def problems_of(
+    columns: spark.StructType, vectors: Mapping[str, int], storage_version: str | None = None
+) -> list[Problem]:
+    """Return what keeps these columns from being Lance's, one by one, and what changes.
+
+    Args:
+        storage_version: That of the files; Lance's default where it is None.
+    """
     found: list[Problem] = []
     for field in columns.fields:
+        found += _bad_name(field.name)
         try:
             given = {k: v for k, v in vectors.items() if k.lower() == field.name.lower()}
             schema_for(spark.StructType([field]), given)
         except InvalidInputError as error:
             found.append(blocker(f"{error}, with the option casts", field.name))
         found += _changes(field)
-    return found or _refused_by_lance(columns, vectors)
+    if any(each.severity is Severity.BLOCKER for each in found):
+        return found
+    return found + _refused_by_lance(schema_for(columns, vectors), storage_version)
+
+
+def _bad_name(name: str) -> Iterable[Problem]:
+    bad = [character for character in _NOT_IN_NAMES if character in name]
+    if bad:
+        yield blocker(f"Lance cannot write to a column with {bad[0]!r} in its name: rename it in "
+                      "the source", name)  # fmt: skip
 
 
 def _changes(field: spark.StructField) -> Iterable[Problem]:
@@ -49,12 +67,16 @@ def _changes(field: spark.StructField) -> Iterable[Problem]:
         yield warning(f"{kind} becomes a string without a limit to its length", field.name)
 
 
-def _refused_by_lance(columns: spark.StructType, vectors: Mapping[str, int]) -> list[Problem]:
-    """Have Lance itself make an empty table of the columns, in memory."""
+def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
+    """Have Lance itself make a table of the columns, in memory: with one row, of nulls."""
+    if storage_version in _FIRST_FILES:
+        return [blocker(f"Files of version {storage_version} cannot be beside those of later ones")]
     try:
-        rows = Rows.of(schema_for(columns, vectors).empty_table())
+        row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
+        rows = Rows.of(row)
         rows.require_storable()
-        lance.write_dataset(rows.reader(), "memory://plan")
+        asked: dict[str, Any] = {"data_storage_version": storage_version}
+        lance.write_dataset(rows.reader(), "memory://plan", **asked)
     except InvalidInputError as error:
         return [blocker(str(error))]
     except LANCE_FAILURES as error:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
-from lance_namespace.errors import ServiceUnavailableError, TableNotFoundError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    ServiceUnavailableError,
+    TableNotFoundError,
+)
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ...errors import invalid
 from ...spark.jobs.tasks import spark_failures
+from ..kind import Stopped
 from ..plan import Address
 
 SPARK = "spark"
@@ -24,7 +31,11 @@ _KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.dri
          "spark.remote")  # fmt: skip
 _SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|account.?key", re.I)
 _IN_URL = re.compile(r"//[^/@\s]*:[^/@\s]*@")
+_MASTER, _REMOTE = "spark.master", "spark.remote"
 _URIS = "spark.hadoop.hive.metastore.uris"
+_CANCELLED = "[SPARK_JOB_CANCELLED]"
+_FILES_GONE = ("[FAILED_READ_FILE.FILE_NOT_EXIST]", "[DELTA_FILE_NOT_FOUND",
+               "org.apache.iceberg.exceptions.NotFoundException")  # fmt: skip
 _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 
 
@@ -64,7 +75,7 @@ def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSe
     Raises:
         InvalidInputError: (13) the session has other tables than the one that the plan is of.
     """
-    there = SparkSession.getActiveSession()
+    there = _session_of_process()
     spark = there or _new_session({**address.properties, **secrets})
     try:
         found = _connection(spark)
@@ -79,8 +90,18 @@ def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSe
             spark.stop()
 
 
+def _session_of_process() -> SparkSession | None:
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
 def _new_session(settings: Mapping[str, str]) -> SparkSession:
-    builder: Any = SparkSession.builder
+    builder: Any = SparkSession.builder.config("spark.log.level", "ERROR")
+    if settings.get(_MASTER, "local").startswith("local") and _REMOTE not in settings:
+        # Workers beside this process run as it does; by default they are the PATH's python3.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in settings.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
@@ -105,18 +126,31 @@ def told_by_spark(what: str) -> Iterator[None]:
         what: What failed, to begin the message with.
 
     Raises:
+        Stopped: The job was cancelled, which is what Spark does with all of them on Ctrl-C.
         TableNotFoundError: (4) the table, its database or its path is not there.
         TableColumnNotFoundError: (12)
         InvalidInputError: (13)
+        ConcurrentModificationError: (14) files are gone that were there when it began.
         ServiceUnavailableError: (17)
     """
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
+        if _CANCELLED in str(error):
+            raise Stopped(what) from error
+        _raise_for(error, what)
+
+
+def _raise_for(error: PySparkException | Py4JError, what: str) -> NoReturn:
+    if any(sign in str(error) for sign in _FILES_GONE):
+        raise ConcurrentModificationError(
+            f"{what}: files that it reads were vacuumed, expired or overwritten. Plan anew; "
+            "or convert it anew, where they are of the snapshot of the round before"
+        ) from error
+    if isinstance(error, PySparkException):
         if (error.getCondition() or "").startswith(_NOT_FOUND):
             raise TableNotFoundError(f"{what}: it is not there") from error
         with spark_failures(what):
-            raise
-    except Py4JError as error:
-        first = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
-        raise ServiceUnavailableError(f"{what}: {first.strip()[:300]}") from error
+            raise error
+    first = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
+    raise ServiceUnavailableError(f"{what}: {first.strip()[:300]}") from error

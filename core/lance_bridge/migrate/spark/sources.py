@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lance_namespace.errors import TableNotFoundError, UnsupportedOperationError
+from lance_namespace.errors import (
+    TableNotFoundError,
+    TableVersionNotFoundError,
+    UnsupportedOperationError,
+)
 from py4j.protocol import Py4JError
 from pydantic import Field
 from pyspark.errors import PySparkException
@@ -28,10 +33,17 @@ _PACKAGES = {
     "avro": "org.apache.spark:spark-avro_2.13 of the session's release",
     DELTA: "io.delta:delta-spark_2.13 (for Spark 4.1: io.delta:delta-spark_4.1_2.13)",
     ICEBERG: "org.apache.iceberg:iceberg-spark-runtime of the session's release, such as "
-    "iceberg-spark-runtime-4.1_2.13",
+    "iceberg-spark-runtime-4.1_2.13, and read it through a catalog of Iceberg's",
 }
-_MISSING = ("DATA_SOURCE_NOT_FOUND", "_LEGACY_ERROR_TEMP_1139", "Failed to find data source",
-            "DELTA_CONFIGURE", "ClassNotFoundException")  # fmt: skip
+_MISSING = (
+    "DATA_SOURCE_NOT_FOUND", "_LEGACY_ERROR_TEMP_1139", "Failed to find data source",
+    "DELTA_CONFIGURE", "ClassNotFoundException", "PARSE_SYNTAX_ERROR",
+    "REQUIRES_SINGLE_PART_NAMESPACE",
+)  # fmt: skip
+"""What Spark says without a format's package: the last but one of statements that are Delta's own,
+the last of the tables that describe one of Iceberg's."""
+_NOT_FOUND = re.compile(r"Failed to find the data source: (\w+)")
+_NO_SNAPSHOT = ("[DELTA_VERSION_NOT_FOUND]", "Cannot find snapshot with ID")
 _INFERRED = ("csv", "json")
 _UNKNOWN_SIZE = 2**60
 """Spark's guess for what it has no statistics of is more."""
@@ -48,6 +60,7 @@ class SourceTable(Model):
         read_options: Those of Spark's reader, for a path.
         snapshot: The version of Delta or the snapshot of Iceberg that is read; None for formats
             that have none, and for tables without a snapshot.
+        identity: What tells a table of Delta from a later one of the same name; "" for others.
         columns: The schema that Spark reads, in JSON.
     """
 
@@ -58,6 +71,7 @@ class SourceTable(Model):
     partitions: tuple[str, ...] = ()
     read_options: dict[str, str] = Field(default_factory=dict)
     snapshot: int | None = None
+    identity: str = ""
     columns: str = ""
 
     @property
@@ -86,40 +100,73 @@ class SourceTable(Model):
 
         Raises:
             TableNotFoundError: (4)
+            TableVersionNotFoundError: (11) the snapshot is not there any more.
             InvalidInputError: (13) Spark cannot read it.
             UnsupportedOperationError: (0) the session lacks what reads the format.
         """
-        with told_by_spark(f"'{self.name}' cannot be read"), needing(self.format, self.name):
+        with (
+            told_by_spark(f"'{self.name}' cannot be read"),
+            needing(self.format, self.name),
+            self._needing_snapshot(),
+        ):
             return self._read(spark)
+
+    @contextmanager
+    def _needing_snapshot(self) -> Iterator[None]:
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            if self.snapshot is not None and any(sign in f"{error}" for sign in _NO_SNAPSHOT):
+                raise TableVersionNotFoundError(
+                    f"Snapshot {self.snapshot} of '{self.name}' is not there any more: it was "
+                    "vacuumed or expired. Plan anew; or convert it anew, where it is that of "
+                    "the round before"
+                ) from error
+            raise
 
     def _read(self, spark: Any) -> DataFrame:
         found: DataFrame
-        if self.catalog == OWN_CATALOG:
-            # Spark keeps the list of a table's files, and others may have written since.
-            spark.catalog.refreshTable(self.sql_name)
-        if self.catalog:
-            if self.snapshot is None:
-                found = spark.table(self.sql_name)
-            else:
-                found = spark.sql(f"SELECT * FROM {self.sql_name} VERSION AS OF {self.snapshot}")
-            return found
+        self.refresh(spark)
+        if self.catalog and self.snapshot is not None:
+            found = spark.sql(f"SELECT * FROM {self.sql_name} VERSION AS OF {self.snapshot}")
+        elif self.catalog:
+            found = spark.table(self.sql_name)
+        else:
+            found = self._reader(spark).load(self.location)
+        # A table without a snapshot had no rows when it was looked at.
+        is_empty = self.has_snapshots and self.snapshot is None
+        return found.where("false") if is_empty else found
+
+    def refresh(self, spark: Any) -> None:
+        """Have Spark look at a table anew, for others may have written since.
+
+        Spark keeps the list of a table's files, and Iceberg's catalogs the table as it was.
+        """
+        if self.catalog == OWN_CATALOG or (self.catalog and self.has_snapshots):
+            spark.sql(f"REFRESH TABLE {self.sql_name}")
+
+    def _reader(self, spark: Any) -> Any:
         reader = spark.read.format(self.format).options(**self.read_options)
         if self.columns and self.format in _INFERRED:
             reader = reader.schema(self.schema_read)
         if self.snapshot is not None:
-            key = "versionAsOf" if self.format == DELTA else "snapshot-id"
-            reader = reader.option(key, str(self.snapshot))
-        found = reader.load(self.location)
-        return found
+            reader = reader.option("versionAsOf", str(self.snapshot))
+        return reader
 
 
 @contextmanager
 def needing(format: str, name: str) -> Iterator[None]:
-    """Tell which package a session lacks that cannot read a format (0)."""
+    """Tell which package a session lacks that cannot read a format (0).
+
+    Args:
+        format: "" where it is not known yet.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
         said = f"{error}"
+        found = _NOT_FOUND.search(said)
+        format = format or (found[1].lower() if found else "")
         if format in _PACKAGES and any(sign in said for sign in _MISSING):
             raise missing_package(format, name) from error
         raise
@@ -129,7 +176,7 @@ def missing_package(format: str, name: str) -> UnsupportedOperationError:
     """Return the error for a session that cannot read a format."""
     return unsupported(
         f"'{name}' is in {format}, which this session cannot read: start it with the package "
-        f"{_PACKAGES[format]} (spark.jars.packages)"
+        f"(spark.jars.packages) {_PACKAGES[format]}"
     )
 
 
@@ -167,13 +214,24 @@ def pinned(spark: Any, table: SourceTable) -> SourceTable:
         told_by_spark(f"The snapshots of '{table.name}' cannot be read"),
         needing(table.format, table.name),
     ):
-        find = _delta_version if table.format == DELTA else _iceberg_snapshot
-        return table.model_copy(update={"snapshot": find(spark, table)})
+        table.refresh(spark)
+        if table.format == DELTA:
+            return _pinned_delta(spark, table)
+        return table.model_copy(update={"snapshot": _iceberg_snapshot(spark, table)})
 
 
-def _delta_version(spark: Any, table: SourceTable) -> int:
-    name = table.sql_name if table.catalog else f"delta.{quoted((table.location,))}"
-    return int(spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"])
+def delta_name(table: SourceTable) -> str:
+    """Return what SQL calls a table or directory of Delta."""
+    return table.sql_name if table.catalog else f"delta.{quoted((table.location,))}"
+
+
+def _pinned_delta(spark: Any, table: SourceTable) -> SourceTable:
+    name = delta_name(table)
+    version = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
+    detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
+    partitions = tuple(detail["partitionColumns"])
+    found = {"snapshot": int(version), "identity": detail["id"], "partitions": partitions}
+    return table.model_copy(update=found)
 
 
 def _iceberg_snapshot(spark: Any, table: SourceTable) -> int | None:
@@ -198,13 +256,18 @@ def described_again(spark: Any, table: SourceTable) -> SourceTable:
     """Return a source as it is now, at the snapshot that it was pinned to.
 
     Raises:
-        TableNotFoundError: (4) it is gone.
+        TableNotFoundError: (4) it is gone, or its snapshot is.
     """
     from .listing import described  # noqa: PLC0415 - it needs this module
 
     if not table.catalog:
-        return with_schema(spark, table.model_copy(update={"columns": ""}))
-    now = described(spark, table.catalog, table.names)
-    if now is None:
-        raise TableNotFoundError(f"'{table.name}' is not a table of the kind that it was")
-    return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
+        now = pinned(spark, table.model_copy(update={"columns": ""}))
+    else:
+        there = described(spark, table.catalog, table.names)
+        if there is None:
+            raise TableNotFoundError(f"'{table.name}' is not a table of the kind that it was")
+        now = there
+    try:
+        return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
+    except TableVersionNotFoundError as error:
+        raise TableNotFoundError(str(error)) from error

@@ -22,6 +22,7 @@ from ...namespace import LanceBridgeNamespace
 from ...spark.addresses import TableAddress
 from ...spark.functions.rows.snapshot import load
 from ...spark.jobs.engine import address_in
+from ...spark.jobs.tasks import Refused, done
 from ...spark.source import arrays, requests
 from ...spark.source.options import WriteOptions
 from ...spark.source.types import batch_schema, spark_schema
@@ -88,13 +89,14 @@ def append(
 
     Raises:
         TableSchemaValidationError: (20) the columns do not fit the table.
+        InvalidInputError: (13) values that the table cannot hold.
         ConcurrentModificationError: (14) somebody else wrote to it, and `alone`.
         LanceNamespaceError: What finding, opening and committing raises.
     """
     dataset = address.find().open()
-    done = committed(dataset, transaction, version)
-    if done is not None:
-        return Loaded(done, _rows_added(address, done), is_repeated=True)
+    made = committed(dataset, transaction, version)
+    if made is not None:
+        return Loaded(made, _rows_added(address, made), is_repeated=True)
     write = requests.Write(requests.APPEND, version=version, guard=alone, may_create=False)
     job = Job(address, frame.schema, write, WriteOptions(**options))
     job.commit = replace(job.commit, uuid=transaction, properties={MARK: mark})
@@ -115,15 +117,24 @@ def _rows_added(address: TableAddress, version: int) -> int:
 
 def _run(frame: DataFrame, target: Target, what: str) -> list[Written]:
     """Have tasks write the rows. Only what a task returned in the end is taken."""
+    # PySpark looks columns up by their names unquoted, which are not always those of columns.
+    plain = {name: f"c{number}" for number, name in enumerate(frame.columns)}
+    names = {column: plain[name] for column, name in target.names.items()}
+    task = partial(_task, replace(target, names=names))
     with told_by_spark(what):
-        rows = frame.mapInArrow(partial(_task, target), _RESULT_DDL).collect()
-    return [pickle.loads(row["result"]) for row in rows]
+        rows = frame.toDF(*plain.values()).mapInArrow(task, _RESULT_DDL).collect()
+    written: list[Written] = []
+    for row in rows:
+        result = pickle.loads(row["result"])
+        if isinstance(result, Refused):
+            raise result.error
+        written.append(result)
+    return written
 
 
 def _task(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_pydict(
-        {"result": [pickle.dumps(target.write(batches))]}, schema=_RESULT
-    )
+    result = done(target.write, batches)
+    yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]}, schema=_RESULT)
 
 
 # -- reading back ----------------------------------------------------------------------------------

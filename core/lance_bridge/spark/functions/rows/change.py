@@ -11,7 +11,7 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,21 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Once:
+    """The transaction of a change that is to be recognised by later processes.
+
+    Attributes:
+        uuid: Its identifier.
+        properties: What is kept with it.
+        alone: Whether any later version of somebody else's is a conflict.
+    """
+
+    uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    properties: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What the tasks have written; nothing of it is visible yet."""
 
@@ -102,8 +117,11 @@ def repeated(retries: int, attempt: Callable[[], Changed]) -> Changed:
     raise AssertionError("the last attempt returns or raises")
 
 
-def apply(table: Snapshot, plan: Plan) -> Changed:
+def apply(table: Snapshot, plan: Plan, transaction: Once | None = None) -> Changed:
     """Do a change, and commit it.
+
+    Args:
+        transaction: One with an identifier of its own unless told.
 
     Raises:
         InvalidInputError: (13) a row of the table would be changed twice.
@@ -120,7 +138,7 @@ def apply(table: Snapshot, plan: Plan) -> Changed:
     )
     if changed.is_empty:
         return changed
-    version = _commit(table, outcome, plan.values, guards_all=plan.guards_all)
+    version = _commit(table, outcome, plan, transaction or Once())
     return Changed(version, changed.inserted, changed.updated, changed.deleted)
 
 
@@ -197,15 +215,19 @@ def _require_whole(summaries: Sequence[Any], bodies: Any) -> None:
 # -- the commit ------------------------------------------------------------------------------------
 
 
-def _commit(table: Snapshot, outcome: Outcome, values: Sequence[str], *, guards_all: bool) -> int:
+def _commit(table: Snapshot, outcome: Outcome, plan: Plan, transaction: Once) -> int:
     commit = Commit(
         table.table.address,
         table.access().location,
         table.version,
-        str(uuid.uuid4()),
+        transaction.uuid,
+        properties=transaction.properties,
+        alone=transaction.alone,
         entry=table.table.record.properties.get(ENTRY_ID),
     )
-    operation = partial(operation_of, table.dataset, outcome, values, guards_all=guards_all)
+    operation = partial(
+        operation_of, table.dataset, outcome, plan.values, guards_all=plan.guards_all
+    )
     return commit.run(outcome.new, operation)
 
 

@@ -1,0 +1,190 @@
+"""What `test_convert_safety` checks in the process of a Spark session."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import product
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    ErrorCode,
+    InvalidTableStateError,
+)
+from migrate.building import counts_of
+from migrate.convert_checks import orders
+from migrate.places import files
+from migrate.sparking import (
+    Died,
+    Scene,
+    again,
+    each_file_by_itself,
+    failed,
+    interrupted,
+    moments,
+    replaced,
+    rows_of,
+)
+
+from lance_bridge.migrate import State
+from lance_bridge.migrate.kinds import loading
+
+
+def check_killed_at_every_moment(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(
+        f"CREATE TABLE {database}.orders USING parquet AS "
+        "SELECT id, concat('row ', id) AS name FROM range(0, 5, 1, 1)"
+    )
+    source = files(scene.directory / "raw")
+    with scene.run("convert") as run:
+        run.plan(
+            include=[f"{database}.*"],
+            namespace=[scene.target],
+            indices=[{"column": "id", "kind": "BTREE"}],
+        )
+        with moments() as passed:
+            assert failed(run.execute(at_once=1)) == []
+        expected = rows_of(scene.dataset("orders").to_table())
+        versions = len(scene.dataset("orders").versions())
+        with moments() as undoing:
+            assert run.undo().state is State.UNDONE
+        assert passed() > 15
+        assert undoing() > 8
+        assert passed() > undoing()
+        for moment, goes_on in product(range(passed()), (True, False)):
+            again(run)
+            with pytest.raises(Died), moments(moment):
+                run.execute(at_once=1)
+            if goes_on:  # or else it is undone from where it is
+                assert failed(run.execute(at_once=1)) == [], moment
+                assert rows_of(scene.dataset("orders").to_table()) == expected, moment
+                assert len(scene.dataset("orders").versions()) == versions, moment
+            with suppress(Died), moments(moment % undoing()):
+                run.undo()
+            assert run.undo().state is State.UNDONE, moment
+            assert scene.tables() == [], moment
+            assert scene.files() == [], moment
+    assert files(scene.directory / "raw") == source
+
+
+def check_others_rows_are_not_undone(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        dataset = scene.dataset("orders")
+        dataset.delete("id = 1")
+        with pytest.raises(InvalidTableStateError, match="somebody else has written"):
+            run.undo()
+    assert scene.dataset("orders").count_rows() == 29
+
+
+def check_a_changed_source_is_refused(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        scene.spark.sql(f"DROP TABLE {database}.orders")
+        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+            run.execute()
+    assert scene.tables() == []
+
+
+def check_several_at_once_of_which_one_fails(scene: Scene) -> None:
+    database = scene.database()
+    for name in "abcde":
+        lists = "array(1.5F, 2.5F, 3.5F)" if name == "c" else "array(1.5F, CAST(id AS FLOAT))"
+        scene.spark.sql(
+            f"CREATE TABLE {database}.{name} USING parquet AS "
+            f"SELECT id, '{name}' AS name, {lists} AS vector FROM range(0, 20, 1, 2)"
+        )
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target], vectors={"vector": 2})
+        for _ in range(2):  # the next run tries it again
+            record = run.execute(at_once=4)
+            assert counts_of(record) == {"done": 5, "failed": 1}
+            wrong = record.items[f"{database}/c"].error
+            assert wrong is not None
+            assert wrong.code == int(ErrorCode.INVALID_INPUT)
+            assert "length is not 2" in wrong.message
+        for name in "abde":
+            found = scene.dataset(name).to_table()
+            assert sorted(found["id"].to_pylist()) == list(range(20))
+            assert set(found["name"].to_pylist()) == {name}
+        assert scene.dataset("c").count_rows() == 0
+        assert run.undo().state is State.UNDONE
+    assert scene.files() == []
+
+
+def check_ctrl_c_ends_what_spark_is_doing(scene: Scene) -> None:
+    database, files_of_source = scene.database(), 40
+    scene.spark.sql(
+        f"CREATE TABLE {database}.t USING parquet AS "
+        f"SELECT id FROM range(0, 80, 1, {files_of_source})"
+    )
+
+    def written() -> list[str]:
+        return [each for each in scene.files() if "/data/" in each]
+
+    with scene.run("convert") as run, each_file_by_itself(scene.spark):
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        with interrupted(lambda: bool(written())):
+            run.execute()
+        assert 0 < len(written()) < files_of_source, "it did not wait for all of them"
+        record = run.migration.record()
+        assert record.runs[-1].ended is not None
+        assert counts_of(record) == {"done": 1, "begun": 1}
+        assert failed(record) == []
+        assert scene.dataset("t").versions()[-1]["version"] == 1
+        assert failed(run.execute(verify="checksums")) == []
+        assert sorted(scene.dataset("t").to_table()["id"].to_pylist()) == list(range(80))
+        assert run.undo().state is State.UNDONE
+    assert scene.files() == [], "also those of the tasks that were stopped"
+
+
+def check_others_files_and_tables_are_left_alone(scene: Scene) -> None:
+    database = orders(scene)
+    occupied = scene.directory / "lance" / f"{scene.target}.db" / "orders.lance"
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        with run.migration.journal(), pytest.raises(ConcurrentModificationError, match="being run"):
+            run.execute()
+        occupied.mkdir(parents=True)
+        (occupied / "theirs").write_text("x")
+        assert failed(run.execute(verify="checksums")) == []
+        assert scene.dataset("orders").uri != str(occupied)
+        assert [each.name for each in occupied.iterdir()] == ["theirs"]
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert "taken by a Lance table" in plan.blocked[0].blockers[0].text
+        # Lance's own tables are none to be converted.
+        plan = run.plan(include=[f"{scene.prefix}_*"], namespace=[scene.target], name="{table}_2")
+        assert [item.source for item in plan.to_do] == [(database, "orders")]
+        assert plan.notes == ("1 views and tables of Lance are left out",)
+
+
+def check_a_table_that_was_written_to_before_the_load_fails(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+
+        def theirs_first(call: Any) -> Any:
+            def between(bridge: Any, record: Any, rows: Any) -> Any:
+                lance.write_dataset(pa.table({"theirs": [1]}), record.location)
+                return call(bridge, record, rows)
+
+            return between
+
+        with replaced(loading, "write_first", theirs_first):
+            record = run.execute()
+        assert "another writer" in failed(record)[0]
+        assert "somebody else has written" in failed(run.execute())[0]
+        with pytest.raises(InvalidTableStateError, match="somebody else has written"):
+            run.undo()
+    assert scene.dataset("orders").to_table().to_pylist() == [{"theirs": 1}]

@@ -1,0 +1,46 @@
+"""What the sessions of `test_killed` do: one is killed while its tasks write, another goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from migrate.sparking import Scene, each_file_by_itself, failed
+
+from lance_bridge.cli.migrating import reconnected
+from lance_bridge.entries.tables import load_lance
+from lance_bridge.migrate import Migrations, execute, undo
+from lance_bridge.migrate.ends import bridge_of
+from lance_bridge.tables.dataset import open_dataset
+
+ROWS, FILES = 240, 60
+"""A task for each file: together they take seconds."""
+
+
+def begin(spark: Any, uri: str, directory: str) -> list[str]:
+    """Convert a table; return what went wrong."""
+    scene = Scene(spark, uri, directory)
+    database = scene.database()
+    rows = f"SELECT id FROM range(0, {ROWS}, 1, {FILES})"
+    spark.sql(f"CREATE TABLE {database}.t USING parquet AS {rows}")
+    with scene.run("convert") as run, each_file_by_itself(spark):
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        return failed(run.execute())
+
+
+def go_on(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as this process's own
+    """Go on with the one migration of a state directory, tell of its table, and undo it."""
+    migrations = Migrations(Path(state))
+    [id] = migrations.ids()
+    migration = migrations.get(id)
+    with reconnected(migration, None, None) as (kind, ends):
+        record = execute(kind, ends, migration)
+        [path] = [each.target for each in record.plan.items if each.rows is not None]
+        bridge = bridge_of(ends.target)
+        dataset = open_dataset(bridge, load_lance(bridge, path))
+        return {
+            "wrong": failed(record),
+            "ids": sorted(dataset.to_table()["id"].to_pylist()),
+            "versions": len(dataset.versions()),
+            "undone": undo(kind, ends, migration).state.value,
+        }

@@ -1,0 +1,91 @@
+"""Rounds of catching up in the process of a Spark session, and the table that they are of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from migrate.building import Run
+from migrate.sparking import Scene, failed, rows_of
+
+from lance_bridge.migrate import Plan, Record, kind_named, make_plan
+from lance_bridge.migrate.kinds.catchup import next_round
+from lance_bridge.migrate.kinds.rounds import CatchUpOptions
+from lance_bridge.migrate.plan import Item, new_id
+
+ROW = "concat('row ', id) AS name, id DIV 10 AS part"
+
+
+def converted(scene: Scene, run: Run, *, rows: int = 20) -> str:
+    """Make a table ``t`` of Spark's and of it one of Lance, ``t_new``; return its database."""
+    database = scene.database()
+    scene.spark.sql(
+        f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
+        f"SELECT /*+ COALESCE(1) */ id, {ROW} FROM range({rows})"
+    )
+    convert(scene, run, database)
+    return database
+
+
+def convert(scene: Scene, run: Run, database: str, **options: Any) -> None:
+    """Convert all tables of a database to ``{table}_new``."""
+    run.kind = kind_named("convert")
+    run.plan(include=[f"{database}.*"], namespace=[scene.target], name="{table}_new", **options)
+    assert failed(run.execute()) == []
+
+
+def plan_next(run: Run, **options: Any) -> Plan:
+    """Plan the round after the last one."""
+    last = run.migration.record()
+    run.kind = kind_named("catch-up")
+    plan = make_plan(run.kind, run.ends, next_round(last, **options), follows=last.plan.id)
+    run.migration = run.migrations.add(plan)
+    return plan
+
+
+def only_item(plan: Plan) -> Item:
+    [item] = plan.items
+    return item
+
+
+def blocked(plan: Plan) -> str:
+    """Return what keeps the one table of a plan from being caught up with."""
+    [found] = only_item(plan).blockers
+    return found.text
+
+
+def done(run: Run, verify: str = "checksums") -> Record:
+    """Run a round, which is to succeed."""
+    record = run.execute(at_once=1, verify=verify)
+    assert failed(record) == []
+    return record
+
+
+def planned_again(run: Run, version: int) -> None:
+    """Plan the same round once more, after it was undone: counting takes most of the time."""
+    plan = run.migration.plan()
+    item = only_item(plan)
+    item = item.model_copy(update={"facts": {**item.facts, "version_before": version}})
+    fingerprint = run.kind.fingerprint(run.ends, CatchUpOptions(**plan.options), item)
+    item = item.model_copy(update={"fingerprint": fingerprint})
+    new = {"id": new_id(run.kind.name), "items": (item,)}
+    run.migration = run.migrations.add(plan.model_copy(update=new))
+
+
+def back_to(run: Run, plan: Plan) -> None:
+    """Have the next round follow the migration that a plan follows."""
+    assert plan.follows is not None
+    run.migration = run.migrations.get(plan.follows)
+
+
+def add(scene: Scene, database: str, start: int, end: int) -> None:
+    scene.spark.sql(
+        f"INSERT INTO {database}.t SELECT /*+ COALESCE(1) */ id, {ROW} FROM range({start}, {end})"
+    )
+
+
+def ids(scene: Scene, table: str = "t_new") -> list[int]:
+    return sorted(scene.dataset(table).to_table(columns=["id"])["id"].to_pylist())
+
+
+def rows_in_spark(scene: Scene, table: str) -> list[dict[str, Any]]:
+    return rows_of(scene.spark.table(table).toArrow())

@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+TEST_PROCESSES ?= 2
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -26,7 +27,8 @@ JDBC_JAR := docker/jars/postgresql.jar
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS='-k rename -x' goes to pytest"
+	@echo "  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS='-k rename -x' goes to pytest,"
+	@echo "  TEST_PROCESSES=4 has make test use more than two processes (each starts its own servers)"
 
 venv: $(STAMP) ## set up .venv: locked dependencies, then this project in editable mode
 
@@ -46,7 +48,7 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 	@touch $@
 
 test: metastores ## run all tests, those against real servers too; but for test-spark's
-	@$(PY) -m pytest --continue-on-collection-errors $(PYTEST_ARGS)
+	@$(PY) -m pytest --continue-on-collection-errors -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)

@@ -21,7 +21,7 @@ from .spec_reader import function_links, functions_in
 
 TEXT = MIGRATION_SPEC.path.read_text(encoding="utf-8")
 SELECTING = "Selecting Tables"
-NOT_SHOWN = ("Parts", "Selecting Tables", "Kinds", "Speed", "Limits")
+NOT_SHOWN = ("Parts", "Selecting Tables", "Kinds", "Speed", "What Was Tested", "Limits")
 """Sections that claim nothing by themselves."""
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from cli.running import program
+from migrate.building import read_by_name
 from migrate.parquet_tables import add_rows, make_parquet_table
 from migrate.places import Place
 from migrate.test_cli import examples
@@ -102,6 +103,30 @@ def test_the_examples_of_help_run(pasted: Command, orders: Path) -> None:
     assert "Nothing was changed" in pasted(catch_up, first)
     [export] = examples("export")
     assert "Nothing was changed" in pasted(export)
+
+
+@pytest.mark.parametrize("impl", ["glue", "unity"])
+def test_files_are_converted_into_the_other_catalogs(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, impl: str
+) -> None:
+    place: Place = request.getfixturevalue(impl)
+    config = tmp_path / "catalogs.yaml"
+    properties = {"impl": impl, **place.properties, "root": str(tmp_path / "lance")}
+    config.write_text(yaml.safe_dump({"catalogs": {"other": properties}}))
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(config))
+    source = tmp_path / "files"
+    source.mkdir()
+    add_rows(source, 0, 7)
+    database = ".".join((*place.outer, place.prefix))
+    where = ["--path", str(source), "--table", "t", "--namespace", database]
+    words = ["migrate", "convert", "other", *where, "--execute", "--verify", "checksums"]
+    done = program(*words, "--output", "json", "--state", str(tmp_path / "state"), seconds=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads(done.stdout)
+    assert (record["state"], record["counts"]) == ("done", {"done": 2})
+    assert sorted(read_by_name(place, (*place.outer, place.prefix, "t"))["id"].to_pylist()) == [
+        *range(7)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 from servers.metastores import Metastores
 
+from lance_bridge import engine
+
 pytest_plugins = ["ci_skips"]
 
 
@@ -35,3 +37,15 @@ def metastores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastores]
     """Metastores of every release, started when first asked for."""
     with Metastores(tmp_path_factory.mktemp("servers")) as servers:
         yield servers
+
+
+@pytest.fixture(autouse=True)
+def no_engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep the compute engine, which a process has one of, to tests of Spark."""
+    if request.node.get_closest_marker("spark") is not None:
+        yield
+        return
+    before = engine.current()
+    engine.use(None)
+    yield
+    engine.use(before)

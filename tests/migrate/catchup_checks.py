@@ -12,21 +12,24 @@ from lance_namespace.errors import (
     InvalidInputError,
 )
 from migrate.rounds import (
+    AT_COMMIT,
     add,
     blocked,
     convert,
     converted,
     done,
     ids,
+    made_anew,
     only_item,
     plan_next,
     rows_in_spark,
 )
-from migrate.sparking import Scene, rows_of
+from migrate.sparking import Died, Scene, failed, moments, rows_of
 
 from lance_bridge.migrate import State
 from lance_bridge.migrate.spark import changes
 from lance_bridge.migrate.spark.changes import Since
+from lance_bridge.spark.source.commit import Commit
 
 # -- by a column -----------------------------------------------------------------------------------
 
@@ -93,6 +96,44 @@ def check_by_a_column_with_a_key(scene: Scene) -> None:
         assert "Nothing has come" in plan_next(run, **options).items[1].nothing_to_do
 
 
+def check_rows_that_a_column_does_not_show(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(f"CREATE TABLE {database}.t (id BIGINT, x DOUBLE) USING parquet")
+    scene.spark.sql(f"INSERT INTO {database}.t VALUES (1, 1.0), (2, 2.0), (3, NULL)")
+    options: dict[str, Any] = {"by": "column", "column": "x", "key": ["id"]}
+
+    def problems() -> list[str]:
+        return [each.text for each in only_item(plan_next(run, **options)).problems]
+
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        first = run.migration
+        item = only_item(plan_next(run, **options))
+        assert "Nothing has come" in item.nothing_to_do, "the null was converted"
+        run.migration = first
+        plan_next(run, **options, switch_to="t")
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, NULL), (3, NULL)")
+        [problem] = failed(run.execute(at_once=1))
+        assert "2 rows have no 'x', and 1 there" in problem
+        # Row 2 is there once more, with a greater value: no row of the table's is missing.
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, 5.0), (3, NULL)")
+        run.migration = first
+        assert problems() == []
+        scene.spark.sql(f"INSERT INTO {database}.t VALUES (4, 0.5), (5, NULL), (6, 6.0)")
+        run.migration = first
+        counted, null = sorted(problems())[::-1]
+        assert "6 rows, and the table would have 4: some were deleted, or came late" in counted
+        assert "'x' is null in 2 rows of the source, and in 1 of the table" in null
+        assert run.execute(at_once=1, verify="counts").state is State.DIFFERS
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, double('NaN'))")
+        counted, null = sorted(problems())[::-1]
+        assert "2 rows, and the table would have 4" in counted
+        assert "'x' is null in 0 rows of the source, and in 1 of the table" in null
+        done(run, "none")
+        assert "is NaN" in blocked(plan_next(run, **options))
+        assert "is NaN" in blocked(plan_next(run, by="column", column="x"))
+
+
 def check_values_of_all_types(scene: Scene) -> None:
     """The greatest value goes through JSON as text, and is the same value then."""
     columns = {
@@ -103,6 +144,7 @@ def check_values_of_all_types(scene: Scene) -> None:
         "number": "CAST(id AS DOUBLE) / 3 - 5",
         "text": "concat('it''s ', lpad(CAST(id AS STRING), 3, '0'))",
         "small": "CAST(id AS SMALLINT)",
+        "bytes": "unhex(concat('ff00', lpad(hex(id), 2, '0')))",
     }
     shown = ", ".join(f"{value} AS {name}" for name, value in columns.items())
     source = scene.spark.sql(f"SELECT id, {shown} FROM range(0, 11, 1, 1)")
@@ -113,6 +155,9 @@ def check_values_of_all_types(scene: Scene) -> None:
         rows = changes.above(source, column, since).collect()
         assert sorted(row["id"] for row in rows) == [8, 9, 10], column
         assert changes.up_to(source, column, since).count() == 11, column
+        found = changes.partitions_since(source, source.where("id < 8"), [column])
+        rows = changes.in_partitions(source, [column], found.since.new).collect()
+        assert sorted(row["id"] for row in rows) == [8, 9, 10], column
 
 
 def check_times_in_another_zone(scene: Scene) -> None:
@@ -229,3 +274,32 @@ def check_rows_of_others_are_noticed(scene: Scene) -> None:
         with pytest.raises(ConcurrentModificationError):
             run.execute()
         assert "not of the round before" in blocked(plan_next(run, by="column", column="id"))
+
+
+def check_a_table_that_was_made_anew_is_left_alone(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        first = run.migration
+        add(scene, database, 20, 30)
+        plan_next(run, by="column", column="id", switch_to="t")
+        with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
+            run.execute(at_once=1)
+        made_anew(scene)
+        version = scene.dataset("t_new").version
+        assert version == first.record().items[f"{database}/t"].facts["version"]
+        [problem] = failed(run.execute(at_once=1))
+        assert "is not the table of the plan" in problem
+        assert run.undo().state is State.UNDONE
+        rounds: tuple[dict[str, Any], ...] = (
+            {"by": "column", "column": "id"},
+            {"by": "column", "column": "id", "key": ["id"], "switch_to": "t"},
+            {"by": "partition", "key": ["id"]},
+        )
+        for options in rounds:
+            run.migration = first
+            assert "not the table that was converted" in blocked(plan_next(run, **options))
+            with pytest.raises(InvalidInputError, match="are blocked"):
+                run.execute()
+        assert scene.tables() == ["t_new"]
+        assert scene.dataset("t_new").version == version
+        assert ids(scene) == [0, 1]

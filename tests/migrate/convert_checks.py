@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from migrate.sparking import (
     failed,
     rows_of,
 )
+from servers.hive_raw import raw_client
 
 from lance_bridge.migrate import Level, State, verify
 
@@ -156,7 +158,104 @@ def check_problems_are_in_the_plan(scene: Scene) -> None:
         )
         assert plan.blocked == []
         assert failed(run.execute(verify="checksums")) == []
+        plan = run.plan(
+            include=[f"{database}.*"],
+            namespace=[scene.target],
+            name="{table}_2",
+            casts={"months": "decimall(10,2)"},
+        )
+        [bad] = [item for item in plan.blocked if item.source[-1] == "bad"]
+        assert "decimall" in bad.blockers[0].text.lower()
+        assert {item.source[-1] for item in plan.to_do} == {"limited", "taken"}
     assert scene.dataset("bad").schema.field("months").type == pa.string()
+
+
+def check_tables_that_spark_misreads_are_blocked(scene: Scene) -> None:
+    database = scene.database()
+    spark = scene.spark
+    columns = "(id BIGINT, name STRING)"
+    text = "ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' STORED AS TEXTFILE"
+    spark.sql(
+        f"CREATE TABLE {database}.changed {columns} CLUSTERED BY (id) INTO 2 BUCKETS "
+        "STORED AS ORC TBLPROPERTIES ('transactional' = 'true')"
+    )
+    for place, lines in (("header", "1"), ("footer", "2"), ("none", "0")):
+        spark.sql(
+            f"CREATE TABLE {database}.with_{place} {columns} {text} TBLPROPERTIES "
+            f"('skip.{place.replace('none', 'header')}.line.count' = '{lines}')"
+        )
+    spark.sql(
+        f"CREATE TABLE {database}.plain {columns} STORED AS PARQUET "
+        "TBLPROPERTIES ('transactional' = 'false')"
+    )
+    _make_hudi_table(scene, database)
+    with scene.run("convert") as run:
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    texts = {item.source[-1]: item.blockers[0].text for item in plan.blocked}
+    assert sorted(texts) == ["changed", "of_hudi", "with_footer", "with_header"]
+    assert "transactional" in texts["changed"]
+    assert "Hudi" in texts["of_hudi"]
+    assert "skip.header.line.count=1" in texts["with_header"]
+    assert "skip.footer.line.count=2" in texts["with_footer"]
+
+
+def _make_hudi_table(scene: Scene, database: str) -> None:
+    """Make an entry as Hudi's sync does for engines that are not Spark."""
+    port = int(scene.place.properties["uri"].rsplit(":", 1)[1])
+    scene.spark.sql(f"CREATE TABLE {database}.of_hudi (id BIGINT) STORED AS PARQUET")
+    with raw_client(port) as client:
+        table = client.get_table(database, "of_hudi")
+        table.sd.inputFormat = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+        client.alter_table(database, "of_hudi", table)
+
+
+def check_files_that_spark_leaves_out_are_told(scene: Scene) -> None:
+    database = scene.database()
+    spark = scene.spark
+    raw = scene.directory / "raw"
+    for name in ("whole", "union", "only_union"):
+        spark.sql(f"CREATE TABLE {database}.{name} STORED AS PARQUET AS SELECT id FROM range(4)")
+    for name in ("parts", "union_parts"):
+        spark.sql(f"CREATE TABLE {database}.{name} (id BIGINT) PARTITIONED BY (part BIGINT) "
+                  "STORED AS PARQUET")  # fmt: skip
+        spark.sql(f"INSERT INTO {database}.{name} SELECT id, id % 2 AS part FROM range(4)")
+    for place in (raw / "union", raw / "only_union", raw / "union_parts" / "part=1"):
+        shutil.copytree(place, place / "HIVE_UNION_SUBDIR_1")
+    for file in (raw / "only_union").glob("part-*"):
+        file.unlink()
+    for hidden in ("_temporary", ".hive-staging"):
+        shutil.copytree(raw / "union" / "HIVE_UNION_SUBDIR_1", raw / "whole" / hidden)
+    for number, names in enumerate(("2024/01", "2024/01/02", "part=1/v2"), 2):
+        place = raw / "parts" / names
+        shutil.copytree(raw / "parts" / "part=0", place)
+        added = f"PARTITION (part = {number}) LOCATION '{place}'"
+        spark.sql(f"ALTER TABLE {database}.parts ADD {added}")
+    with scene.run("convert") as run:
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert plan.blocked == []
+        rows = {item.source[-1]: item.rows for item in plan.to_do[1:]}
+        assert rows == {"whole": 4, "union": 4, "only_union": 0, "parts": 10, "union_parts": 4}
+        told = {item.source[-1]: p.text for item in plan.to_do for p in item.problems}
+        assert set(told) == {"union", "only_union", "union_parts"}
+        assert all("HIVE_UNION_SUBDIR_1/part-" in text for text in told.values())
+        paths: list[dict[str, Any]] = [
+            {"path": str(raw / name), "format": "parquet", "table": name}
+            for name in ("whole", "union")
+        ]
+        plan = run.plan(paths=paths, namespace=[scene.target])
+        assert [i.target[-1] for i in plan.to_do if i.problems] == ["union"]
+        paths[1]["read_options"] = {"recursiveFileLookup": "true"}
+        plan = run.plan(paths=paths[1:], namespace=[scene.target])
+        assert [(item.rows, item.problems) for item in plan.to_do[1:]] == [(8, ())]
+        key = "spark.sql.hive.convertMetastoreParquet"
+        spark.conf.set(key, "false")
+        try:  # Hive's own reader fails, where it does not take all
+            options = {"include": [f"{database}.union"], "namespace": [scene.target]}
+            [item] = run.plan(**options).blocked
+            assert "cannot be counted" in item.blockers[0].text
+            assert run.plan(**options, count_rows=False).to_do[-1].problems == ()
+        finally:
+            spark.conf.unset(key)
 
 
 def check_values_that_are_hard_to_compare(scene: Scene) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import lance
+import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import (
     ConcurrentModificationError,
     ErrorCode,
     InvalidTableStateError,
+    ServiceUnavailableError,
 )
 from migrate.building import counts_of
 from migrate.convert_checks import orders
@@ -29,7 +32,7 @@ from migrate.sparking import (
     rows_of,
 )
 
-from lance_bridge.migrate import State
+from lance_bridge.migrate import State, targets
 from lance_bridge.migrate.kinds import loading
 
 
@@ -81,6 +84,59 @@ def check_others_rows_are_not_undone(scene: Scene) -> None:
         with pytest.raises(InvalidTableStateError, match="somebody else has written"):
             run.undo()
     assert scene.dataset("orders").count_rows() == 29
+
+
+def check_others_branches_are_not_undone(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        made = scene.dataset("orders")
+        lance.dataset(made.uri).create_branch("theirs", made.version)
+        with pytest.raises(InvalidTableStateError, match="branch theirs"):
+            run.undo()
+    assert "orders" in scene.tables()
+
+
+def _failing(_: object) -> Callable[..., None]:
+    def fails(*_: object) -> None:
+        raise ServiceUnavailableError("The catalog does not answer")
+
+    return fails
+
+
+def check_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        dataset = scene.dataset("orders")
+        before = dataset.count_rows()
+        with replaced(targets.tables, "drop_with_data", _failing):
+            assert "does not answer" in failed(run.undo())[0]
+        with scene.place.connect() as namespace:
+            request = api.DeregisterTableRequest(id=[scene.target, "orders"])
+            namespace.deregister_table(request)
+        lance.write_dataset(dataset.to_table().slice(0, 1), dataset.uri, mode="append")
+        [refused] = failed(run.undo())
+        assert "somebody else has written" in refused
+    assert lance.dataset(dataset.uri).count_rows() == before + 1
+
+
+def check_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        for moment in count():
+            with pytest.raises(Died), moments(moment):
+                run.execute(at_once=1)
+            if "load" in run.migration.record().items[f"{database}/orders"].steps:
+                break
+        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
+        [refused] = failed(run.execute())
+        assert "plan anew" in refused
+        assert run.undo().state is State.UNDONE
+    assert scene.tables() == []
 
 
 def check_a_changed_source_is_refused(scene: Scene) -> None:

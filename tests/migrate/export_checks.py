@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import lance
 import lance_namespace as api
@@ -27,6 +29,7 @@ from migrate.sparking import (
     failed,
     interrupted,
     moments,
+    replaced,
 )
 
 from lance_bridge.migrate import Ends, Level, State, address_of, verify
@@ -35,6 +38,7 @@ from lance_bridge.migrate.spark.session import address_of_session
 
 _CHANGES = (
     (files, "delete"),
+    (files, "rename"),
     (outgoing, "create_table"),
     (outgoing, "find_partitions"),
 )
@@ -155,6 +159,19 @@ def check_what_cannot_be_is_in_the_plan(scene: Scene) -> None:
         texts = {i.source[-1]: [p.text for p in i.problems] for i in plan.items}
         assert "It is not partitioned: it has no column name" in texts["t"]
         assert any(text.startswith("An empty text becomes null") for text in texts["n"])
+        moment = pa.array([0], pa.timestamp("us", "UTC"))
+        _made(scene, "b", rows=pa.table({"id": [1], "bytes": [b"\xff"], "moment": moment}))
+        for kind in (pa.large_binary(), pa.binary(1)):
+            name = str(kind).split("[")[0]
+            rows = pa.table({"id": [1], "bytes": pa.array([b"\xff"], kind)})
+            _made(scene, name, rows=rows)
+        plan = run.plan(**options, partition_by=["bytes"])
+        texts = {i.source[-1]: [p.text for p in i.blockers] for i in plan.blocked}
+        for name in ("b", "large_binary", "fixed_size_binary"):
+            assert "Bytes that are no text" in texts[name][0]
+        plan = run.plan(**options, partition_by=["moment"])
+        [item] = [each for each in plan.to_do if each.source[-1] == "b"]
+        assert ["the session's zone" in p.text for p in item.problems] == [True]
         plan = run.plan(**options, partition_by=["id", "part", "vector", "half"])
         assert any("leave one" in p.text for i in plan.blocked for p in i.blockers)
 
@@ -188,6 +205,85 @@ def check_files_of_others_are_neither_overwritten_nor_deleted(scene: Scene) -> N
             run.undo()
         assert (place / "theirs").exists()
         assert scene.spark.table(f"{database}.t").count() == 20
+
+
+def check_what_another_migration_exported_meanwhile_is_left_alone(scene: Scene) -> None:
+    _made(scene, "t")
+    out = scene.directory / "parquet"
+    place = out / scene.target / "t"
+    options = {"include": [f"{scene.target}.*"], "directory": str(out)}
+    with exporting(scene) as one, exporting(scene) as other:
+        one.plan(**options)
+        out.mkdir()
+        place.parent.write_text("no directory")
+        assert len(failed(one.execute())) == 1, "it wrote no file"
+        place.parent.unlink()
+        other.plan(**options)
+        assert failed(other.execute()) == []
+        theirs = files_below(place)
+        assert "somebody else has made it" in failed(one.execute())[0]
+        assert files_below(place) == theirs
+        assert one.undo().state is State.UNDONE
+        assert files_below(place) == theirs
+        assert other.undo().state is State.UNDONE
+        assert list(place.parent.iterdir()) == []
+
+
+def check_what_others_make_while_it_is_written_is_left_alone(scene: Scene) -> None:
+    _made(scene, "t")
+    _made(scene, "empty", rows=_rows(1).slice(0, 0))
+    out = scene.directory / "parquet" / scene.target
+    with exporting(scene) as one, exporting(scene) as other:
+        for name in ("t", "empty"):
+            options = {
+                "include": [f"{scene.target}.{name}"],
+                "directory": str(out.parent),
+                "partition_by": ["part"],
+            }
+            one.plan(**options)
+            with pytest.raises(Died), replaced(files, "rename", _dying):
+                one.execute()
+            other.plan(**options)
+            assert failed(other.execute()) == []
+            theirs = files_below(out / name)
+            assert "somebody else has made it" in failed(one.execute())[0]
+            assert one.undo().state is State.UNDONE
+            assert files_below(out / name) == theirs
+    assert sorted(each.name for each in out.iterdir()) == ["empty", "t"]
+
+
+def _dying(_: Callable[..., Any]) -> Callable[..., Any]:
+    def die(*_: Any) -> bool:
+        raise Died
+
+    return die
+
+
+def check_a_rename_that_was_cut_off_is_made_anew(scene: Scene) -> None:
+    _made(scene, "t")
+    out = scene.directory / "parquet"
+    place = out / scene.target / "t"
+
+    def copying(_: Callable[..., Any]) -> Callable[..., Any]:
+        """As object stores rename: the first file is copied, and then the process dies."""
+
+        def copy(_: Any, directory: str, to: str) -> bool:
+            Path(to).mkdir()
+            shutil.copy(next(Path(directory).glob("part-*")), to)
+            raise Died
+
+        return copy
+
+    with exporting(scene) as run:
+        for goes_on in (True, False):
+            run.plan(include=[f"{scene.target}.*"], directory=str(out))
+            with pytest.raises(Died), replaced(files, "rename", copying):
+                run.execute()
+            assert len(list(place.iterdir())) == 1
+            if goes_on:
+                assert failed(run.execute(verify="checksums")) == []
+            assert run.undo().state is State.UNDONE
+            assert list(place.parent.iterdir()) == []
 
 
 def check_differences_are_found(scene: Scene) -> None:
@@ -237,7 +333,7 @@ def check_killed_at_every_moment(scene: Scene) -> None:
             with suppress(Died), moments(moment % undoing(), _CHANGES):
                 run.undo()
             assert run.undo().state is State.UNDONE, moment
-            assert not place.exists(), moment
+            assert list(place.parent.iterdir()) == [], moment
             assert not scene.spark.catalog.tableExists(f"{database}.t"), moment
 
 
@@ -251,7 +347,7 @@ def check_ctrl_c_ends_what_spark_is_doing(scene: Scene) -> None:
         with interrupted(lambda: any(out.rglob("part-*.parquet"))):
             run.execute()
         assert counts_of(run.migration.record()) == {"begun": 1}
-        assert not (place / "_SUCCESS").exists(), "it did not wait for the end"
+        assert not list(out.rglob("_SUCCESS")), "it did not wait for the end"
         assert failed(run.execute(verify="checksums")) == []
         assert pq.read_table(place)["id"].sort().equals(rows["id"])
         assert run.undo().state is State.UNDONE

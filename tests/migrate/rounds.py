@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import lance
+import lance_namespace as api
 from migrate.building import Run
 from migrate.sparking import Scene, failed, rows_of
 
@@ -12,6 +14,8 @@ from lance_bridge.migrate.kinds.catchup import next_round
 from lance_bridge.migrate.kinds.rounds import CatchUpOptions
 from lance_bridge.migrate.plan import Item, new_id
 
+AT_COMMIT = 2
+"""The moment after the events of the run and of its step."""
 ROW = "concat('row ', id) AS name, id DIV 10 AS part"
 
 
@@ -81,6 +85,17 @@ def add(scene: Scene, database: str, start: int, end: int) -> None:
     scene.spark.sql(
         f"INSERT INTO {database}.t SELECT /*+ COALESCE(1) */ id, {ROW} FROM range({start}, {end})"
     )
+
+
+def made_anew(scene: Scene) -> None:
+    """Drop the table ``t_new``, and make another of the name, with as many versions."""
+    rows, table = scene.dataset("t_new").to_table().sort_by("id"), [scene.target, "t_new"]
+    with scene.place.connect() as namespace:
+        namespace.drop_table(api.DropTableRequest(id=table))
+        location = str(scene.directory / "anew")
+        lance.write_dataset(rows.slice(0, 1), location)
+        lance.write_dataset(rows.slice(1, 1), location, mode="append")
+        namespace.register_table(api.RegisterTableRequest(id=table, location=location))
 
 
 def ids(scene: Scene, table: str = "t_new") -> list[int]:

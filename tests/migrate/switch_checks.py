@@ -13,6 +13,7 @@ from lance_namespace.errors import (
 )
 from migrate.building import Run, register_rows
 from migrate.rounds import (
+    AT_COMMIT,
     add,
     blocked,
     convert,
@@ -30,8 +31,6 @@ from lance_bridge.migrate import State, verify
 from lance_bridge.spark.source.commit import Commit
 from lance_bridge_hive.catalog import HiveCatalog
 
-_AT_COMMIT = 2
-"""The moment after the events of the run and of its step."""
 _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "restore"))
 
 
@@ -224,7 +223,7 @@ def check_rows_that_others_write_while_it_is_cut_off(scene: Scene) -> None:
         for options in ({"by": "column", "column": "id"}, {"by": "partition", "key": ["id"]}):
             run.migration = first
             plan_next(run, **options)
-            with pytest.raises(Died), moments(_AT_COMMIT, ((Commit, "run"),)):
+            with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
                 run.execute(at_once=1)
             before, others = scene.dataset("t_new"), scene.dataset("t_new")
             others.delete("id = 1")

@@ -6,17 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lance_namespace.errors import InvalidTableStateError
 from migrate import catchup_checks as checks
 from migrate import switch_checks
 from migrate.building import register_rows
 from migrate.places import Place
 from migrate.sessions import Checker
 
+from lance_bridge.catalog import TableRecord
 from lance_bridge.migrate import Ends, Plan, address_of, targets
 from lance_bridge.migrate.ends import bridge_of
 from lance_bridge.migrate.kind import Work
 from lance_bridge.migrate.kinds import switching
-from lance_bridge.migrate.kinds.rounds import CatchUpOptions
+from lance_bridge.migrate.kinds.rounds import CatchUpOptions, is_table_of
 from lance_bridge.migrate.plan import Address, Item
 
 SPARK = Address(name="spark")
@@ -33,6 +35,10 @@ def test_rows_that_came_late_are_told(beside_hive: Checker) -> None:
 
 def test_rows_that_changed_later_are_updated_by_key(beside_hive: Checker) -> None:
     beside_hive(checks.check_by_a_column_with_a_key)
+
+
+def test_rows_that_a_column_does_not_show_are_told(beside_hive: Checker) -> None:
+    beside_hive(checks.check_rows_that_a_column_does_not_show)
 
 
 def test_columns_of_all_types_tell_new_rows(beside_hive: Checker) -> None:
@@ -57,6 +63,10 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(beside_hive: Checker) -> N
 
 def test_rows_of_others_keep_a_round_from_being_planned(beside_hive: Checker) -> None:
     beside_hive(checks.check_rows_of_others_are_noticed)
+
+
+def test_a_table_of_the_same_name_is_left_alone(beside_hive: Checker) -> None:
+    beside_hive(checks.check_a_table_that_was_made_anew_is_left_alone)
 
 
 def test_the_table_gets_its_final_name_once_nothing_is_missing(beside_hive: Checker) -> None:
@@ -127,3 +137,10 @@ def test_a_switch_over_that_died_between_two_entries_is_ended(glue: Place, lake:
             assert targets.found(bridge, new) is not None
             end(work)
             assert targets.found(bridge, new) is not None
+
+
+def test_a_plan_without_a_mark_takes_no_table_for_its_own() -> None:
+    item = Item(source=("t",), target=("db", "t"), facts={"mark_of_table": None})
+    for properties in ({}, {targets.MARK: "mark"}):
+        with pytest.raises(InvalidTableStateError, match="from another table of its name"):
+            is_table_of(item, TableRecord(("db", "t"), "/lake/t.lance", properties))

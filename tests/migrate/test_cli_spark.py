@@ -156,3 +156,16 @@ def test_what_cannot_be_planned_is_told(prod: Place) -> None:
     taken = program(*base, "--include", f"{prod.prefix}.orders")
     assert taken.returncode == 3
     assert "taken" in taken.stdout
+
+
+@pytest.mark.usefixtures("prod")
+def test_without_java_it_is_told_what_is_missing(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = program(
+        *("migrate", "convert", "prod", "--path", str(tmp_path), "--table", "t", "-n", "db"),
+        environment={"JAVA_HOME": str(empty), "SPARK_CONF_DIR": str(empty)},
+    )
+    assert done.returncode == 1
+    assert "JAVA_HOME" in done.stderr
+    assert "Traceback" not in done.stderr

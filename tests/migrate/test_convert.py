@@ -25,6 +25,14 @@ def test_what_does_not_fit_is_in_the_plan(beside_hive: Checker) -> None:
     beside_hive(checks.check_problems_are_in_the_plan)
 
 
+def test_tables_that_spark_misreads_without_a_word_are_blocked(beside_hive: Checker) -> None:
+    beside_hive(checks.check_tables_that_spark_misreads_are_blocked)
+
+
+def test_files_that_spark_leaves_out_are_told(beside_hive: Checker) -> None:
+    beside_hive(checks.check_files_that_spark_leaves_out_are_told)
+
+
 def test_values_that_are_hard_to_compare_are_the_same(beside_hive: Checker) -> None:
     beside_hive(checks.check_values_that_are_hard_to_compare)
 

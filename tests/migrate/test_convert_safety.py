@@ -35,3 +35,15 @@ def test_files_and_tables_of_others_are_left_alone(beside_hive: Checker) -> None
 
 def test_a_table_that_others_write_to_before_the_load_is_not_touched(beside_hive: Checker) -> None:
     beside_hive(checks.check_a_table_that_was_written_to_before_the_load_fails)
+
+
+def test_branches_of_others_are_not_undone(beside_hive: Checker) -> None:
+    beside_hive(checks.check_others_branches_are_not_undone)
+
+
+def test_files_that_others_took_over_are_not_deleted(beside_hive: Checker) -> None:
+    beside_hive(checks.check_files_that_others_took_over_are_not_deleted)
+
+
+def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(beside_hive: Checker) -> None:
+    beside_hive(checks.check_a_source_that_changed_while_a_run_was_cut_off_is_refused)

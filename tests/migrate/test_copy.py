@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,46 @@ def test_what_others_wrote_to_a_copy_is_not_undone(
         with pytest.raises(InvalidTableStateError, match="what others wrote"):
             run.undo()
     assert lance.dataset(place).count_rows() == 304
+
+
+def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_nor_deleted(
+    source: Place, target: Place, migrations: Migrations, tmp_path: Path
+) -> None:
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        run.plan(**_options(source, target))
+        for moment in count():
+            # It dies again and again, until the entry is there, and nothing of the data.
+            with pytest.raises(Died), moments(moment):
+                run.execute(at_once=1)
+            if ".".join(target.table("a")) in target.entries():
+                break
+        place = str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance")
+        assert not Path(place, "_versions").exists()
+        lance.write_dataset(rows(4, 500), place)
+        record = run.execute()
+        assert "somebody else" in str(record.items[f"{source.prefix}/a"].error)
+        with pytest.raises(InvalidTableStateError, match="did not copy"):
+            run.undo()
+    assert lance.dataset(place).to_table()["id"].to_pylist() == rows(4, 500)["id"].to_pylist()
+
+
+def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
+    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        run.plan(**_options(source, target))
+        assert counts_of(run.execute()) == {"done": 2}
+        made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
+        made.create_branch("theirs", made.version)
+        with pytest.raises(InvalidTableStateError, match="branch theirs"):
+            run.undo()
+        origin = lance.dataset(str(lake / "a.lance"))
+        origin.create_branch("dev", origin.version)
+        other = {**_options(source, target), "namespace": [f"{target.prefix}_2"]}
+        [item] = run.plan(**other).blocked
+        assert "branches" in item.blockers[0].text
 
 
 def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused(

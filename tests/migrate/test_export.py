@@ -27,6 +27,20 @@ def test_files_and_tables_of_others_are_left_alone(
     beside_hive(checks.check_files_of_others_are_neither_overwritten_nor_deleted)
 
 
+def test_what_another_migration_exported_there_meanwhile_is_left_alone(
+    beside_hive: Checker,
+) -> None:
+    beside_hive(checks.check_what_another_migration_exported_meanwhile_is_left_alone)
+
+
+def test_what_others_make_while_it_is_written_is_left_alone(beside_hive: Checker) -> None:
+    beside_hive(checks.check_what_others_make_while_it_is_written_is_left_alone)
+
+
+def test_a_rename_that_was_cut_off_is_made_anew(beside_hive: Checker) -> None:
+    beside_hive(checks.check_a_rename_that_was_cut_off_is_made_anew)
+
+
 def test_differences_are_found(beside_hive: Checker) -> None:
     beside_hive(checks.check_differences_are_found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from pathlib import Path
 
@@ -198,6 +199,7 @@ def test_migrations_are_listed_and_others_are_not_found(tmp_path: Path) -> None:
         kept.add(each)
     assert kept.ids() == sorted(each.id for each in made)
     assert kept.get(made[0].id).plan() == made[0]
+    assert stat.S_IMODE(kept.get(made[0].id).directory.stat().st_mode) == 0o700
     for wrong in ("other", "../x", "", "a/b"):
         with pytest.raises(InvalidInputError, match="migration"):
             kept.get(wrong)

@@ -26,7 +26,7 @@ from .migrating import (
     selected,
 )
 from .output import Output
-from .sparking import Metastore, SparkConf, session_beside
+from .sparking import Metastore, SparkConf, is_forgetful, session_beside
 
 NameOfEach = Annotated[
     str, typer.Option("--name", help="Name of each table, with {table} for the one that it has.")
@@ -252,6 +252,11 @@ def export(
     with connected(catalog, properties) as source:
         beside = source if database is not None else None
         with session_beside(beside, metastore, spark_conf) as (spark, address):
+            if database is not None and is_forgetful(spark):
+                raise misused(
+                    "--database needs a catalog of Spark's that outlives the command: name its "
+                    "metastore with --metastore, or set it with --spark-conf"
+                )
             migrate("export", Ends(source, spark, address_of(source), address), options, how)
 
 

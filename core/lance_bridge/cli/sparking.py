@@ -52,6 +52,11 @@ def session_beside(
             yield spark, address_of_session(spark)
 
 
+def is_forgetful(spark: Any) -> bool:
+    """Return whether the session's own catalog is in its memory, and ends with it."""
+    return bool(spark.conf.get(_IMPLEMENTATION, "in-memory") == "in-memory")
+
+
 def _uri_of(namespace: LanceBridgeNamespace) -> str | None:
     uri = getattr(bridge_of(namespace).config, "uri", "")
     return uri if uri.startswith("thrift://") else None

@@ -6,21 +6,26 @@ long as the manifests, which name all others, come last. No copy is seen before 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import obstore
+from lance_namespace.errors import ConcurrentModificationError
+from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore
 
 from .. import location as locations
 from ..storage import RESERVED_FILE, TableStorage, store_errors
 from .kind import Stopped
 
+_VERSIONS = "_versions/"
 _MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
 _LARGEST = 2**64 - 1
 """Names of manifests count down from it in Lance's second scheme, which has 20 digits."""
@@ -61,7 +66,7 @@ def files_of(source: Place, version: int) -> dict[str, int]:
 
 def _is_wanted(path: str, version: int) -> bool:
     """Return False for manifests that are later or not final, and for hints of the latest."""
-    if not path.startswith("_versions/"):
+    if not path.startswith(_VERSIONS):
         return True
     match = _MANIFEST.fullmatch(path)
     return match is not None and _version_of(match[1]) <= version
@@ -69,6 +74,29 @@ def _is_wanted(path: str, version: int) -> bool:
 
 def _version_of(digits: str) -> int:
     return _LARGEST - int(digits) if len(digits) == _DIGITS else int(digits)
+
+
+def manifests_of(source: Place, wanted: Iterable[str]) -> dict[str, str]:
+    """Return a digest of each manifest among some files, by path.
+
+    Raises:
+        ServiceUnavailableError: (17) or another error of the storage.
+    """
+    paths = [path for path in wanted if path.startswith(_VERSIONS)]
+    with store_errors(source.location), ThreadPoolExecutor(_THREADS) as pool:
+        store = source.store()
+        return dict(zip(paths, pool.map(partial(_digest, store), paths), strict=True))
+
+
+def others_manifests(target: Place, own: Mapping[str, str]) -> list[str]:
+    """Return the manifests of a place that are not those that are being copied there.
+
+    Args:
+        own: As `manifests_of` returns it.
+    """
+    there = [path for path in target.sizes() if _MANIFEST.fullmatch(path) is not None]
+    found = manifests_of(target, there)
+    return sorted(path for path, digest in found.items() if own.get(path) != digest)
 
 
 def copy(
@@ -81,32 +109,35 @@ def copy(
 ) -> int:
     """Copy files, those left out that are there in full, and return the bytes of all.
 
+    No manifest is ever written over.
+
     Args:
         wanted: As `files_of` returns it.
         advance: Is told the bytes of each file that is done.
 
     Raises:
         Stopped: The run is to stop; what was copied stays, and is not copied again.
+        ConcurrentModificationError: (14) somebody else has written one of the versions.
         ServiceUnavailableError: (17) or another error of a storage.
     """
     there = target.sizes()
     left = {path: size for path, size in wanted.items() if there.get(path) != size}
-    manifests = sorted(path for path in left if path.startswith("_versions/"))
-    others = [path for path in left if not path.startswith("_versions/")]
+    manifests = sorted(path for path in wanted if path.startswith(_VERSIONS))
+    others = [path for path in left if not path.startswith(_VERSIONS)]
 
-    def one(path: str) -> int:
+    def one(path: str, write: Callable[[Any, Any, str], None]) -> int:
         if stopping.is_set():
             raise Stopped
         with store_errors(f"{source.location} and {target.location}"):
-            _copy(source.store(), target.store(), path)
+            write(source.store(), target.store(), path)
         return wanted[path]
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for future in as_completed([pool.submit(one, path) for path in others]):
+        for future in as_completed([pool.submit(one, path, _copy) for path in others]):
             advance(future.result())
     # The first version first: whoever looks meanwhile finds a table that is whole.
     for path in sorted(manifests, key=_order):
-        advance(one(path))
+        advance(one(path, _copy_once))
     return sum(wanted.values())
 
 
@@ -121,3 +152,20 @@ def _copy(source: Any, target: Any, path: str) -> None:
     for chunk in obstore.get(source, path).stream(min_chunk_size=_CHUNK):
         writer.write(chunk)
     writer.close()
+
+
+def _copy_once(source: Any, target: Any, path: str) -> None:
+    """Write a file that is not there; one that is there must be the same."""
+    content = bytes(obstore.get(source, path).bytes())
+    try:
+        obstore.put(target, path, content, mode="create")
+    except AlreadyExistsError:
+        if _digest(target, path) != hashlib.sha256(content).hexdigest():
+            raise ConcurrentModificationError(
+                f"{path} is there already and is another version: somebody else has written to the "
+                "table. It is left as it is"
+            ) from None
+
+
+def _digest(store: Any, path: str) -> str:
+    return hashlib.sha256(bytes(obstore.get(store, path).bytes())).hexdigest()

@@ -181,5 +181,5 @@ class Journal:
 
     def close(self) -> None:
         """Have all on disk, and close the file. Raises ServiceUnavailable (17)."""
-        with self._file, file_errors(self._path.parent):
+        with file_errors(self._path.parent), self._file:
             self._sync(self._written)

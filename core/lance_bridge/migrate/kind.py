@@ -173,6 +173,9 @@ class Kind(ABC, Generic[SourceT, TargetT, OptionsT]):
     summary: ClassVar[str]
     """What it does, in one line."""
     options_type: type[OptionsT]
+    reading_step: ClassVar[str | None] = None
+    """The step that reads the source's data. Until it is done, later runs compare the source with
+    the plan again, too; without one that ends with the first step that is begun."""
 
     @abstractmethod
     def connect_source(

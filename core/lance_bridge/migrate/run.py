@@ -246,12 +246,23 @@ class _LeftOut:
 
 def _leave_out_changed(session: Session, options: RunOptions) -> _LeftOut:
     """Return the items that must not be begun. Before the first run, any of them refuses it."""
-    states = session.record.items.values()
-    waiting = [each.item for each in states if each.item.is_to_do and not each.has_begun]
+    waiting = [
+        each.item
+        for each in session.record.items.values()
+        if each.item.is_to_do and not _has_read(session.kind, each)
+    ]
     left = _LeftOut(session.changed(waiting, options.at_once))
     if left.refused and not session.record.runs:
         raise left.error
     return left
+
+
+def _has_read(kind: AnyKind, state: ItemState) -> bool:
+    """Return whether an item needs its source no more, or changes it by itself."""
+    if kind.reading_step is None or state.is_done:
+        return state.has_begun
+    step = state.steps.get(kind.reading_step)
+    return step is not None and step.done is not None
 
 
 def _run(session: Session, options: RunOptions, left_out: set[str]) -> None:

@@ -43,7 +43,7 @@ class Migrations:
         """Keep a new plan. Raises ServiceUnavailable (17) where nothing can be written."""
         migration = Migration(self._place(plan.id))
         with file_errors(migration.directory):
-            migration.directory.mkdir(parents=True, exist_ok=False)
+            migration.directory.mkdir(mode=0o700, parents=True, exist_ok=False)
             _write_whole(migration.directory / _PLAN, plan.to_json())
             sync_directory(self.directory)
         return migration

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -166,6 +166,8 @@ def require_unchanged(bridge: Bridge, work: AnyWork, after: Facts) -> None:
         return
     name = display(record.path)
     if not is_own(work, record):
+        if not after:
+            return  # the name was taken before this migration made anything there
         raise InvalidTableStateError(
             f"'{name}' is not the entry that migration {work.plan.id} made: somebody else has made "
             "it since"
@@ -177,24 +179,31 @@ def require_unchanged(bridge: Bridge, work: AnyWork, after: Facts) -> None:
         )
 
 
-def take_back(bridge: Bridge, work: AnyWork, after: Facts, *, with_data: bool = False) -> None:
+CheckFiles = Callable[[TableRecord], None]
+"""Raises InvalidTableState (19) where a table's files are not all of the migration's own making."""
+
+
+def take_back(
+    bridge: Bridge, work: AnyWork, after: Facts, *, check_files: CheckFiles | None = None
+) -> None:
     """Remove the entry that this migration made; where it is gone, there is nothing to do.
 
     Args:
         after: As in `require_unchanged`.
-        with_data: Whether this migration wrote the data, too: then its files are deleted.
+        check_files: Where this migration wrote the data, too. Then its files are deleted.
 
     Raises:
-        InvalidTableStateError: (19) as `require_unchanged`; or another entry shares the location
-            whose files would be deleted.
+        InvalidTableStateError: (19) as `require_unchanged` and `check_files`; or another entry
+            shares the location whose files would be deleted.
     """
     require_unchanged(bridge, work, after)
-    record = found(bridge, work.item.target)
+    record = own(bridge, work)
     if record is None:
-        if with_data:
-            _delete_left(bridge, work)
+        if check_files is not None:
+            _delete_left(bridge, work, check_files)
         return
-    if with_data:
+    if check_files is not None:
+        check_files(record)
         tables.require_droppable(bridge, record, LocationIndex(bridge, [record.path[:-1]]))
         work.note(**{_DROPPED: record.location})
         tables.drop_with_data(bridge, record)
@@ -203,11 +212,12 @@ def take_back(bridge: Bridge, work: AnyWork, after: Facts, *, with_data: bool = 
     tables.drop_entry(bridge, record)
 
 
-def _delete_left(bridge: Bridge, work: AnyWork) -> None:
+def _delete_left(bridge: Bridge, work: AnyWork, check_files: CheckFiles) -> None:
     """Delete what is left at the place of an entry that is not there.
 
     That is the mark of a run that died before it made the entry, or the files that an earlier
-    undoing left, which died after it had dropped the entry.
+    undoing left, which died after it had dropped the entry. Or that one failed, and somebody else
+    has taken the entry away to keep the files, and has written since: so they are looked at again.
     """
     dropped = str(work.facts.get(_DROPPED) or "")
     place = dropped or str(work.facts.get("location") or "")
@@ -219,9 +229,12 @@ def _delete_left(bridge: Bridge, work: AnyWork) -> None:
     except InvalidTableStateError:
         return  # somebody else has an entry for them by now
     storage = bridge.storage(record, write=True)
+    has_data = storage.has_dataset(place)
     if dropped:
+        if has_data:
+            check_files(record)
         storage.delete_table(place)
-    elif storage.is_occupied(place) and not storage.has_dataset(place):
+    elif storage.is_occupied(place) and not has_data:
         storage.release(place, [locations.for_lance(place)])
 
 

@@ -49,6 +49,10 @@ from .rounds import (
 
 _SWITCH = "switch"
 _KEY = "give a key, by which rows are updated and deleted"
+_OTHER_TABLE = (
+    "It is not the table that was converted: somebody made it anew, or replaced its entry. Leave "
+    "it to them, and convert to another name"
+)
 
 
 def next_round(record: Record, **options: Any) -> dict[str, Any]:
@@ -85,6 +89,7 @@ def _tracked(
             "source": facts["source"],
             "target": list(path_now(state.item, facts)),
             "version": version,
+            "mark": facts.get("mark_of_table", record.plan.mark(state.item)),
             "casts": facts.get("casts", record.plan.options.get("casts", {})),
         }
     if state.has_begun and not state.is_undone and earlier is not None:
@@ -149,6 +154,8 @@ def _surveyed(ends: CatchUpEnds, options: CatchUpOptions, tracked: Tracked, item
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it anew"))
     record = load_lance(bridge, item.target)
+    if tracked.mark is None or record.properties.get(targets.MARK) != tracked.mark:
+        return item.with_problems(blocker(_OTHER_TABLE))
     dataset = open_dataset(bridge, record)
     version = int(dataset.version)
     target = read_back(spark, address_at(ends.target, item.target), version)
@@ -160,13 +167,13 @@ def _surveyed(ends: CatchUpEnds, options: CatchUpOptions, tracked: Tracked, item
         "casts": tracked.casts,
         "since": asdict(found.since),
         "version_before": version,
-        "mark_of_table": record.properties.get(targets.MARK),
+        "mark_of_table": tracked.mark,
         "switch_to": switch_to,
     }
     item = item.model_copy(
         update={"facts": facts, "fingerprint": _fingerprint(now, record, version)}
     )
-    problems += _of_target(bridge, item, dataset, tracked)
+    problems += _of_target(bridge, item, dataset, tracked.version)
     return _counted(spark, options, item.with_problems(*problems), found, target)
 
 
@@ -176,15 +183,15 @@ def _fingerprint(source: SourceTable, record: TableRecord, version: int) -> str:
 
 
 def _of_target(
-    bridge: Bridge, item: Item, dataset: lance.LanceDataset, tracked: Tracked
+    bridge: Bridge, item: Item, dataset: lance.LanceDataset, before: int
 ) -> list[Problem]:
     """Return what is wrong with the table: with its rows, and with the name that it is to get."""
     found = switching.problems(bridge, item.target, final_path(item)) if _switches(item) else []
-    since = origin(dataset, tracked.version)
+    since = origin(dataset, before)
     if since is None:
         found.append(warning("Nobody can tell who wrote to the table: its versions since the round "
                              "before were cleaned up"))  # fmt: skip
-    elif since != tracked.version:
+    elif since != before:
         found.append(blocker(f"Version {since} of the table is not of the round before: catch up "
                              "after the last round, or leave its rows to that"))  # fmt: skip
     return found
@@ -199,7 +206,7 @@ def _found(
 ) -> tuple[Found, list[Problem]]:
     """Return the range of a round, and what keeps it from being taken."""
     if options.by == "column":
-        return changes.column_since(source, target, str(options.column)), []
+        return _greater_found(str(options.column), source, target)
     if options.by == "partition":
         return _partitions_found(options, source, target, now)
     nothing = Found(Since(), 0, 0, 0)
@@ -212,6 +219,18 @@ def _found(
         return Found(since, 0, 0, 0), []
     with told_by_spark(f"The rows of '{now.name}' cannot be counted"):
         return Found(since, None, source.count(), target.count()), []
+
+
+def _greater_found(column: str, source: Any, target: Any) -> tuple[Found, list[Problem]]:
+    found = changes.column_since(source, target, column)
+    if changes.is_above_nan(source, column, found.since):
+        return found, [blocker(f"The greatest '{column}' in the table is NaN, and nothing is "
+                               "greater: catch up by another column")]  # fmt: skip
+    if found.nulls == found.target_nulls:
+        return found, []
+    return found, [warning(f"'{column}' is null in {found.nulls} rows of the source, and in "
+                           f"{found.target_nulls} of the table: rows without a value are not "
+                           "taken")]  # fmt: skip
 
 
 def _partitions_found(
@@ -236,20 +255,24 @@ def _counted(spark: Any, options: CatchUpOptions, item: Item, found: Found, targ
     """Return the item with the number of rows that the round takes, and what that means."""
     if item.blockers:
         return item
-    rows = found.rows
-    if options.key and not (options.by == "snapshot" and rows == 0):
+    rows = came = found.rows or 0
+    if options.key and not (options.by == "snapshot" and found.rows == 0):
         changed = changes_of(spark, range_of(options, item), item, target)
         keys = changes.keys_of(changed, options.key)
         rows = keys.rows
         if keys.null or keys.repeated:
             text = f"{keys.null} rows have a key that is null, and {keys.repeated} one of others"
             item = item.with_problems(blocker(f"{text}: a key tells rows apart, and is never null"))
-    elif rows is None:
+        elif options.by == "column":
+            came = changes.new_keys(changed, target, options.key) if rows else 0
+    elif found.rows is None:
         changed = changes_of(spark, range_of(options, item), item, target)
         with told_by_spark(f"The changes of '{display(item.source)}' cannot be counted"):
-            rows = changed.count()
-    if not options.key and found.source != found.target + rows:
-        item = item.with_problems(_unseen(options, found.source, found.target + rows))
+            rows = came = changed.count()
+    # With a key, partitions and snapshots are compared as a whole.
+    is_counted = not item.blockers and (not options.key or options.by == "column")
+    if is_counted and found.source != found.target + came:
+        item = item.with_problems(_unseen(options, found.source, found.target + came))
     item = item.model_copy(update={"rows": rows})
     if not rows and not _switches(item) and not item.problems:
         return item.model_copy(update={"nothing_to_do": "Nothing has come since"})
@@ -260,6 +283,9 @@ def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
     text = f"The source has {total} rows, and the table would have {expected}: some were "
     if options.by == "snapshot":
         return blocker(f"{text}changed or deleted; {_KEY}")
+    if options.key:
+        return warning(f"{text}deleted, or came late with a value that was passed, which a column "
+                       "does not show")  # fmt: skip
     return warning(f"{text}changed, deleted, or came late with a value that was passed; {_KEY}")
 
 

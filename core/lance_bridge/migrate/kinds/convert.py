@@ -22,6 +22,7 @@ from ..ends import bridge_of
 from ..journal import Check
 from ..kind import Ends, Level, Options, Step, Survey, Work
 from ..plan import Address, Item, Problem, Severity, What, blocker, warning
+from ..secrecy import PlainLocation
 from ..selection import Selection
 from ..spark import checksums, listing, schema, sources
 from ..spark.session import become_active, session_at
@@ -46,7 +47,7 @@ class PathSource(Options):
         read_options: Those of Spark's reader, such as ``header`` of CSV.
     """
 
-    path: str
+    path: PlainLocation
     format: str
     table: str
     read_options: dict[str, str] = Field(default_factory=dict)
@@ -108,6 +109,7 @@ class Convert(IntoCatalog[Any, ConvertOptions]):
 
     name = "convert"
     summary = "Write tables that Spark reads (Parquet, Delta, Iceberg, …) as tables of Lance"
+    reading_step = loading.LOAD
     options_type = ConvertOptions
 
     def connect_source(
@@ -219,6 +221,7 @@ def _candidate(
         rows, found, problems = schema.counted(frame, source.name, find_vectors=find)
         given = {name.lower() for name in vectors}
         vectors = {**{k: v for k, v in found.items() if k.lower() not in given}, **vectors}
+    problems += sources.unread_problems(spark, source, frame)
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
     indices = loading.on_columns(options.indices, frame.columns)
     if not any(each.severity is Severity.BLOCKER for each in problems):

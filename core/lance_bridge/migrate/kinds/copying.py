@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import lance
@@ -19,6 +20,7 @@ from ...entries.tables import is_only_declared, load_lance
 from ...errors import display
 from ...managed import conversion
 from ...tables.dataset import Ref, open_dataset, translated
+from ...tables.history.references import branches_of
 from ...tables.spark_types import columns_of
 from .. import files, namespaces, targets
 from ..ends import bridge_of
@@ -37,6 +39,9 @@ class CopyOptions(entries.EntriesOptions):
     """What is copied, and where to; see `EntriesOptions`."""
 
 
+_MANIFESTS = "manifests"
+"""The fact with the digests of the manifests that are copied. Any other is somebody else's."""
+
 CopyEnds = Ends[Namespace, Namespace]
 CopyWork = Work[Namespace, Namespace, CopyOptions]
 
@@ -46,6 +51,7 @@ class Copy(BetweenCatalogs[CopyOptions]):
 
     name = "copy"
     summary = "Copy the tables of one catalog into another, with all their versions"
+    reading_step = "files"
     options_type = CopyOptions
 
     def survey(self, ends: CopyEnds, options: CopyOptions) -> Survey:
@@ -91,6 +97,11 @@ def _with_data(bridge: Bridge, record: TableRecord, found: Candidate) -> Candida
     problems = found.problems
     if _has_other_bases(dataset):
         problems += (blocker("It is a shallow clone: some of its files are another table's"),)
+    if branches_of(dataset):
+        text = (
+            "It has branches, whose versions name files where they are: delete the branches first"
+        )
+        problems += (blocker(text),)
     size = sum(files.files_of(_place(bridge, record), version).values())
     facts = {"version": version, "bytes_before": size}
     rows = dataset.count_rows()
@@ -98,7 +109,11 @@ def _with_data(bridge: Bridge, record: TableRecord, found: Candidate) -> Candida
 
 
 def _has_other_bases(dataset: lance.LanceDataset) -> bool:
-    kept = (file for each in dataset.get_fragments() for file in each.metadata.files)
+    """Return whether the latest version, or the first one that is kept, has files elsewhere."""
+    with translated(f"The versions of {dataset.uri} could not be read"):
+        first = min(int(each["version"]) for each in dataset.versions())
+        fragments = [*dataset.get_fragments(), *dataset.checkout_version(first).get_fragments()]
+    kept = (file for each in fragments for file in each.metadata.files)
     return any(getattr(file, "base_id", None) is not None for file in kept)
 
 
@@ -128,16 +143,19 @@ def _enter(work: CopyWork) -> Facts:
 def _copy(work: CopyWork) -> Facts:
     bridge, origin = target_bridge(work), bridge_of(work.ends.source)
     record = own_entry(bridge, work)
-    version = work.item.facts["version"]
-    if not work.is_repeated and not is_only_declared(bridge, record):
+    source = _place(origin, load_lance(origin, work.item.source))
+    target = _place(bridge, record, write=True)
+    wanted = files.files_of(source, work.item.facts["version"])
+    manifests = files.manifests_of(source, wanted)
+    if files.others_manifests(target, manifests):
         raise InvalidTableStateError(
             f"'{display(record.path)}' has data already: somebody else has written to it"
         )
-    source = _place(origin, load_lance(origin, work.item.source))
+    work.note(**{_MANIFESTS: manifests})
     size = files.copy(
         source,
-        _place(bridge, record, write=True),
-        files.files_of(source, version),
+        target,
+        wanted,
         stopping=work.stopping,
         advance=lambda size: work.advance(size=size),
     )
@@ -155,18 +173,25 @@ def _check_take_back(work: CopyWork) -> None:
     bridge = target_bridge(work)
     targets.require_unchanged(bridge, work, work.facts.get("after", {}))
     record = targets.own(bridge, work)
-    if record is None or is_only_declared(bridge, record):
+    if record is not None:
+        _require_own_files(bridge, work, record)
+
+
+def _require_own_files(bridge: Bridge, work: CopyWork, record: TableRecord) -> None:
+    """Raise InvalidTableState (19) where the table has versions that were not copied."""
+    if is_only_declared(bridge, record):
         return
+    others = files.others_manifests(_place(bridge, record), work.facts.get(_MANIFESTS, {}))
     dataset = open_dataset(bridge, record)
-    with translated(f"The versions of '{display(record.path)}' could not be read"):
-        latest = int(dataset.latest_version)
-    if latest > work.item.facts["version"]:
+    others += [f"branch {name}" for name in sorted(branches_of(dataset))]
+    if others:
         raise InvalidTableStateError(
-            f"'{display(record.path)}' has version {latest}, and migration {work.plan.id} copied "
-            f"up to {work.item.facts['version']}: undoing would delete what others wrote"
+            f"'{display(record.path)}' has what migration {work.plan.id} did not copy "
+            f"({', '.join(others[:3])}): undoing would delete what others wrote"
         )
 
 
 def _take_back(work: CopyWork) -> None:
-    _check_take_back(work)
-    targets.take_back(target_bridge(work), work, work.facts.get("after", {}), with_data=True)
+    bridge = target_bridge(work)
+    check = partial(_require_own_files, bridge, work)
+    targets.take_back(bridge, work, work.facts.get("after", {}), check_files=check)

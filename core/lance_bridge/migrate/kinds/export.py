@@ -28,6 +28,7 @@ from ..ends import bridge_of, catalog_at
 from ..journal import Check
 from ..kind import Ends, Kind, Level, Step, Survey, Work
 from ..plan import Address, Facts, Item, blocker
+from ..secrecy import PlainLocation
 from ..selection import Selection, entries_of
 from ..spark import checksums, files, outgoing
 from ..spark.session import session_at, told_by_spark
@@ -49,7 +50,7 @@ class ExportOptions(Selection):
         compression: Of the files, as Spark calls it.
     """
 
-    directory: str
+    directory: PlainLocation
     database: str | None = None
     name: str = Field(default="{table}", pattern=r"\{table\}")
     partition_by: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ class Export(Kind[Namespace, Any, ExportOptions]):
 
     name = "export"
     summary = "Write tables of Lance as Parquet, into directories or tables of Spark's"
+    reading_step = "files"
     options_type = ExportOptions
 
     def connect_source(
@@ -147,45 +149,94 @@ def _place(work: ExportWork) -> str:
     return work.item.target[0]
 
 
+def _staging(work: ExportWork) -> str:
+    """Return where the files are written: beside the place, by a name that is nobody else's.
+
+    What reads the directory above leaves out names that begin with a dot.
+    """
+    above, _, _ = _place(work).rpartition("/")
+    return locations.join(above, f".{work.mark.replace('/', '-')}")
+
+
 def _source(work: ExportWork) -> Any:
     address = address_at(work.ends.source, work.item.source)
     return read_back(work.ends.target, address, work.item.facts["version"])
 
 
 def _write(work: ExportWork) -> Facts:
-    """Write the directory; one that an earlier run began is written anew."""
+    """Write a directory beside the place, and give it its name; or find that a run has done so."""
     spark, place = work.ends.target, _place(work)
-    if not work.facts.get("begun"):
-        if files.listing(spark, place) is not None:
-            raise TableAlreadyExistsError(f"{place} is there: somebody else has made it")
-        # On disk before the first file: whatever is there from now on is this migration's.
-        work.note(begun=True)
-    frame = _source(work)
-    with told_by_spark(f"{place} is not written"):
-        writer = frame.write.mode("overwrite").option("compression", work.options.compression)
-        writer.partitionBy(*work.item.facts["partition_by"]).parquet(place)
-    made = files.listing(spark, place) or {}
-    size = sum(made.values())
+    there = files.listing(spark, place)
+    if there is not None and not _is_own(work, there):
+        raise _taken(place)
+    if there is not None and _is_staged(work):
+        # Object stores rename by copying file after file: it was cut off.
+        files.delete(spark, place)
+        there = None
+    if there is None:
+        there = _written(work)
+        # On disk before the rename: what is in the place is recognised by it.
+        work.note(files=there)
+        if not files.rename(spark, _staging(work), place):
+            raise _taken(place)
+    size = sum(there.values())
     work.advance(rows=work.item.rows or 0, size=size)
-    written = {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
-    return {"files": made, **written}
+    return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
+
+
+def _written(work: ExportWork) -> files.Listing:
+    """Have all files in the directory beside the place, and return them."""
+    spark, staging = work.ends.target, _staging(work)
+    made = files.listing(spark, staging)
+    if made is not None and made == work.facts.get("files"):
+        return made
+    frame = _source(work)
+    with told_by_spark(f"{_place(work)} is not written"):
+        writer = frame.write.mode("overwrite").option("compression", work.options.compression)
+        writer.partitionBy(*work.item.facts["partition_by"]).parquet(staging)
+    return files.listing(spark, staging) or {}
+
+
+def _taken(place: str) -> TableAlreadyExistsError:
+    return TableAlreadyExistsError(f"{place} is there: somebody else has made it")
+
+
+def _is_staged(work: ExportWork) -> bool:
+    return files.listing(work.ends.target, _staging(work)) is not None
+
+
+def _is_own(work: ExportWork, there: files.Listing) -> bool:
+    """Return whether this migration put what is in the place there, or a part of it.
+
+    While its files are beside the place, at most a part of them is in it. That is known by the
+    names of files with rows, which Spark chooses at random.
+    """
+    made = work.facts.get("files")
+    if made is None:
+        return False
+    if _is_staged(work):
+        return there.items() <= made.items() and any("part-" in name for name in there)
+    return bool(there == made)
 
 
 def _require_same_files(work: ExportWork) -> None:
     """Raise InvalidTableState (19) where somebody changed what is in the directory."""
     there = files.listing(work.ends.target, _place(work))
     made = work.facts.get("files")
-    if there is not None and made is not None and there != made:
-        raise InvalidTableStateError(
-            f"The files in {_place(work)} are not those that migration {work.plan.id} wrote: "
-            "somebody else has changed them"
-        )
+    if there is None or made is None or there == made or _is_staged(work):
+        return
+    raise InvalidTableStateError(
+        f"The files in {_place(work)} are not those that migration {work.plan.id} wrote: "
+        "somebody else has changed them"
+    )
 
 
 def _delete(work: ExportWork) -> None:
     _require_same_files(work)
-    if work.facts.get("begun"):
+    there = files.listing(work.ends.target, _place(work))
+    if there is not None and _is_own(work, there):
         files.delete(work.ends.target, _place(work))
+    files.delete(work.ends.target, _staging(work))
 
 
 # -- the table -------------------------------------------------------------------------------------

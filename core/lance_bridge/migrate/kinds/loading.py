@@ -22,6 +22,7 @@ from ...tables.commits import transaction_at
 from ...tables.create import FIRST_VERSION, write_first
 from ...tables.data import Rows
 from ...tables.dataset import Ref, open_dataset, translated
+from ...tables.history.references import branches_of
 from ...tables.indices import described
 from ...tables.spark_types import columns_of
 from .. import targets
@@ -212,27 +213,33 @@ def _check_take_back(work: AnyWork) -> None:
     targets.require_unchanged(bridge, work, work.facts.get("after", {}))
     record = targets.own(bridge, work)
     if record is not None:
-        require_own_versions(bridge, work, record)
+        require_own_rows(bridge, work, record)
 
 
-def require_own_versions(bridge: Bridge, work: AnyWork, record: TableRecord) -> None:
+def require_own_rows(bridge: Bridge, work: AnyWork, record: TableRecord) -> None:
     """Check that nobody but this migration has written rows to a table.
 
     Raises:
         InvalidTableStateError: (19)
     """
-    record = load_lance(bridge, record.path)
     if is_only_declared(bridge, record):
         return
     dataset = open_dataset(bridge, record)
     version = origin(dataset, FIRST_VERSION)
-    if version is None or not _is_own(dataset, version, transaction_of(work.mark, LOAD)):
-        who = "its versions were cleaned up" if version is None else f"version {version} is not its"
-        raise InvalidTableStateError(
-            f"The rows of '{display(record.path)}' are not known to be those of migration "
-            f"{work.plan.id} ({who}): somebody else has written to the table, which undoing would "
-            "delete. Leave it alone, or drop it"
-        )
+    branches = sorted(branches_of(dataset))
+    if branches:
+        who = f"branch {', '.join(branches)} is not its"
+    elif version is None:
+        who = "its versions were cleaned up"
+    elif not _is_own(dataset, version, transaction_of(work.mark, LOAD)):
+        who = f"version {version} is not its"
+    else:
+        return
+    raise InvalidTableStateError(
+        f"The rows of '{display(record.path)}' are not known to be those of migration "
+        f"{work.plan.id} ({who}): somebody else has written to the table, which undoing would "
+        "delete. Leave it alone, or drop it"
+    )
 
 
 def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool:
@@ -244,8 +251,9 @@ def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool
 
 
 def _take_back(work: AnyWork) -> None:
-    _check_take_back(work)
-    targets.take_back(target_bridge(work), work, work.facts.get("after", {}), with_data=True)
+    bridge = target_bridge(work)
+    check = partial(require_own_rows, bridge, work)
+    targets.take_back(bridge, work, work.facts.get("after", {}), check_files=check)
 
 
 def item_indices(item: Item) -> list[IndexOptions]:

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import lance
-from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    TableNotFoundError,
+)
 from pydantic import Field
 
 from ...bridge import Bridge
@@ -41,11 +45,14 @@ class Tracked(Options):
 
     Attributes:
         version: The version of the target that has these rows.
+        mark: What the target's entry carries (`targets.MARK`) since it was made; None in plans of
+            before it was kept.
     """
 
     source: SourceTable
     target: tuple[str, ...]
     version: int
+    mark: str | None = None
     casts: dict[str, str] = Field(default_factory=dict)
 
 
@@ -99,6 +106,21 @@ def path_now(item: Item, facts: Mapping[str, Any]) -> Path:
     return final_path(item) if facts.get("switched") else item.target
 
 
+def is_table_of(item: Item, record: TableRecord | None) -> bool:
+    """Return whether an entry is that of the table that the plan is for.
+
+    Raises:
+        InvalidTableStateError: (19) the plan does not know, which is no reason to take any other.
+    """
+    mark = item.facts["mark_of_table"]
+    if mark is None:
+        raise InvalidTableStateError(
+            f"The plan does not tell '{item.name}' from another table of its name: leave the table "
+            "as it is, and plan anew"
+        )
+    return record is not None and record.properties.get(MARK) == mark
+
+
 # -- what both planning and steps read -------------------------------------------------------------
 
 
@@ -135,9 +157,19 @@ def changes_of(spark: Any, range: Range, item: Item, target: Any) -> Any:
 
 
 def apply(work: CatchUpWork) -> Facts:
-    """Add the rows of the round, or merge them by key; once, however often it is begun."""
+    """Add the rows of the round, or merge them by key; once, however often it is begun.
+
+    Raises:
+        ConcurrentModificationError: (14) others have written to the table, or made it anew.
+        LanceNamespaceError: What reading and writing raise.
+    """
     become_active(work.ends.source)
-    made = _made_before(work)
+    record = load_lance(target_bridge(work), work.item.target)
+    if not is_table_of(work.item, record):
+        raise ConcurrentModificationError(
+            f"'{work.item.name}' is not the table of the plan: somebody has made it anew since"
+        )
+    made = _made_before(work, record)
     if made is not None:
         return {"version": made}
     range = range_of(work.options, work.item)
@@ -145,12 +177,11 @@ def apply(work: CatchUpWork) -> Facts:
     return _merge(work, rows) if range.key else _append(work, rows)
 
 
-def _made_before(work: CatchUpWork) -> int | None:
+def _made_before(work: CatchUpWork, record: TableRecord) -> int | None:
     """Return the version that an earlier run of the step has made, or None."""
     if not work.is_repeated:
         return None
-    bridge = target_bridge(work)
-    dataset = open_dataset(bridge, load_lance(bridge, work.item.target))
+    dataset = open_dataset(target_bridge(work), record)
     return committed(dataset, transaction_of(work.mark, ROWS), _version_before(work))
 
 
@@ -251,7 +282,7 @@ def _record(work: CatchUpWork, bridge: Bridge) -> TableRecord | None:
         names.append(final_path(work.item))
     for path in names:
         record = targets.found(bridge, path)
-        if record is not None and record.properties.get(MARK) == work.item.facts["mark_of_table"]:
+        if is_table_of(work.item, record):
             return record
     return None
 

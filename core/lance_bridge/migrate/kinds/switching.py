@@ -17,9 +17,8 @@ from ..spark import changes, schema
 from ..spark.session import become_active, told_by_spark
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back
-from ..targets import MARK
 from .catalogs import target_bridge
-from .rounds import CatchUpWork, final_path, latest_of
+from .rounds import CatchUpWork, final_path, is_table_of, latest_of
 
 
 def problems(bridge: Bridge, path: Path, final: Path) -> list[Problem]:
@@ -33,9 +32,7 @@ def problems(bridge: Bridge, path: Path, final: Path) -> list[Problem]:
 
 def _is_at(work: CatchUpWork, bridge: Bridge, path: Path) -> bool:
     """Return whether a name is that of the table of the plan."""
-    record = targets.found(bridge, path)
-    mark = work.item.facts["mark_of_table"]
-    return record is not None and record.properties.get(MARK) == mark
+    return is_table_of(work.item, targets.found(bridge, path))
 
 
 def switch(work: CatchUpWork) -> Facts:
@@ -97,6 +94,8 @@ def _difference(work: CatchUpWork, planned: SourceTable, now: SourceTable, targe
         found = changes.column_since(source, target, str(options.column))
         if found.rows:
             return f"{found.rows} rows have a greater value of '{options.column}'"
+        if found.nulls != found.target_nulls:
+            return f"{found.nulls} rows have no '{options.column}', and {found.target_nulls} there"
     elif options.by == "partition":
         found = changes.partitions_since(source, target, now.partitions)
         if found.since.new or found.since.changed:

@@ -10,13 +10,9 @@ import re
 from typing import Any
 
 from ...config import STORAGE_PREFIX, CatalogConfig
+from ..secrecy import ASSIGNED, IN_URL, is_secret
 
 HIDDEN = "(not shown)"
-
-_SECRET = r"secret|passw|token|credential|signature|access.?key|account.?key|private.?key|api.?key"
-_KEY = re.compile(_SECRET, re.IGNORECASE)
-_IN_URL = re.compile(r"(?<=//)[^/@\s]*:[^/@\s]*@")
-_ASSIGNED = re.compile(rf"((?:{_SECRET}|\bsig)[\w.-]*\s*=\s*)[^\s&;,/'\")]+", re.IGNORECASE)
 
 _NO_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """Controls but for tabs and ends of lines, halves of characters, and what no XML may have."""
@@ -39,7 +35,7 @@ def _shown(key: str, value: Any) -> Any:
 
 def _is_secret(key: str) -> bool:
     of_store = key.startswith(STORAGE_PREFIX) and CatalogConfig.is_secret(key)
-    return of_store or _KEY.search(key) is not None
+    return of_store or is_secret(key)
 
 
 def harmless(value: Any) -> Any:
@@ -58,4 +54,4 @@ def harmless(value: Any) -> Any:
 
 def _text(text: str) -> str:
     printable = _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
-    return _ASSIGNED.sub(r"\1***", _IN_URL.sub("***@", printable))
+    return ASSIGNED.sub(r"\1***", IN_URL.sub("***@", printable))

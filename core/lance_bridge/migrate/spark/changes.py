@@ -60,12 +60,16 @@ class Found:
         rows: In the range; None where they were not counted.
         source: All of the source when the range was found.
         target: All of the target.
+        nulls: In the source, by a column: rows in which it is null, which no range takes.
+        target_nulls: The same in the target.
     """
 
     since: Since
     rows: int | None
     source: int
     target: int
+    nulls: int = 0
+    target_nulls: int = 0
 
 
 # -- by a column -----------------------------------------------------------------------------------
@@ -78,13 +82,22 @@ def column_since(source: DataFrame, target: DataFrame, column: str) -> Found:
         InvalidInputError: (13) there is no such column. And as `told_by_spark` does.
     """
     kind, value = kind_of(source, column), F.col(quoted((column,)))
-    greatest = _text(F.max(value), kind)
+    parts = (_text(F.max(value), kind), F.count(F.lit(1)), _count_if(value.isNull()))
     with told_by_spark(f"The greatest value of column '{column}' cannot be read"):
-        low, there = target.agg(greatest, F.count(F.lit(1))).collect()[0]
+        low, there, target_nulls = target.agg(*parts).collect()[0]
         is_new = value.isNotNull() if low is None else value > _value(low, kind)
-        parts = (greatest, F.count(F.lit(1)), F.count(F.when(is_new, F.lit(1))))
-        high, total, rows = source.agg(*parts).collect()[0]
-    return Found(Since(low=low, high=high), rows, total, there)
+        high, total, nulls, rows = source.agg(*parts, _count_if(is_new)).collect()[0]
+    return Found(Since(low=low, high=high), rows, total, there, nulls, target_nulls)
+
+
+def _count_if(condition: Column) -> Column:
+    return F.count(F.when(condition, F.lit(1)))
+
+
+def is_above_nan(source: DataFrame, column: str, since: Since) -> bool:
+    """Return whether `low` is NaN: for Spark no value is greater."""
+    kind = kind_of(source, column)
+    return since.low == "NaN" and isinstance(kind, (spark.FloatType, spark.DoubleType))
 
 
 def kind_of(frame: DataFrame, column: str) -> spark.DataType:
@@ -137,15 +150,19 @@ def _like(source: DataFrame, target: DataFrame) -> DataFrame:
     return target.select(*[F.col(quoted((name,))) for name in source.columns])
 
 
-# Timestamps as numbers do not depend on the zone of a session.
+# Timestamps as numbers do not depend on the zone of a session. Bytes need not be UTF-8.
 
 
 def _text(value: Column, kind: spark.DataType) -> Column:
+    if isinstance(kind, spark.BinaryType):
+        return F.hex(value)
     is_time = isinstance(kind, spark.TimestampType)
     return (F.unix_micros(value) if is_time else value).cast("string")
 
 
 def _value(text: str, kind: spark.DataType) -> Column:
+    if isinstance(kind, spark.BinaryType):
+        return F.unhex(F.lit(text))
     if isinstance(kind, spark.TimestampType):
         return F.timestamp_micros(F.lit(int(text)))
     return F.lit(text).cast(kind)
@@ -344,6 +361,14 @@ def keys_of(frame: DataFrame, key: Sequence[str]) -> Keys:
             F.sum(_COUNT), F.sum(F.when(is_null, F.col(_COUNT))), F.sum(F.when(~is_null, many))
         ).collect()[0]
     return Keys(total or 0, null or 0, repeated or 0)
+
+
+def new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:
+    """Count the rows whose key a table does not have. Raises as `told_by_spark` does."""
+    columns = [F.col(quoted((name,))) for name in key]
+    with told_by_spark("The keys of the rows cannot be compared with those of the table"):
+        rows = frame.select(*columns).join(target.select(*columns), list(key), "left_anti")
+        return rows.count()
 
 
 def same_columns(one: SourceTable, other: SourceTable) -> bool:

@@ -1,14 +1,19 @@
-"""Directories as Spark's own file systems see them: looked at, and deleted."""
+"""Directories as Spark's own file systems see them: looked at, renamed and deleted."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from lance_namespace.errors import ServiceUnavailableError
+
 from ...errors import invalid, unsupported
 from .session import told_by_spark
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+_OF_PATTERNS = re.compile(r"[*?{}\[\]\\]")
+_HIDDEN = re.compile(r"\.|_(?!.*=)")
+"""Names that Spark leaves out, as those who write them expect."""
 
 Listing = dict[str, int]
 """Bytes of each file, by its path relative to the directory."""
@@ -50,6 +55,57 @@ def listing(spark: Any, directory: str) -> Listing | None:
         return found
 
 
+def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[str]:
+    """Return the paths of what is in sub-directories that are no partitions, nor hidden.
+
+    None is returned of a directory with characters in its name that patterns are made of.
+
+    Args:
+        partitions: How many levels of directories are partitions, whatever their names.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    require_files(spark)
+    if _OF_PATTERNS.search(directory):
+        return []
+    with told_by_spark(f"{directory} cannot be looked at"):
+        system, _ = _at(spark, directory)
+        pattern = _path(spark, directory, "/".join("*" * (partitions + 2)))
+        found = [each.getPath() for each in system.globStatus(pattern) or []]
+        return [
+            each.toUri().getPath()
+            for each in found
+            if not any(_HIDDEN.match(name) for name in (each.getName(), each.getParent().getName()))
+            and "=" not in each.getParent().getName()
+        ]
+
+
+def rename(spark: Any, directory: str, to: str) -> bool:
+    """Give a directory another name beside it; return False where something is there already.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    require_files(spark)
+    with told_by_spark(f"{directory} cannot be renamed to {to}"):
+        system, path = _at(spark, directory)
+        target = _path(spark, to)
+        if system.exists(target):
+            return False
+        is_renamed = bool(system.rename(path, target))
+        # HDFS moves it into a directory that somebody makes at this moment.
+        inside = _path(spark, to, path.getName())
+        if is_renamed and system.exists(inside):
+            system.rename(inside, path)
+            return False
+        if is_renamed or system.exists(target):
+            return is_renamed
+    raise ServiceUnavailableError(f"{directory} cannot be renamed to {to}: try again")
+
+
 def delete(spark: Any, directory: str) -> None:
     """Delete a directory with all that is in it; one that is not there is none to delete.
 
@@ -63,6 +119,10 @@ def delete(spark: Any, directory: str) -> None:
         system.delete(path, True)
 
 
+def _path(spark: Any, *names: str) -> Any:
+    return spark._jvm.org.apache.hadoop.fs.Path(*names)
+
+
 def _at(spark: Any, directory: str) -> tuple[Any, Any]:
-    path = spark._jvm.org.apache.hadoop.fs.Path(directory)
+    path = _path(spark, directory)
     return path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...errors import display
+from ...errors import display, unsupported
 from ...names import quoted
 from ..selection import Selection, may_hold
 from .session import told_by_spark
-from .sources import OWN_CATALOG, SourceTable, needing, pinned
+from .sources import DELTA, ICEBERG, OWN_CATALOG, SourceTable, needing, pinned
 
 _DETAILS = "# Detailed Table Information"
 _PARTITIONS = "# Partition Information"
@@ -17,6 +18,10 @@ _PARTITIONING = "# Partitioning"
 _FILES = (("parquet", "parquet"), ("orc", "orc"), ("avro", "avro"), ("json", "json"),
           ("text", "csv"))  # fmt: skip
 """What the input format of a table of Hive's contains, and what it is called here."""
+_HUDI = ("hoodie", "hudi")
+"""What the names of Hudi's input formats contain."""
+_TRANSACTIONAL = re.compile(r"\btransactional=true\b")
+_SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,\]]*")
 
 
 def tables_in(spark: Any, catalog: str, selection: Selection) -> Iterator[tuple[str, ...]]:
@@ -55,7 +60,8 @@ def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable |
     Raises:
         TableNotFoundError: (4)
         InvalidInputError: (13) Spark cannot describe it.
-        UnsupportedOperationError: (0) the session lacks what reads its format.
+        UnsupportedOperationError: (0) the session lacks what reads its format; or Spark would read
+            other rows than Hive or Hudi do.
     """
     name = quoted((catalog, *names))
     shown = display(names)
@@ -65,6 +71,7 @@ def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable |
     properties = details.get("Table Properties", "").lower()
     if details.get("Type", "").upper() == "VIEW" or "table_type=lance" in properties:
         return None
+    _require_read_whole(shown, details, properties)
     table = SourceTable(
         catalog=catalog,
         names=names,
@@ -80,6 +87,35 @@ def _details(rows: list[Any]) -> dict[str, str]:
     if _DETAILS not in names:
         return {}
     return {row["col_name"]: row["data_type"] for row in rows[names.index(_DETAILS) + 1 :]}
+
+
+def _require_read_whole(name: str, details: dict[str, str], properties: str) -> None:
+    """Raise UnsupportedOperation (0) for tables of which Spark reads other rows, and says nothing.
+
+    Spark takes all files for plain ones: it knows neither the directories that Hive's transactions
+    and Hudi write changes to, nor which lines Hive skips.
+    """
+    if _format(details, properties) in (DELTA, ICEBERG):
+        return
+    if _TRANSACTIONAL.search(properties):
+        raise unsupported(
+            f"'{name}' is a transactional table of Hive's, whose changes Spark does not read: copy "
+            "it to an external table with Hive (CREATE EXTERNAL TABLE … STORED AS PARQUET AS "
+            "SELECT …), and convert that"
+        )
+    if details.get("Provider", "").lower() != "hive":
+        return
+    if any(word in details.get("InputFormat", "").lower() for word in _HUDI):
+        raise unsupported(
+            f"'{name}' is a table of Hudi's, of which Spark would read outdated rows, too: write "
+            "its latest state to a table of Parquet with Hudi, and convert that"
+        )
+    skipped = _SKIPPED_LINES.search(f"{properties} {details.get('Storage Properties', '')}".lower())
+    if skipped:
+        raise unsupported(
+            f"Hive skips lines of '{name}' ({skipped[0]}), and Spark reads them as rows: convert "
+            "its directory with the option paths (of CSV, with header), or copy it with Hive"
+        )
 
 
 def _format(details: dict[str, str], properties: str) -> str:

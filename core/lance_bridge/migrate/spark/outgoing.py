@@ -55,6 +55,18 @@ def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
         kind = read_type(columns.field(name).type)
         if pa.types.is_nested(kind):
             found.append(blocker(f"{kind} cannot be in the names of directories", name))
+        elif pa.types.is_binary(kind):
+            found.append(
+                blocker("Bytes that are no text cannot be in the names of directories", name)
+            )
+        elif pa.types.is_timestamp(kind) and kind.tz is not None:
+            found.append(
+                warning(
+                    "The names of its directories are times of the session's zone "
+                    "(spark.sql.session.timeZone): read them in the same one",
+                    name,
+                )
+            )
         elif pa.types.is_string(kind):
             found.append(
                 warning("An empty text becomes null, as it does in all partitions of Spark's", name)

@@ -133,12 +133,13 @@ def _candidates(columns: spark.StructType) -> list[str]:
 def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
     """Return a frame with some columns as other types. Raises InvalidInput (13)."""
     wanted = {name.lower(): kind for name, kind in casts.items()}
-    chosen: list[Any] = []
-    for field in frame.schema.fields:
-        column = F.col(quoted((field.name,)))
-        kind = wanted.get(field.name.lower())
-        chosen.append(column if kind is None else column.cast(kind).alias(field.name))
+    # Spark reads the name of a type as soon as a cast is made.
     with told_by_spark("The option casts cannot be followed"):
+        chosen: list[Any] = []
+        for field in frame.schema.fields:
+            column = F.col(quoted((field.name,)))
+            kind = wanted.get(field.name.lower())
+            chosen.append(column if kind is None else column.cast(kind).alias(field.name))
         return frame.select(*chosen)
 
 

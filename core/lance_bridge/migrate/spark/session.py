@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from ...errors import invalid
 from ...spark.jobs.tasks import spark_failures
 from ..kind import Stopped
 from ..plan import Address
+from ..secrecy import ASSIGNED, is_secret, tells_secret
 
 SPARK = "spark"
 """What an address of a session is named."""
@@ -29,8 +29,8 @@ SPARK = "spark"
 _KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.driver.memory",
          "spark.executor.", "spark.dynamicAllocation.", "spark.default.parallelism",
          "spark.remote")  # fmt: skip
-_SECRET = re.compile(r"secret|password|passwd|token|credential|access.?key|account.?key", re.I)
-_IN_URL = re.compile(r"//[^/@\s]*:[^/@\s]*@")
+_NEVER_KEPT = "extraJavaOptions"
+"""What settings end with that hold options of Java, of which any may be a secret."""
 _MASTER, _REMOTE = "spark.master", "spark.remote"
 _URIS = "spark.hadoop.hive.metastore.uris"
 _CANCELLED = "[SPARK_JOB_CANCELLED]"
@@ -42,17 +42,17 @@ _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 def address_of_session(spark: SparkSession) -> Address:
     """Return how a later run makes a session like this one: its settings without the secrets."""
     settings: dict[str, str] = dict(spark.conf.getAll)
-    kept = {
-        key: value
-        for key, value in sorted(settings.items())
-        if key.startswith(_KEPT) and not is_secret(key) and not _IN_URL.search(str(value))
-    }
+    if _REMOTE in settings:
+        # What follows the place may be a token.
+        settings[_REMOTE] = settings[_REMOTE].partition(";")[0]
+    kept = {key: value for key, value in sorted(settings.items()) if _is_kept(key, str(value))}
     return Address(name=SPARK, properties=kept, connection=_connection(spark))
 
 
-def is_secret(key: str) -> bool:
-    """Return whether a setting or option of this name holds what no plan may keep."""
-    return _SECRET.search(key) is not None
+def _is_kept(key: str, value: str) -> bool:
+    if not key.startswith(_KEPT) or key.endswith(_NEVER_KEPT):
+        return False
+    return not is_secret(key) and not tells_secret(value)
 
 
 def _connection(spark: SparkSession) -> str:
@@ -104,8 +104,20 @@ def _new_session(settings: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise ServiceUnavailableError(
+            f"Spark did not start ({_first_line(error)}): it needs Java 17 or later (JAVA_HOME), "
+            "and settings that are right (--spark-conf)"
+        ) from error
     return session
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = lines[1] if len(lines) > 1 and isinstance(error, Py4JError) else "".join(lines[:1])
+    return ASSIGNED.sub(r"\1***", told)[:300]
 
 
 def become_active(spark: Any) -> None:
@@ -152,5 +164,4 @@ def _raise_for(error: PySparkException | Py4JError, what: str) -> NoReturn:
             raise TableNotFoundError(f"{what}: it is not there") from error
         with spark_failures(what):
             raise error
-    first = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
-    raise ServiceUnavailableError(f"{what}: {first.strip()[:300]}") from error
+    raise ServiceUnavailableError(f"{what}: {_first_line(error)}") from error

@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from lance_namespace.errors import (
     TableNotFoundError,
@@ -22,8 +24,10 @@ from pyspark.sql.types import StructType
 
 from ...errors import display, invalid, unsupported
 from ...names import quoted
-from ..plan import Model
-from .session import is_secret, told_by_spark
+from ..plan import Model, Problem, warning
+from ..secrecy import is_secret
+from . import files
+from .session import told_by_spark
 
 DELTA, ICEBERG = "delta", "iceberg"
 OWN_CATALOG = "spark_catalog"
@@ -250,6 +254,48 @@ def size_of(frame: DataFrame) -> int | None:
         return None
     size = int(str(plan.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return size if size < _UNKNOWN_SIZE else None
+
+
+def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Problem]:
+    """Warn of files in a table's directory that Spark leaves out, as Hive does not always.
+
+    Those are in sub-directories that are no partitions, such as Hive's for a UNION ALL. Through
+    Spark Connect, which has no file systems, they are not seen.
+    """
+    is_of_files = table.format in FORMATS and not table.has_snapshots
+    if not is_of_files or getattr(spark, "_jvm", None) is None:
+        return []
+    there = files.in_plain_directories(spark, table.location, len(table.partitions))
+    if not there or _has_no_list(table, frame):
+        return []
+    read = _directories_read(table, frame)
+    left_out = [each for each in there if PurePosixPath(each).parent not in read]
+    if not left_out:
+        return []
+    return [
+        warning(
+            "Spark leaves out what is in sub-directories that are no partitions, such as "
+            f"{left_out[0]}: move those files up where their rows belong to the table"
+        )
+    ]
+
+
+def _has_no_list(table: SourceTable, frame: DataFrame) -> bool:
+    """Return whether a reader of Hive's is handed the directory, and takes all of it, or fails."""
+    with told_by_spark(f"The files of '{table.name}' cannot be listed"):
+        return _path_in(table.location) in map(_path_in, frame.inputFiles())
+
+
+def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath]:
+    """Return where files with rows are, and what is above; by a pass that reads no columns."""
+    with told_by_spark(f"The files of '{table.name}' cannot be listed"):
+        path = frame.metadataColumn("_metadata").getField("file_path")
+        rows = frame.select(path).distinct().collect()
+    return {above for row in rows for above in _path_in(row[0]).parents}
+
+
+def _path_in(uri: str) -> PurePosixPath:
+    return PurePosixPath(unquote(urlsplit(uri).path))
 
 
 def described_again(spark: Any, table: SourceTable) -> SourceTable:

@@ -225,7 +225,7 @@ def check_files_that_spark_leaves_out_are_told(scene: Scene) -> None:
         file.unlink()
     for hidden in ("_temporary", ".hive-staging"):
         shutil.copytree(raw / "union" / "HIVE_UNION_SUBDIR_1", raw / "whole" / hidden)
-    for number, names in enumerate(("2024/01", "2024/01/02", "part=1/v2"), 2):
+    for number, names in enumerate(("2024/01", "2025/01/02", "part=1/v2"), 2):
         place = raw / "parts" / names
         shutil.copytree(raw / "parts" / "part=0", place)
         added = f"PARTITION (part = {number}) LOCATION '{place}'"

@@ -32,7 +32,8 @@ from migrate.sparking import (
     rows_of,
 )
 
-from lance_bridge.migrate import State, targets
+from lance_bridge.entries import tables
+from lance_bridge.migrate import State
 from lance_bridge.migrate.kinds import loading
 
 
@@ -112,7 +113,7 @@ def check_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
         assert failed(run.execute()) == []
         dataset = scene.dataset("orders")
         before = dataset.count_rows()
-        with replaced(targets.tables, "drop_with_data", _failing):
+        with replaced(tables, "drop_with_data", _failing):
             assert "does not answer" in failed(run.undo())[0]
         with scene.place.connect() as namespace:
             request = api.DeregisterTableRequest(id=[scene.target, "orders"])

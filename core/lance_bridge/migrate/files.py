@@ -113,7 +113,7 @@ def copy(
 
     Args:
         wanted: As `files_of` returns it.
-        advance: Is told the bytes of each file that is done.
+        advance: Is told the bytes of each file that was not there and is now.
 
     Raises:
         Stopped: The run is to stop; what was copied stays, and is not copied again.
@@ -137,7 +137,9 @@ def copy(
             advance(future.result())
     # The first version first: whoever looks meanwhile finds a table that is whole.
     for path in sorted(manifests, key=_order):
-        advance(one(path, _copy_once))
+        size = one(path, _copy_once)
+        if path in left:
+            advance(size)
     return sum(wanted.values())
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "concurrent_modification",
     "display",
     "invalid",
+    "is_panic",
     "namespace_already_exists",
     "namespace_not_empty",
     "namespace_not_found",
@@ -98,6 +99,18 @@ def concurrent_modification(path: Sequence[str]) -> ConcurrentModificationError:
     """Code 14."""
     return ConcurrentModificationError(
         f"Table '{display(path)}' was changed by somebody else meanwhile: look at it and repeat"
+    )
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether Rust code of pylance panicked.
+
+    Such an error is a BaseException, which no ``except Exception`` catches. PyO3 defines its type
+    in every extension module and exports it from none, so that only its name can be compared.
+    """
+    return any(
+        (each.__module__, each.__name__) == ("pyo3_runtime", "PanicException")
+        for each in type(error).__mro__
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from lance_namespace.errors import InvalidInputError
+
+from . import identifier, names
 from . import location as locations
-from .catalog import Capabilities, Catalog, TableRecord
+from .catalog import Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .entries.declarations import Declarations
+from .errors import invalid
 from .storage import TableStorage
 
 
@@ -23,6 +28,29 @@ class Bridge:
     @property
     def capabilities(self) -> Capabilities:
         return self.catalog.capabilities
+
+    @cached_property
+    def default_namespace(self) -> Path:
+        """The namespace of tables that are given by one name; empty for none.
+
+        Raises:
+            InvalidInputError: (13) the property `default-namespace` names none of this catalog's.
+        """
+        text = self.config.default_namespace
+        if text is None:
+            return ()
+        try:
+            return identifier.parse_table_namespace(names.parts_of(text), self.capabilities)
+        except InvalidInputError as error:
+            raise invalid(f"Property 'default-namespace': {error}") from error
+
+    def table_path(self, parts: Sequence[str] | None) -> Path:
+        """Return the path of the table that a request names. Raises InvalidInput."""
+        return identifier.parse_table(parts, self.capabilities, self.default_namespace)
+
+    def table_namespace_path(self, parts: Sequence[str] | None) -> Path:
+        """Return the path of the namespace whose tables a request names. Raises InvalidInput."""
+        return identifier.parse_table_namespace(parts, self.capabilities, self.default_namespace)
 
     def storage(self, record: TableRecord, *, write: bool = False) -> TableStorage:
         """Return the object store of a table's location, with the rights to read it or to write."""

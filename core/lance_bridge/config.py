@@ -88,6 +88,13 @@ class CatalogConfig(BaseModel):
         description="Directory or URI under which new tables are placed, as "
         "`<root>/<namespace>.db/<table>.lance`. Without it, the namespace's own location is used.",
     )
+    default_namespace: str | None = Field(
+        default=None,
+        alias="default-namespace",
+        description="Namespace of tables that are given by their own name alone, as LanceDB does "
+        "where no `namespace_path` is given: names joined with dots, such as `sales`. ListTables "
+        "of the root lists it. It is not created.",
+    )
     declare_grace: float = Field(
         default=60.0,
         ge=0,

@@ -1,15 +1,19 @@
 """The errors that leave the library, all of them types of ``lance_namespace.errors``.
 
 This module adds what that package lacks: messages made in one place, so that each names the
-object and what to do, and one error that tells "failed" apart from "perhaps done".
+object and what to do, and one error that tells "failed" apart from "perhaps done". Messages of
+missing and duplicate tables and namespaces begin as those of pylance's own namespaces do: LanceDB
+and others see the text of an error only, and decide by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
+    InternalError,
     InvalidInputError,
     LanceNamespaceError,
     NamespaceAlreadyExistsError,
@@ -26,8 +30,11 @@ __all__ = [
     "OutcomeUnknownError",
     "concurrent_modification",
     "display",
+    "internal",
     "invalid",
+    "is_callers_own",
     "is_panic",
+    "marking_callers_own",
     "namespace_already_exists",
     "namespace_not_empty",
     "namespace_not_found",
@@ -36,6 +43,8 @@ __all__ = [
     "table_not_found",
     "unsupported",
 ]
+
+_CALLERS_OWN = "lance_bridge_callers_own"
 
 
 class OutcomeUnknownError(ServiceUnavailableError):
@@ -61,17 +70,23 @@ def unsupported(message: str) -> UnsupportedOperationError:
     return UnsupportedOperationError(message)
 
 
+def internal(operation: str, cause: BaseException) -> InternalError:
+    """Code 18: an operation failed for a reason that no other code names."""
+    text = " ".join(str(cause).split())[:300]
+    return InternalError(f"{operation} failed with {type(cause).__name__}: {text}")
+
+
 def namespace_not_found(path: Sequence[str]) -> NamespaceNotFoundError:
     """Code 1."""
     return NamespaceNotFoundError(
-        f"Namespace '{display(path)}' does not exist: create it first, or check its spelling"
+        f"Namespace not found: {display(path)}. Create it first, or check its spelling"
     )
 
 
 def namespace_already_exists(path: Sequence[str]) -> NamespaceAlreadyExistsError:
     """Code 2."""
     return NamespaceAlreadyExistsError(
-        f"Namespace '{display(path)}' already exists: use mode ExistOk to keep it"
+        f"Namespace already exists: {display(path)}. Use mode ExistOk to keep it"
     )
 
 
@@ -83,7 +98,7 @@ def namespace_not_empty(path: Sequence[str], inside: str) -> NamespaceNotEmptyEr
 def table_not_found(path: Sequence[str]) -> TableNotFoundError:
     """Code 4."""
     return TableNotFoundError(
-        f"Table '{display(path)}' does not exist: declare, create or register it first, "
+        f"Table not found: {display(path)}. Create, declare or register it first, "
         "or check its spelling"
     )
 
@@ -91,14 +106,14 @@ def table_not_found(path: Sequence[str]) -> TableNotFoundError:
 def table_already_exists(path: Sequence[str], what: str = "") -> TableAlreadyExistsError:
     """Code 5. ``what`` says what kind of entry has the name, when that is not plain."""
     return TableAlreadyExistsError(
-        f"Table '{display(path)}' already exists{': ' + what if what else ''}"
+        f"Table already exists: {display(path)}{', ' + what if what else ''}"
     )
 
 
 def concurrent_modification(path: Sequence[str]) -> ConcurrentModificationError:
     """Code 14."""
     return ConcurrentModificationError(
-        f"Table '{display(path)}' was changed by somebody else meanwhile: look at it and repeat"
+        f"Table '{display(path)}' was modified concurrently; reload it and retry"
     )
 
 
@@ -112,6 +127,21 @@ def is_panic(error: BaseException) -> bool:
         (each.__module__, each.__name__) == ("pyo3_runtime", "PanicException")
         for each in type(error).__mro__
     )
+
+
+@contextmanager
+def marking_callers_own() -> Iterator[None]:
+    """Mark what the block raises as raised by the caller's own code: no operation replaces it."""
+    try:
+        yield
+    except BaseException as error:
+        vars(error)[_CALLERS_OWN] = True
+        raise
+
+
+def is_callers_own(error: BaseException) -> bool:
+    """Return whether the caller's own code raised an error, such as the source of the rows."""
+    return _CALLERS_OWN in vars(error)
 
 
 def require_text(what: str, text: str) -> None:

@@ -30,13 +30,18 @@ def parse_namespace(identifier: Sequence[str] | None, capabilities: Capabilities
     return _checked(names, rules, capabilities)
 
 
-def parse_table_namespace(identifier: Sequence[str] | None, capabilities: Capabilities) -> Path:
+def parse_table_namespace(
+    identifier: Sequence[str] | None, capabilities: Capabilities, default: Path = ()
+) -> Path:
     """Return the path of a namespace that can hold tables, the innermost level.
+
+    Args:
+        default: The namespace that the root stands for; empty for none.
 
     Raises:
         InvalidInputError: (13) any other number of names, or a bad name.
     """
-    names = tuple(identifier or ())
+    names = tuple(identifier or default)
     rules = capabilities.namespace_levels
     if len(names) != len(rules):
         raise invalid(
@@ -46,8 +51,13 @@ def parse_table_namespace(identifier: Sequence[str] | None, capabilities: Capabi
     return _checked(names, rules, capabilities)
 
 
-def parse_table(identifier: Sequence[str] | None, capabilities: Capabilities) -> Path:
+def parse_table(
+    identifier: Sequence[str] | None, capabilities: Capabilities, default: Path = ()
+) -> Path:
     """Return the path of a table.
+
+    Args:
+        default: The namespace of a table that is given by its own name alone; empty for none.
 
     Raises:
         InvalidInputError: (13) no identifier, the wrong number of names, or a bad name.
@@ -56,10 +66,13 @@ def parse_table(identifier: Sequence[str] | None, capabilities: Capabilities) ->
         raise invalid("The request has no table identifier: set `id`")
     names = tuple(identifier)
     rules = (*capabilities.namespace_levels, capabilities.table_rule)
+    if len(names) == 1 and default:
+        names = (*default, *names)
     if len(names) != len(rules):
+        hint = "" if default or len(names) != 1 else ". Set default-namespace to use one name"
         raise invalid(
             f"Table identifier {_shown(names)} has {len(names)} names; "
-            f"this catalog takes {_levels(rules)}"
+            f"this catalog takes {_levels(rules)}{hint}"
         )
     return _checked(names, rules, capabilities)
 

@@ -14,6 +14,7 @@ from . import config as configuration
 from . import location as locations
 from .bridge import Bridge
 from .catalog import Capabilities, Catalog
+from .names import written
 from .operations.compute import ComputeOperations
 from .operations.data import DataOperations
 from .operations.entries import EntryOperations
@@ -59,6 +60,7 @@ class LanceBridgeNamespace(
             locations.check(locations.join(config.root, "database.db"))
         self._properties = dict(properties)
         self._bridge = Bridge(self._open(config), config)
+        _ = self._bridge.default_namespace  # refuses one that the catalog cannot have
 
     @abstractmethod
     def _open(self, config: Any) -> Catalog:
@@ -73,9 +75,13 @@ class LanceBridgeNamespace(
 
     def namespace_id(self) -> str:
         """Return what this is connected to; equal for equal connections, without secrets."""
-        root = self._bridge.config.root
-        place = f", root={root}" if root else ""
-        return f"{self.impl}({self._bridge.catalog.describe_connection()}{place})"
+        config = self._bridge.config
+        parts = [self._bridge.catalog.describe_connection()]
+        if config.root:
+            parts.append(f"root={config.root}")
+        if self._bridge.default_namespace:
+            parts.append(f"default-namespace={written(self._bridge.default_namespace)}")
+        return f"{self.impl}({', '.join(parts)})"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.namespace_id()}>"

@@ -129,7 +129,7 @@ def test_a_commit_of_another_writer_in_between_is_told(
     stale = dataset(ns)
     lance.write_dataset(rows(1), stale.uri, mode="append")
     monkeypatch.setattr(lance, "dataset", lambda *_, **__: behind(stale.uri, version=1))
-    with pytest.raises(errors.ConcurrentModificationError, match="by somebody else"):
+    with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
         add(ns, {"name": "new", "expression": "id"})
 
 

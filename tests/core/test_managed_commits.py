@@ -129,7 +129,7 @@ def test_writers_that_race_commit_one_after_the_other(
 # -- crashes and lost replies ----------------------------------------------------------------------
 
 
-class Died(Exception):
+class Died(BaseException):
     """A writer stops here."""
 
 

@@ -10,6 +10,7 @@ from lance_namespace import errors
 
 from lance_bridge import LanceBridgeNamespace
 from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge.testing.calls import request_model
 
 from .building import TABLE, create
 from .memory_catalog import MemoryNamespace, MemoryServer
@@ -35,9 +36,9 @@ def test_no_operation_is_left_to_the_interface(name: str) -> None:
 def test_an_operation_that_no_catalog_can_do_is_unsupported_by_name(
     namespace: MemoryNamespace, server: MemoryServer, name: str
 ) -> None:
-    method = getattr(namespace, name)
+    request = request_model(name).model_construct(id=TABLE)
     with pytest.raises(errors.UnsupportedOperationError, match=name) as caught:
-        method({"id": TABLE})
+        getattr(namespace, name)(request)
     assert UNSUPPORTED[name] in str(caught.value)
     assert caught.value.code == errors.ErrorCode.UNSUPPORTED
     assert not server.effects

@@ -10,7 +10,6 @@ import typer
 from lance_namespace import CreateTableIndexRequest
 
 from ..entries import tables as entries
-from ..identifier import parse_table
 from ..names import written
 from ..namespace import LanceBridgeNamespace
 from ..tables import cleanup, compaction
@@ -150,4 +149,4 @@ def clean_up(
 
 def _found(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Any:
     bridge = namespace._bridge
-    return bridge, entries.load_lance(bridge, parse_table(names, bridge.capabilities))
+    return bridge, entries.load_lance(bridge, bridge.table_path(names))

@@ -20,7 +20,6 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from .. import identifier
 from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import RESERVED_PREFIX, Column, Path, TableRecord
@@ -50,7 +49,7 @@ _CHANGING = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "
 
 def path_in(bridge: Bridge, names: Path) -> Path:
     """Return names as the catalog stores them. Raises InvalidInput (13): names it does not take."""
-    return identifier.parse_table(names, bridge.capabilities)
+    return bridge.table_path(names)
 
 
 def found(bridge: Bridge, path: Path) -> TableRecord | None:

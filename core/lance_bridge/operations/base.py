@@ -1,29 +1,48 @@
-"""What the groups of operations share: the bridge they work with, and parsing identifiers."""
+"""What the groups of operations share: requests as models, errors of the API, identifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from lance_namespace import LanceNamespace
+from lance_namespace.errors import LanceNamespaceError
 
 from .. import identifier
 from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
 from ..entries import tables as entries
+from ..errors import internal, is_callers_own, is_panic
 from ..managed.state import state_of
+from ..requests import as_model
+
+_FIRST_PARAMETERS = ("request", "id")
 
 
 class Operations(LanceNamespace):
-    """Base of every group: a method parses its request, calls what does the work, and answers."""
+    """Base of every group: a method parses its request, calls what does the work, and answers.
+
+    Each public method of a subclass whose first parameter is `request` or `id` is an operation. It
+    takes its request as a model or as a mapping, and raises errors of the API only.
+    """
 
     _bridge: Bridge
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, function in list(vars(cls).items()):
+            if _is_operation(name, function):
+                setattr(cls, name, _as_operation(function))
 
     def _namespace(self, names: Sequence[str] | None) -> Path:
         return identifier.parse_namespace(names, self._bridge.capabilities)
 
     def _table(self, names: Sequence[str] | None) -> Path:
-        return identifier.parse_table(names, self._bridge.capabilities)
+        return self._bridge.table_path(names)
 
     def _lance_table(self, names: Sequence[str] | None) -> TableRecord:
         """Return a Lance table's entry: the one catalog call of an operation on its inside.
@@ -31,6 +50,46 @@ class Operations(LanceNamespace):
         Raises InvalidInput (13), NamespaceNotFound (1), TableNotFound (4), InvalidTableState (19).
         """
         return entries.load_lance(self._bridge, self._table(names))
+
+
+def _is_operation(name: str, function: Any) -> bool:
+    if name.startswith("_") or not inspect.isfunction(function):
+        return False
+    _, *parameters = inspect.signature(function).parameters
+    return bool(parameters) and parameters[0] in _FIRST_PARAMETERS
+
+
+def _as_operation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method so that it takes any form of request, and raises errors of the API only."""
+    takes_request = "request" in inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def operation(self: Operations, *arguments: Any, **options: Any) -> Any:
+        try:
+            if not takes_request:
+                return function(self, *arguments, **options)
+            request, *more = arguments or (options.pop("request"),)
+            model = as_model(_request_type(function), request)
+            return function(self, model, *more, **options)
+        except LanceNamespaceError:
+            raise
+        except Exception as error:
+            if is_callers_own(error):
+                raise
+            raise internal(function.__name__, error) from error
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise internal(function.__name__, error) from error
+
+    return operation
+
+
+@functools.cache
+def _request_type(function: Callable[..., Any]) -> type[Any]:
+    """Return the type of an operation's request; resolved at its first call, for a fast import."""
+    request_type: type[Any] = typing.get_type_hints(function)["request"]
+    return request_type
 
 
 def is_managed(record: TableRecord) -> bool | None:

@@ -34,7 +34,6 @@ from lance_namespace import (
 )
 from lance_namespace.errors import TableAlreadyExistsError
 
-from .. import identifier
 from ..entries import listing, modes, namespaces, registration, rename
 from ..entries import tables as entries
 from ..entries.properties import visible
@@ -129,7 +128,7 @@ class EntryOperations(Operations):
 
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         """List the names of a namespace's Lance tables, sorted. Errors: 1, 13."""
-        path = identifier.parse_table_namespace(request.id, self._bridge.capabilities)
+        path = self._bridge.table_namespace_path(request.id)
         page = PageRequest.parse(f"tables {path}", request.limit, request.page_token)
         names, token = listing.list_tables(
             self._bridge, path, page, include_declared=request.include_declared is not False

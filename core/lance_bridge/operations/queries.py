@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from lance_namespace import (
@@ -20,6 +20,25 @@ from .base import Operations
 T = TypeVar("T")
 
 
+class QueryAnswer(bytes):
+    """The bytes of an Arrow IPC file, which also have the members of a `QueryTableResponse`.
+
+    The API answers with that model, whose `data` holds the file; LanceDB expects the bytes
+    themselves, and a pydantic model cannot be bytes.
+    """
+
+    context: None = None
+
+    @property
+    def data(self) -> bytes:
+        """The file."""
+        return self
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the fields of the `QueryTableResponse`."""
+        return QueryTableResponse(data=bytes(self)).model_dump()
+
+
 class QueryOperations(Operations):
     """Operations that read rows: query, explain and analyze a plan.
 
@@ -29,8 +48,12 @@ class QueryOperations(Operations):
     """
 
     def query_table(self, request: QueryTableRequest) -> QueryTableResponse:
-        """Answer with an Arrow IPC file. Errors: 0, 1, 4, 11, 12, 13, 17, 19, 22."""
-        return QueryTableResponse(data=query.to_file(self.query_table_reader(request)))
+        """Answer with an Arrow IPC file, see `QueryAnswer`.
+
+        Errors: 0, 1, 4, 11, 12, 13, 17, 19, 22.
+        """
+        answer: Any = QueryAnswer(query.to_file(self.query_table_reader(request)))
+        return cast("QueryTableResponse", answer)
 
     def query_table_reader(self, request: QueryTableRequest) -> pa.RecordBatchReader:
         """Answer with a reader, for answers larger than memory. Not in the specification.

@@ -22,7 +22,6 @@ from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTa
 from ..catalog import TableRecord
 from ..entries.properties import visible
 from ..errors import invalid
-from ..requests import as_model
 from ..tables.history import batches, transactions
 from ..tables.history.staging import Staged
 from .base import Operations, is_managed, location_of
@@ -55,7 +54,6 @@ class TransactionOperations(Operations):
 
     def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
         """Do operations on several tables, all or none. Errors: 0, 1, 4, 5, 13, 14, 18, 19, 22."""
-        request = as_model(BatchCommitTablesRequest, request)
         kinds = [_kind_of(operation) for operation in request.operations]
         steps = [
             self._step(kind, operation)

@@ -34,7 +34,6 @@ from lance_namespace import (
 )
 
 from ..paging import PageRequest
-from ..requests import as_model
 from ..tables.dataset import Ref
 from ..tables.history import batches, branches, pruning, tags, versions
 from ..tables.history.staging import Staged
@@ -53,7 +52,6 @@ class VersionOperations(Operations):
 
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
         """List versions, oldest first unless `descending`. Errors: 1, 4, 13, 19, 22."""
-        request = as_model(ListTableVersionsRequest, request)
         descending = bool(request.descending)
         path = self._table(request.id)
         scope = f"versions {path} {request.branch or ''} {descending}"
@@ -69,7 +67,6 @@ class VersionOperations(Operations):
         self, request: DescribeTableVersionRequest
     ) -> DescribeTableVersionResponse:
         """Describe a version, or the latest. Errors: 1, 4, 11, 13, 19, 22."""
-        request = as_model(DescribeTableVersionRequest, request)
         record = self._lance_table(request.id)
         directory = versions.directory_of(self._bridge, record, request.branch)
         found = versions.describe(record, directory, request.version)
@@ -79,7 +76,6 @@ class VersionOperations(Operations):
         self, request: CreateTableVersionRequest
     ) -> CreateTableVersionResponse:
         """Make a staged manifest the next version. Errors: 0, 1, 4, 13, 14, 19, 22."""
-        request = as_model(CreateTableVersionRequest, request)
         record = self._lance_table(request.id)
         made = versions.create(self._bridge, record, Staged.of(request))
         return CreateTableVersionResponse(version=made.described())
@@ -88,7 +84,6 @@ class VersionOperations(Operations):
         self, request: BatchCreateTableVersionsRequest
     ) -> BatchCreateTableVersionsResponse:
         """Create versions of several tables, all or none. Errors: 0, 1, 4, 13, 14, 18, 19, 22."""
-        request = as_model(BatchCreateTableVersionsRequest, request)
         steps = [
             batches.create_version(self._bridge, self._lance_table(entry.id), Staged.of(entry))
             for entry in request.entries
@@ -100,7 +95,6 @@ class VersionOperations(Operations):
         self, request: BatchDeleteTableVersionsRequest
     ) -> BatchDeleteTableVersionsResponse:
         """Delete versions that nothing needs. Errors: 1, 4, 13, 14, 19, 22."""
-        request = as_model(BatchDeleteTableVersionsRequest, request)
         ranges = ranges_of(request)
         record = self._lance_table(request.id)
         planned = pruning.prepare(self._bridge, record, request.branch, ranges)

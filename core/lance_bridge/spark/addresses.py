@@ -29,7 +29,6 @@ from ..catalog import TableRecord
 from ..credentials import EXPIRES_AT
 from ..entries import tables as entries
 from ..errors import display, unsupported
-from ..identifier import parse_table
 from ..managed import conversion
 from ..managed.state import state_of
 from ..namespace import LanceBridgeNamespace
@@ -127,7 +126,7 @@ class TableAddress:
         self.catalog.connect().create_table(request, empty)
 
     def _parsed(self, bridge: Bridge) -> tuple[str, ...]:
-        return parse_table(self.path, bridge.capabilities)
+        return bridge.table_path(self.path)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidationError
 
-from ..errors import invalid
+from ..errors import invalid, marking_callers_own
 from . import ipc
 from .dataset import LANCE_FAILURES, brief
 from .passing import Passing
@@ -71,7 +71,9 @@ class Rows:
             InvalidInputError: (13) they are nothing that rows can be read from, or, where that can
                 be seen yet, are malformed.
         """
-        return cls(*_opened(data))
+        with marking_callers_own():
+            begin, source = _opened(data)
+        return cls(lambda: _begin_marking(begin), source)
 
     @property
     def is_repeatable(self) -> bool:
@@ -157,6 +159,18 @@ class Rows:
 
 
 # -- what was handed in ----------------------------------------------------------------------------
+
+
+def _begin_marking(begin: Callable[[], _Pass]) -> _Pass:
+    """Begin a pass whose errors are marked as the caller's own: reading runs the caller's code."""
+    with marking_callers_own():
+        schema, batches = begin()
+    return schema, _marking(batches)
+
+
+def _marking(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with marking_callers_own():
+        yield from batches
 
 
 def _opened(data: Any) -> tuple[Callable[[], _Pass], Source]:

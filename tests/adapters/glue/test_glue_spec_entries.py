@@ -184,7 +184,7 @@ def test_an_entry_that_somebody_changes_meanwhile_is_a_concurrent_modification(
         return ours(*arguments)
 
     monkeypatch.setattr(catalog, method, after_somebody)
-    with pytest.raises(ConcurrentModificationError, match="changed by somebody else"):
+    with pytest.raises(ConcurrentModificationError, match="modified concurrently"):
         change(namespace, [database, "t"])
     found = raw(server, database, "t")
     assert (found["Owner"], found["Parameters"]) == ("sales", MARKS)

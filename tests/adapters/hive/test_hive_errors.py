@@ -259,7 +259,7 @@ def test_an_entry_that_somebody_changes_meanwhile_is_a_concurrent_modification(
         ours(*arguments)
 
     monkeypatch.setattr(catalog, method, after_somebody)
-    with pytest.raises(ConcurrentModificationError, match="changed by somebody else"):
+    with pytest.raises(ConcurrentModificationError, match="modified concurrently"):
         change(namespace, table_id, place + "-moved")
     found = namespace.describe_table(DescribeTableRequest(id=table_id))
     assert (found.location, found.properties) == (place, {"by": "somebody"})

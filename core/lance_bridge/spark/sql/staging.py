@@ -31,7 +31,6 @@ from ...entries import tables as entries
 from ...entries.placement import Home, default_location
 from ...entries.properties import checked, manager_in
 from ...errors import display, invalid
-from ...identifier import parse_table
 from ...managed import conversion
 from ...managed.entry import refreshed
 from ...tables.commits import transaction_at
@@ -124,7 +123,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def _defined(bridge: Bridge, args: Args) -> Definition:
-    definition = Definition.of(parse_table(args["table"], bridge.capabilities), args)
+    definition = Definition.of(bridge.table_path(args["table"]), args)
     if not definition.has_columns:
         raise invalid(f"Table '{display(definition.path)}' needs at least one column")
     definition.schema()

@@ -18,7 +18,7 @@ from ...entries import tables as entries
 from ...entries.modes import CreateMode
 from ...entries.properties import ENTRY_ID, visible
 from ...errors import display, invalid
-from ...identifier import parse_namespace, parse_table
+from ...identifier import parse_namespace
 from ...location import for_lance
 from ...managed.entry import refreshed
 from ...tables import change
@@ -132,7 +132,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     With a location and no columns, the table is the one that lies there.
     """
     bridge = catalog.connect()._bridge
-    definition = Definition.of(parse_table(args["table"], bridge.capabilities), args)
+    definition = Definition.of(bridge.table_path(args["table"]), args)
     if not definition.has_columns:
         record = _registered(bridge, definition)
     elif definition.location is not None:
@@ -168,7 +168,7 @@ def _address(catalog: CatalogAddress, args: Args) -> TableAddress:
 def drop(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, purge}`` to ``{}``; the data goes, with PURGE or without. Errors: 1, 4, 13, 19."""
     bridge = catalog.connect()._bridge
-    entries.drop(bridge, parse_table(args["table"], bridge.capabilities))
+    entries.drop(bridge, bridge.table_path(args["table"]))
     return {}
 
 
@@ -178,9 +178,9 @@ def rename(catalog: CatalogAddress, args: Args) -> Answer:
     ``to`` is a path, with or without the catalog's name, or a name in the same namespace.
     """
     bridge = catalog.connect()._bridge
-    path = parse_table(args["table"], bridge.capabilities)
+    path = bridge.table_path(args["table"])
     target = _target(catalog, path, tuple(args["to"]))
-    renaming.rename(bridge, path, parse_table(target, bridge.capabilities))
+    renaming.rename(bridge, path, bridge.table_path(target))
     return {}
 
 

@@ -1,0 +1,215 @@
+"""Requests in every form that clients send, and errors of the API alone in return."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import lance_namespace as api
+import pyarrow as pa
+import pytest
+from lance_namespace import LanceNamespace, errors
+
+from lance_bridge.testing.calls import request_model
+
+from .building import DATASET, TABLE, create, stream
+from .memory_catalog import MemoryNamespace
+
+OPERATIONS = [
+    name
+    for name, method in inspect.getmembers(LanceNamespace, inspect.isfunction)
+    if "request" in inspect.signature(method).parameters
+]
+
+
+class ClientRequest(dict[str, Any]):
+    """What the Rust code of pylance and of LanceDB sends: a `dict` with `model_dump`."""
+
+    def model_dump(self) -> dict[str, Any]:
+        return dict(self)
+
+
+def outcome(namespace: MemoryNamespace, operation: str, request: object) -> tuple[str, str]:
+    """Return the error of an operation where its namespace does not exist."""
+    method = getattr(namespace, operation)
+    data = (stream(),) if "request_data" in inspect.signature(method).parameters else ()
+    try:
+        method(request, *data)
+    except errors.LanceNamespaceError as error:
+        return type(error).__name__, str(error)
+    return "", ""
+
+
+@pytest.mark.parametrize("make", [ClientRequest, dict], ids=["client", "dict"])
+def test_every_operation_takes_a_mapping_as_it_takes_a_model(
+    namespace: MemoryNamespace, make: type[dict[str, Any]]
+) -> None:
+    different = {}
+    for operation in OPERATIONS:
+        model = request_model(operation)
+        given: dict[str, Any] = dict.fromkeys(model.model_fields)
+        given |= {"id": ["eu", "shop", "missing", "t"], "from_a_later_release": {"x": 1}}
+        given |= REQUIRED.get(operation, {})
+        by_mapping = outcome(namespace, operation, make(given))
+        by_model = outcome(namespace, operation, model.model_validate(given))
+        if by_mapping != by_model:
+            different[operation] = (by_mapping, by_model)
+    assert not different
+
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "alter_table_add_columns": {"new_columns": []},
+    "alter_table_alter_columns": {"alterations": []},
+    "alter_table_backfill_columns": {"column": "a"},
+    "alter_table_drop_columns": {"columns": ["a"]},
+    "alter_transaction": {"actions": [{}]},
+    "analyze_table_query_plan": {"k": 1, "vector": {"single_vector": [1.0]}},
+    "batch_commit_tables": {"operations": []},
+    "batch_create_table_versions": {"entries": []},
+    "batch_delete_table_versions": {"ranges": []},
+    "create_materialized_view": {"kind": "query", "source_query": "", "output_schema": ""},
+    "create_table_branch": {"name": "b"},
+    "create_table_index": {"column": "a", "index_type": "BTREE"},
+    "create_table_scalar_index": {"column": "a", "index_type": "BTREE"},
+    "create_table_tag": {"tag": "t", "version": 1},
+    "create_table_version": {"version": 2, "manifest_path": "m"},
+    "delete_from_table": {"predicate": "a = 1"},
+    "delete_table_branch": {"name": "b"},
+    "delete_table_tag": {"tag": "t"},
+    "explain_table_query_plan": {"query": {"k": 1, "vector": {"single_vector": [1.0]}}},
+    "get_table_tag_version": {"tag": "t"},
+    "merge_insert_into_table": {"on": ["a"]},
+    "query_table": {"k": 1, "vector": {"single_vector": [1.0]}},
+    "register_table": {"location": "file:///nowhere.lance"},
+    "rename_table": {"new_table_name": "n"},
+    "restore_table": {"version": 1},
+    "update_table": {"updates": [["a", "1"]]},
+    "update_table_schema_metadata": {"metadata": {}},
+    "update_field_metadata": {"updates": []},
+    "update_table_tag": {"tag": "t", "version": 1},
+}
+
+
+def test_a_table_lives_its_life_through_mappings(namespace: MemoryNamespace) -> None:
+    made = namespace.create_table(ClientRequest(id=TABLE, mode="create"), stream(3))
+    assert made.version == 1
+    namespace.insert_into_table(ClientRequest(id=TABLE, mode=None, branch=None), stream(2))
+    query = ClientRequest(id=TABLE, k=10, vector={"single_vector": []}, filter="a < 2")
+    answer = namespace.query_table(query)
+    assert pa.ipc.open_file(answer.data).read_all()["a"].to_pylist() == [0, 1, 0, 1]
+    assert namespace.count_table_rows(ClientRequest(id=TABLE)).count == 5
+    namespace.drop_table(ClientRequest(id=TABLE))
+
+
+def test_a_query_is_answered_by_bytes_that_are_a_response_too(namespace: MemoryNamespace) -> None:
+    create(namespace, TABLE, 2)
+    request = api.QueryTableRequest(id=TABLE, k=2, vector={"single_vector": []})
+    answer = namespace.query_table(request)
+    by_buffer = pa.ipc.open_file(pa.py_buffer(answer)).read_all()
+    assert by_buffer == pa.ipc.open_file(answer.data).read_all()
+    assert by_buffer["a"].to_pylist() == [0, 1]
+    assert answer.model_dump() == api.QueryTableResponse(data=answer.data).model_dump()
+
+
+@pytest.mark.parametrize("request_", [None, 5, "x", ["a"], object()], ids=str)
+def test_a_request_that_is_neither_model_nor_mapping_is_invalid_input(
+    namespace: MemoryNamespace, request_: object
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match="DescribeTableRequest"):
+        namespace.describe_table(request_)  # type: ignore[arg-type] # what users may pass
+
+
+def test_a_field_of_the_wrong_type_is_named_and_its_value_is_not_shown(
+    namespace: MemoryNamespace,
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match=r"version: .*integer") as caught:
+        namespace.describe_table(ClientRequest(id=TABLE, version="s3cret"))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_messages_begin_as_those_of_the_directory_namespace(namespace: MemoryNamespace) -> None:
+    create(namespace, TABLE)
+    missing = [*DATASET, "missing"]
+    messages = {
+        "describe_table": (ClientRequest(id=missing), "Table not found: eu.shop.sales.missing"),
+        "declare_table": (ClientRequest(id=TABLE), "Table already exists: eu.shop.sales.Orders"),
+        "describe_namespace": (ClientRequest(id=["us"]), "Namespace not found: us"),
+        "create_namespace": (ClientRequest(id=["eu"]), "Namespace already exists: eu"),
+    }
+    found = {name: outcome(namespace, name, request)[1] for name, (request, _) in messages.items()}
+    wrong = {name: text for name, text in found.items() if not text.startswith(messages[name][1])}
+    assert not wrong
+
+
+def test_a_failure_without_a_code_leaves_as_an_internal_error(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PanicException(BaseException):
+        """As PyO3 names its own."""
+
+    PanicException.__module__ = "pyo3_runtime"
+    failures: list[BaseException] = [KeyError("k"), RuntimeError("r"), PanicException("p")]
+    for failure in failures:
+
+        def fail(*_: object, failure: BaseException = failure) -> None:
+            raise failure
+
+        monkeypatch.setattr("lance_bridge.entries.namespaces.describe", fail)
+        with pytest.raises(errors.InternalError, match="describe_namespace") as caught:
+            namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))
+        assert caught.value.__cause__ is failure
+
+
+def test_an_interruption_stays_one(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lance_bridge.entries.namespaces.describe", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))
+
+
+# -- one name, as LanceDB gives it -----------------------------------------------------------------
+
+
+@pytest.fixture
+def by_one_name(namespace: MemoryNamespace) -> MemoryNamespace:
+    uri = namespace._properties["uri"]
+    return MemoryNamespace(**{
+        "uri": uri, "root": namespace._properties["root"], "default-namespace": "eu.shop.sales",
+    })  # fmt: skip
+
+
+def test_one_name_is_a_table_of_the_default_namespace(
+    namespace: MemoryNamespace, by_one_name: MemoryNamespace
+) -> None:
+    create(by_one_name, ["Orders"])
+    assert namespace.describe_table(api.DescribeTableRequest(id=TABLE)).location
+    assert by_one_name.list_tables(api.ListTablesRequest(id=[])).tables == ["Orders"]
+    assert by_one_name.list_namespaces(api.ListNamespacesRequest(id=[])).namespaces == ["eu"]
+    dropped = by_one_name.drop_table(api.DropTableRequest(id=["Orders"]))
+    assert dropped.id == TABLE
+
+
+def test_without_a_default_namespace_one_name_is_refused_with_the_property(
+    namespace: MemoryNamespace,
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match="default-namespace"):
+        namespace.describe_table(api.DescribeTableRequest(id=["Orders"]))
+
+
+@pytest.mark.parametrize("name", ["eu", "eu.shop.sales.more", "eu..sales", "eu.shop.a/b"])
+def test_a_default_namespace_that_cannot_be_is_refused_when_connecting(
+    namespace: MemoryNamespace, name: str
+) -> None:
+    with pytest.raises(errors.InvalidInputError, match="'default-namespace'"):
+        MemoryNamespace(**{"uri": namespace._properties["uri"], "default-namespace": name})
+
+
+def test_the_default_namespace_tells_two_connections_apart(
+    namespace: MemoryNamespace, by_one_name: MemoryNamespace
+) -> None:
+    assert namespace.namespace_id() != by_one_name.namespace_id()
+    assert "default-namespace=eu.shop.sales" in by_one_name.namespace_id()

@@ -52,6 +52,7 @@ _CASES = (
     "foreign",
     "inside",
     "managed",
+    "mapping_requests",
     "names",
     "namespaces",
     "paging",

@@ -10,6 +10,7 @@ from .drops import DropCases
 from .foreign import ForeignCases
 from .inside.suite import InsideTableCases
 from .managed import ManagedCases
+from .mapping_requests import MappingRequestCases
 from .names import NameCases
 from .namespaces import NamespaceCases
 from .paging import PagingCases
@@ -38,6 +39,7 @@ class ConformanceSuite(
     ConcurrencyCases,
     ForeignCases,
     BadRequestCases,
+    MappingRequestCases,
     NameCases,
     PagingCases,
     PylanceCases,

@@ -34,7 +34,7 @@ class GlueNamespace(LanceBridgeNamespace):
         self._client = client
         super().__init__(**properties)
 
-    def _open(self, config: GlueConfig) -> Catalog:
+    def open_catalog(self, config: GlueConfig) -> Catalog:
         extras.require(self.impl, "boto3", "botocore")
         from .catalog import GlueCatalog  # noqa: PLC0415 - needs the packages checked above
 

@@ -10,7 +10,15 @@ from typing import Any
 from botocore.exceptions import ClientError
 from lance_namespace.errors import InvalidTableStateError
 
-from lance_bridge.catalog import GUARD, Capabilities, Catalog, NamespaceRecord, Path, TableRecord
+from lance_bridge.catalog import (
+    GUARD,
+    Capabilities,
+    Catalog,
+    NamespaceRecord,
+    Path,
+    TableRecord,
+    select_tables,
+)
 from lance_bridge.config import CatalogConfig
 from lance_bridge.errors import (
     concurrent_modification,
@@ -87,7 +95,7 @@ class GlueCatalog(Catalog):
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         with translated(f"list the namespaces of '{display(parent)}'"):
             databases = self._calls.read_all("get_databases", "DatabaseList")
-            return [name_of(each) for each in databases]
+            return sorted({name_of(each) for each in databases})
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         with translated(f"read namespace '{display(path)}'"):
@@ -169,7 +177,13 @@ class GlueCatalog(Catalog):
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def scan_tables(self, namespace: Path) -> Iterator[TableRecord]:
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
+        # Glue does not say in which order its pages come, so that all of them are read.
+        return select_tables(self._records(namespace), lance_only=lance_only, after=after)
+
+    def _records(self, namespace: Path) -> Iterator[TableRecord]:
         with translated(f"list the tables of '{display(namespace)}'"):
             link: Mapping[str, Any] | None = None
             for number, table in enumerate(self._tables(namespace)):

@@ -17,7 +17,7 @@ class HiveNamespace(LanceBridgeNamespace):
     impl = "hive"
     config_type = HiveConfig
 
-    def _open(self, config: HiveConfig) -> Catalog:
+    def open_catalog(self, config: HiveConfig) -> Catalog:
         extras.require(self.impl, "hmsclient", "thrift")
         from .catalog import HiveCatalog  # noqa: PLC0415 - needs the packages checked above
 

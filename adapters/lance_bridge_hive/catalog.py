@@ -94,11 +94,11 @@ class HiveCatalog(Catalog):
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         with translated(f"list the namespaces of '{display(parent)}'"):
             if not self._config.catalog_levels:
-                return list(self._read("get_all_databases", lambda c: c.get_all_databases()))
+                return sorted(self._read("get_all_databases", lambda c: c.get_all_databases()))
             names = self._catalogs.databases_of(parent[0]) if parent else self._catalogs.names()
         if not names:
             self.load_namespace(parent)
-        return list(names)
+        return sorted(names)
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         with translated(f"read namespace '{display(path)}'"):
@@ -185,16 +185,21 @@ class HiveCatalog(Catalog):
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
-        return self._read_tables(namespace, list(self.list_tables(namespace)), _BATCH)
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
+        names = self._filtered(namespace) if lance_only else self._all_names(namespace)
+        if names is None:
+            names = self._unfiltered(namespace)
+        if after is not None:
+            names = [name for name in names if name > after]
+        # Only Lance tables are listed page by page; of all entries, all are wanted.
+        records = self._read_tables(namespace, names, _PAGE if lance_only else _BATCH)
+        return (record for record in records if record.is_lance or not lance_only)
 
-    def scan_lance_tables(self, namespace: Path, after: str | None) -> Iterable[TableRecord]:
-        found = self._filtered(namespace)
-        names = self._unfiltered(namespace) if found is None else found
-        wanted = sorted(name for name in names if after is None or name > after)
-        return (r for r in self._read_tables(namespace, wanted, _PAGE) if r.is_lance)
-
-    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        if not lance_only:
+            return self._all_names(namespace)
         found = self._filtered(namespace)
         if found is not None:
             return found
@@ -202,7 +207,10 @@ class HiveCatalog(Catalog):
         return [record.path[-1] for record in records if record.is_lance]
 
     def _filtered(self, namespace: Path) -> list[str] | None:
-        """Ask the metastore for the Lance tables; None where it cannot filter by parameter."""
+        """Return the sorted names of the Lance tables, in one call.
+
+        None where the metastore cannot filter by parameter.
+        """
         if time.monotonic() < self._sort_out_until:
             return None
         database = database_argument(namespace)
@@ -221,15 +229,15 @@ class HiveCatalog(Catalog):
                 return None
         if not found:
             self.load_namespace(namespace)
-        return found
+        return sorted(set(found))
 
     def _unfiltered(self, namespace: Path) -> list[str]:
         """Return all names, to be sorted out by reading; the way to go for a while from here on."""
-        names = list(self.list_tables(namespace))
+        names = self._all_names(namespace)
         self._sort_out_until = time.monotonic() + _SORT_OUT_SECONDS
         return names
 
-    def list_tables(self, namespace: Path) -> Iterable[str]:
+    def _all_names(self, namespace: Path) -> list[str]:
         database = database_argument(namespace)
         with translated(f"list the tables of '{display(namespace)}'"):
             try:
@@ -240,7 +248,7 @@ class HiveCatalog(Catalog):
                 raise
         if not names:
             self.load_namespace(namespace)
-        return list(names)
+        return sorted(set(names))
 
     def _read_tables(
         self, namespace: Path, names: Sequence[str], size: int

@@ -17,7 +17,7 @@ class UnityNamespace(LanceBridgeNamespace):
     impl = "unity"
     config_type = UnityConfig
 
-    def _open(self, config: UnityConfig) -> Catalog:
+    def open_catalog(self, config: UnityConfig) -> Catalog:
         extras.require(self.impl, "requests", "databricks.sdk")
         from .catalog import UnityCatalog  # noqa: PLC0415 - needs the packages checked above
 

@@ -22,6 +22,7 @@ from lance_bridge.catalog import (
     NamespaceRecord,
     Path,
     TableRecord,
+    select_tables,
 )
 from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.errors import (
@@ -100,9 +101,9 @@ class UnityCatalog(Catalog):
         query = {"catalog_name": full[0]} if full else {}
         with translated(f"list the {kind} of '{display(full)}'", full):
             rows = list(self._client.pages(self._at("/", kind), kind, query))
-        names = [str(row["name"]) for row in rows if row.get("name")]
+        names = {str(row["name"]) for row in rows if row.get("name")}
         hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
-        return [name for name in names if name != hidden]
+        return sorted(names - {hidden})
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
@@ -170,16 +171,23 @@ class UnityCatalog(Catalog):
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
+        return select_tables(self._records(namespace), lance_only=lance_only, after=after)
+
+    def _records(self, namespace: Path) -> Iterator[TableRecord]:
         for row in self._rows(namespace, {"omit_columns": "true"}):
             try:
                 yield mapping.record_from(namespace, row)
             except InternalError as error:
                 logger.warning("left out of the listing: %s", error)
 
-    def list_tables(self, namespace: Path) -> Iterable[str]:
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        if lance_only:
+            return super().list_tables(namespace, lance_only=True)
         rows = self._rows(namespace, {"omit_columns": "true", "omit_properties": "true"})
-        return [str(row["name"]) for row in rows if row.get("name")]
+        return sorted({str(row["name"]) for row in rows if row.get("name")})
 
     def _rows(self, namespace: Path, omit: Mapping[str, str]) -> Iterator[mapping.Json]:
         full = self._full(namespace)

@@ -4,6 +4,9 @@ An adapter maps names, records and errors, and nothing else. Modes, page tokens,
 of data, Arrow and datasets are core's. A catalog that cannot do something says so in
 :class:`Capabilities`, and core answers Unsupported (0) with the reason given there.
 
+Every listing is sorted by name, as Python compares strings, and has each name once. Core cuts pages
+out of listings by that order; it does not sort them again.
+
 Every path that reaches an adapter has been checked (number of names, allowed characters) and, where
 the catalog folds case, folded. Every method may raise ServiceUnavailable (17), PermissionDenied
 (15), Unauthenticated (16), Throttling (21) or Internal (18); "not found" only where the catalog
@@ -158,6 +161,18 @@ class TableRecord:
         return replace(self, properties=dict(properties))
 
 
+def select_tables(
+    records: Iterable[TableRecord], *, lance_only: bool = False, after: str | None = None
+) -> list[TableRecord]:
+    """Return what `Catalog.scan_tables` promises, of all entries of a namespace in any order."""
+    selected = {
+        record.path: record
+        for record in records
+        if (record.is_lance or not lance_only) and (after is None or record.path[-1] > after)
+    }
+    return [selected[path] for path in sorted(selected)]
+
+
 class Catalog(ABC):
     """What an adapter implements. Safe to call from many threads at once."""
 
@@ -178,7 +193,7 @@ class Catalog(ABC):
 
     @abstractmethod
     def list_namespaces(self, parent: Path) -> Iterable[str]:
-        """Return the names of all children of ``parent`` (``()`` is the root), in any order.
+        """Return the names of all children of ``parent`` (``()`` is the root), sorted.
 
         Raises NamespaceNotFound (1).
         """
@@ -216,30 +231,37 @@ class Catalog(ABC):
     # -- tables ----------------------------------------------------------------------------------
 
     @abstractmethod
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
-        """Return every entry, Lance or not, in any order, in as few calls as there are pages.
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
+        """Return the entries of a namespace, sorted by name.
 
-        One that has just vanished or cannot be read does not stop the listing.
-        Raises NamespaceNotFound (1).
+        A catalog that reads its entries by name may do so in batches, as they are iterated over:
+        core stops at the end of a page. One that reads them in pages of its own, in whatever order,
+        reads them all, and returns `select_tables` of them.
+
+        Args:
+            lance_only: Return only entries with `TableRecord.is_lance`.
+            after: Return only entries whose names sort after this one.
+
+        Raises:
+            NamespaceNotFoundError: (1) at once or while iterating. An entry that vanishes
+                meanwhile, or that cannot be read, is left out, and is no error.
         """
 
-    def list_tables(self, namespace: Path) -> Iterable[str]:
-        """Return the names of all entries, Lance or not. Raises NamespaceNotFound (1)."""
-        return [record.path[-1] for record in self.scan_tables(namespace)]
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        """Return the names of a namespace's entries, sorted.
 
-    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
-        """Return the names of all Lance tables, in any order. Raises NamespaceNotFound (1)."""
-        return [record.path[-1] for record in self.scan_tables(namespace) if record.is_lance]
+        Overridden where names take fewer or smaller calls than entries do.
 
-    def scan_lance_tables(self, namespace: Path, after: str | None) -> Iterable[TableRecord]:
-        """Return the Lance tables whose names come after ``after``, sorted by name.
+        Args:
+            lance_only: Return only the names of entries with `TableRecord.is_lance`.
 
-        A catalog that reads entries by name may do so bit by bit, as they are asked for.
-        Raises NamespaceNotFound (1).
+        Raises:
+            NamespaceNotFoundError: (1) at once or while iterating.
         """
-        found = (record for record in self.scan_tables(namespace) if record.is_lance)
-        wanted = (record for record in found if after is None or record.path[-1] > after)
-        return sorted(wanted, key=lambda record: record.path)
+        records = self.scan_tables(namespace, lance_only=lance_only)
+        return [record.path[-1] for record in records]
 
     @abstractmethod
     def load_table(self, path: Path) -> TableRecord:

@@ -59,11 +59,11 @@ class LanceBridgeNamespace(
         if config.root is not None:
             locations.check(locations.join(config.root, "database.db"))
         self._properties = dict(properties)
-        self._bridge = Bridge(self._open(config), config)
+        self._bridge = Bridge(self.open_catalog(config), config)
         _ = self._bridge.default_namespace  # refuses one that the catalog cannot have
 
     @abstractmethod
-    def _open(self, config: Any) -> Catalog:
+    def open_catalog(self, config: Any) -> Catalog:
         """Return the catalog for a checked configuration, without calling it."""
 
     @property

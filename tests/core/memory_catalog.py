@@ -29,6 +29,7 @@ from lance_bridge.catalog import (
     NamespaceRecord,
     Path,
     TableRecord,
+    select_tables,
 )
 from lance_bridge.errors import (
     concurrent_modification,
@@ -119,7 +120,7 @@ class MemoryCatalog(Catalog):
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         self._require(parent)
         with self.server.lock:
-            return [p[-1] for p in self.server.namespaces if p[:-1] == parent]
+            return sorted(p[-1] for p in self.server.namespaces if p[:-1] == parent)
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         self._require(path)
@@ -151,10 +152,13 @@ class MemoryCatalog(Catalog):
 
         self.server.change("drop_namespace", effect)
 
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
         self._require(namespace)
         with self.server.lock:
-            return [r for p, r in self.server.tables.items() if p[:-1] == namespace]
+            found = [r for p, r in self.server.tables.items() if p[:-1] == namespace]
+        return select_tables(found, lance_only=lance_only, after=after)
 
     def load_table(self, path: Path) -> TableRecord:
         with self.server.lock:
@@ -242,5 +246,5 @@ class MemoryNamespace(LanceBridgeNamespace):
     impl = "memory"
     config_type = MemoryConfig
 
-    def _open(self, config: MemoryConfig) -> Catalog:
+    def open_catalog(self, config: MemoryConfig) -> Catalog:
         return MemoryCatalog(config)

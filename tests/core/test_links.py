@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lance_namespace as api
 import pytest
@@ -149,10 +150,10 @@ def forbidden(
     server.namespaces[closed] = NamespaceRecord(closed)
     scan = MemoryCatalog.scan_tables
 
-    def guarded(self: MemoryCatalog, path: Names) -> Iterable[TableRecord]:
+    def guarded(self: MemoryCatalog, path: Names, **options: Any) -> Iterable[TableRecord]:
         if path == closed:
             raise errors.PermissionDeniedError("not for you")
-        return scan(self, path)
+        return scan(self, path, **options)
 
     monkeypatch.setattr(MemoryCatalog, "scan_tables", guarded)
     return namespace

@@ -196,9 +196,9 @@ def test_a_query_is_one_call_to_the_catalog(
     for name in ("load_table", "load_namespace", "scan_tables", "list_namespaces"):
         real = getattr(catalog, name)
 
-        def counted(*args: Any, _real: Any = real, _name: str = name) -> Any:
+        def counted(*args: Any, _real: Any = real, _name: str = name, **options: Any) -> Any:
             calls.append(_name)
-            return _real(*args)
+            return _real(*args, **options)
 
         monkeypatch.setattr(catalog, name, counted)
     before = list(server.effects)

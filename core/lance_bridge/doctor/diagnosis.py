@@ -169,7 +169,8 @@ class _Rounds:
         is_begun = after is not None and after[1:-1] == namespace
         last = after[-1] if after is not None and is_begun else None
         try:
-            for record in self._bridge.catalog.scan_lance_tables(namespace, last):
+            scan = self._bridge.catalog.scan_tables(namespace, lance_only=True, after=last)
+            for record in scan:
                 yield (_TABLES, *record.path), record
         except NamespaceNotFoundError:
             return  # dropped meanwhile

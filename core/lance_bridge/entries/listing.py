@@ -36,10 +36,12 @@ def list_tables(
     """
     after = page.after[-1] if page.after is not None else None
     if include_declared:
-        names = sorted(set(bridge.catalog.list_lance_tables(namespace)))
+        names = bridge.catalog.list_tables(namespace, lance_only=True)
         rest: Iterator[Path] = ((name,) for name in names if after is None or name > after)
     else:
-        rest = _with_data(bridge, bridge.catalog.scan_lance_tables(namespace, after))
+        rest = _with_data(
+            bridge, bridge.catalog.scan_tables(namespace, lance_only=True, after=after)
+        )
     found, token = page.cut(_enough(rest, page))
     return [name for (name,) in found], token
 

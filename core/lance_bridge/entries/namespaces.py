@@ -129,7 +129,7 @@ def describe(bridge: Bridge, path: Path) -> dict[str, str]:
 
 
 def list_children(bridge: Bridge, path: Path) -> list[str]:
-    """Return the names of all child namespaces, in any order. Source: ListNamespaces.
+    """Return the names of all child namespaces, sorted. Source: ListNamespaces.
 
     Raises:
         NamespaceNotFoundError: (1)
@@ -188,9 +188,9 @@ def _is_gone(bridge: Bridge, path: Path) -> bool:
 
 def _refuse_content(bridge: Bridge, path: Path) -> None:
     if len(path) < bridge.capabilities.levels:
-        inside, kind = sorted(bridge.catalog.list_namespaces(path)), "namespaces"
+        inside, kind = list(bridge.catalog.list_namespaces(path)), "namespaces"
     else:
-        inside, kind = sorted(bridge.catalog.list_tables(path)), "tables"
+        inside, kind = list(bridge.catalog.list_tables(path)), "tables"
     if inside:
         raise namespace_not_empty(path, f"it holds {kind} {_some(inside)}")
 
@@ -218,10 +218,10 @@ def _empty(bridge: Bridge, path: Path) -> None:
 def _content(bridge: Bridge, path: Path) -> tuple[list[Path], list[TableRecord]]:
     """Return the namespaces below ``path``, innermost first, and all their table entries."""
     if len(path) == bridge.capabilities.levels:
-        return [], sorted(bridge.catalog.scan_tables(path), key=lambda record: record.path)
+        return [], list(bridge.catalog.scan_tables(path))
     inner: list[Path] = []
     records: list[TableRecord] = []
-    for child in sorted(bridge.catalog.list_namespaces(path)):
+    for child in bridge.catalog.list_namespaces(path):
         below, entries = _content(bridge, (*path, child))
         inner += [*below, (*path, child)]
         records += entries

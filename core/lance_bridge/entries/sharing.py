@@ -56,7 +56,7 @@ def innermost_namespaces(bridge: Bridge, parent: Path = ()) -> Iterator[Path]:
         yield parent
         return
     try:
-        children = sorted(bridge.catalog.list_namespaces(parent))
+        children = list(bridge.catalog.list_namespaces(parent))
     except NamespaceNotFoundError:
         if not parent:
             raise

@@ -41,8 +41,7 @@ def entries_of(bridge: Bridge, selection: Selection) -> Iterator[TableRecord]:
     for namespace in innermost_namespaces(bridge):
         if not may_hold(namespace, selection):
             continue
-        records = bridge.catalog.scan_tables(namespace)
-        for record in sorted(records, key=lambda record: record.path):
+        for record in bridge.catalog.scan_tables(namespace):
             if selection.takes(record.path):
                 yield record
 

@@ -48,7 +48,13 @@ class PlaceCatalog(Catalog):
     def drop_namespace(self, path: Path) -> None:  # noqa: ARG002 - refused
         _refuse()
 
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:  # noqa: ARG002 - none
+    def scan_tables(
+        self,
+        namespace: Path,  # noqa: ARG002 - it has none
+        *,
+        lance_only: bool = False,  # noqa: ARG002
+        after: str | None = None,  # noqa: ARG002
+    ) -> Iterable[TableRecord]:
         return ()
 
     def load_table(self, path: Path) -> TableRecord:

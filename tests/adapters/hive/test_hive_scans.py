@@ -65,6 +65,7 @@ def test_a_scan_returns_all_entries_in_few_calls(
         (filled, "another"): False,
         (filled, "other_b"): False,
     }
+    assert list(found) == sorted(found)
     assert (proxy.calls["get_all_tables"], proxy.calls[READ]) == (1, 2)
 
 
@@ -72,23 +73,31 @@ def test_an_entry_that_vanishes_during_a_scan_is_left_out(
     catalog: HiveCatalog, metastore: Metastore, filled: str
 ) -> None:
     scan = iter(catalog.scan_tables((filled,)))
-    page = iter(catalog.scan_lance_tables((filled,), None))
+    page = iter(catalog.scan_tables((filled,), lance_only=True))
     drop(metastore, filled, "c", "another")
     assert sorted(names(scan)) == ["a", "b", "d", "e", "other_b"]
     assert names(page) == ["a", "b", "d", "e"]
 
 
 def test_lance_tables_come_sorted_from_behind_a_name(catalog: HiveCatalog, filled: str) -> None:
-    assert names(iter(catalog.scan_lance_tables((filled,), None))) == LANCE_TABLES
-    assert names(iter(catalog.scan_lance_tables((filled,), "b"))) == ["c", "d", "e"]
-    assert names(iter(catalog.scan_lance_tables((filled,), "bb"))) == ["c", "d", "e"]
-    assert names(iter(catalog.scan_lance_tables((filled,), "e"))) == []
+    assert names(iter(catalog.scan_tables((filled,), lance_only=True))) == LANCE_TABLES
+    assert names(iter(catalog.scan_tables((filled,), lance_only=True, after="b"))) == [
+        "c",
+        "d",
+        "e",
+    ]
+    assert names(iter(catalog.scan_tables((filled,), lance_only=True, after="bb"))) == [
+        "c",
+        "d",
+        "e",
+    ]
+    assert names(iter(catalog.scan_tables((filled,), lance_only=True, after="e"))) == []
 
 
 def test_lance_tables_are_read_only_as_far_as_they_are_asked_for(
     catalog: HiveCatalog, proxy: ThriftProxy, filled: str
 ) -> None:
-    page = iter(catalog.scan_lance_tables((filled,), "a"))
+    page = iter(catalog.scan_tables((filled,), lance_only=True, after="a"))
     for wanted, calls in (("b", 1), ("c", 1), ("d", 2), ("e", 2)):
         assert names(islice(page, 1)) == [wanted]
         assert proxy.calls[READ] == calls
@@ -101,17 +110,21 @@ def test_where_the_metastore_cannot_filter_pages_are_read_bit_by_bit_too(
     # No metastore at hand refuses our filter. This one is refused for real, and in the same way.
     monkeypatch.setattr(adapter, "_LANCE_FILTER", "hive_filter_field_nonsense__ = 1")
     for _ in range(2):
-        assert names(islice(catalog.scan_lance_tables((filled,), "c"), 1)) == ["d"]
+        assert names(islice(catalog.scan_tables((filled,), lance_only=True, after="c"), 1)) == ["d"]
     assert proxy.calls["get_table_names_by_filter"] == 1
     assert (proxy.calls["get_all_tables"], proxy.calls[READ]) == (2, 2)
-    assert names(iter(catalog.scan_lance_tables((filled,), None))) == LANCE_TABLES
+    assert names(iter(catalog.scan_tables((filled,), lance_only=True))) == LANCE_TABLES
 
 
 SCANS: dict[str, Callable[[HiveCatalog, str], object]] = {
     "scan_tables": lambda catalog, name: list(catalog.scan_tables((name,))),
-    "scan_lance_tables": lambda catalog, name: list(catalog.scan_lance_tables((name,), None)),
+    "scan_tables of Lance": lambda catalog, name: list(
+        catalog.scan_tables((name,), lance_only=True)
+    ),
     "list_tables": lambda catalog, name: list(catalog.list_tables((name,))),
-    "list_lance_tables": lambda catalog, name: list(catalog.list_lance_tables((name,))),
+    "list_tables of Lance": lambda catalog, name: list(
+        catalog.list_tables((name,), lance_only=True)
+    ),
 }
 
 

@@ -46,7 +46,9 @@ READS: dict[str, Callable[[HiveCatalog], object]] = {
     "get_all_databases": lambda catalog: list(catalog.list_namespaces(())),
     "get_database": lambda catalog: catalog.load_namespace(("db",)).path,
     "get_all_tables": lambda catalog: list(catalog.list_tables(("db",))),
-    "get_table_names_by_filter": lambda catalog: list(catalog.list_lance_tables(("db",))),
+    "get_table_names_by_filter": lambda catalog: list(
+        catalog.list_tables(("db",), lance_only=True)
+    ),
     "get_table_objects_by_name_req": lambda catalog: [r.path for r in catalog.scan_tables(("db",))],
     "get_table_req": lambda catalog: catalog.load_table(("db", "t")).path,
 }
@@ -197,10 +199,10 @@ def test_a_filter_that_meets_vanishing_rows_is_not_taken_for_one_that_cannot_wor
     catalog = connect()
     metastore.fail("get_table_names_by_filter", HIVE_2_TO_4_0)
     with pytest.raises(ConcurrentModificationError):
-        catalog.list_lance_tables(("db",))
+        catalog.list_tables(("db",), lance_only=True)
     assert metastore.calls["get_all_tables"] == 0
     metastore.fail("get_table_names_by_filter", HIVE_2_TO_4_0, times=0)
-    assert catalog.list_lance_tables(("db",)) == ["t"]
+    assert catalog.list_tables(("db",), lance_only=True) == ["t"]
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_describing_is_one_request_and_listing_one_per_page(
     catalog = connect()
     catalog.load_table(("c", "s", "t000"))
     assert sum(proxy.counts.values()) == 1
-    assert len(list(catalog.list_lance_tables(("c", "s")))) == 300
+    assert len(list(catalog.list_tables(("c", "s"), lance_only=True))) == 300
     # Three full pages, and an empty one that says that there are no more.
     assert sum(proxy.counts.values()) == 1 + 4
     assert len(list(catalog.list_tables(("c", "s")))) == 300

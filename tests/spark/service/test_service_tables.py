@@ -120,9 +120,9 @@ def test_describing_takes_one_call_to_the_catalog(
 def _counted(calls: list[str], name: str) -> Callable[..., Any]:
     method: Callable[..., Any] = getattr(MemoryCatalog, name)
 
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **options: Any) -> Any:
         calls.append(name)
-        return method(*args)
+        return method(*args, **options)
 
     return call
 

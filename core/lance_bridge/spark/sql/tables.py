@@ -52,7 +52,7 @@ def list_names(catalog: CatalogAddress, args: Args) -> Answer:
     if len(path) < bridge.capabilities.levels:
         namespaces.describe(bridge, path)
         return {"tables": []}
-    return {"tables": sorted(set(bridge.catalog.list_lance_tables(path)))}
+    return {"tables": list(bridge.catalog.list_tables(path, lance_only=True))}
 
 
 def exists(catalog: CatalogAddress, args: Args) -> Answer:

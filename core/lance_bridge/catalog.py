@@ -2,25 +2,67 @@
 
 An adapter maps names, records and errors, and nothing else. Modes, page tokens, defaults, deletion
 of data, Arrow and datasets are core's. A catalog that cannot do something says so in
-:class:`Capabilities`, and core answers Unsupported (0) with the reason given there.
+:class:`Capabilities`, and core answers Unsupported (0) with the reason given there. What
+`Capabilities` claim must be implemented: a namespace over a catalog that lacks a method for it
+cannot be made (`required_methods`). ``specs/adapters.md`` shows a whole adapter.
 
-Every listing is sorted by name, as Python compares strings, and has each name once. Core cuts pages
-out of listings by that order; it does not sort them again.
+What holds for all methods:
 
-Every path that reaches an adapter has been checked (number of names, allowed characters) and, where
-the catalog folds case, folded. Every method may raise ServiceUnavailable (17), PermissionDenied
-(15), Unauthenticated (16), Throttling (21) or Internal (18); "not found" only where the catalog
-itself said so. A method that changes something raises
-:class:`~lance_bridge.errors.OutcomeUnknownError` when its reply was lost, and never repeats it.
+- Every path that reaches an adapter has been checked (number of names, allowed characters) and,
+  where the catalog folds case, folded.
+- Every listing is sorted by name, as Python compares strings, and has each name once. Core cuts
+  pages out of listings by that order; it does not sort them again.
+- "Not found" is raised only where the catalog itself said so: a server that is busy or down, a
+  refused permission or a reply that cannot be read is never absence.
+- Any method may raise ServiceUnavailableError (17), PermissionDeniedError (15),
+  UnauthenticatedError (16), ThrottlingError (21) or InternalError (18). What else it may raise is
+  listed with it. `lance_bridge.errors` makes errors whose messages name the object.
+- A method that changes something raises :class:`~lance_bridge.errors.OutcomeUnknownError` when its
+  reply was lost, and never repeats the change: core reads back, and repeats it where it did not
+  happen.
+
+Who owns what:
+
+- A location that core hands over is a URI without a slash at the end (``file:///data/t.lance``,
+  ``s3://bucket/t.lance``). A catalog may keep it in another spelling of the same place: core
+  compares places, and not spellings. Adapters return what the catalog has, unchanged, also for
+  entries of others, and None where it has nothing.
+- All properties that core hands over are kept as they are, whatever their key: `TABLE_TYPE`,
+  `MANAGED_BY`, and what begins with `RESERVED_PREFIX`, too. Every later read returns them byte for
+  byte. A catalog that cannot hold a key or a value raises InvalidInputError (13) before it changes
+  anything; it never cuts or drops one.
+- What an adapter or its catalog keeps in an entry for its own use is in no record. It survives
+  changes that core makes.
 """
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from .capabilities import Capabilities, NameRule, NamespaceWords
+from .errors import display, unsupported
+
+__all__ = [
+    "GUARD",
+    "IMPLEMENTATION",
+    "LANCE",
+    "MANAGED_BY",
+    "RESERVED_PREFIX",
+    "STORAGE",
+    "TABLE_TYPE",
+    "Capabilities",
+    "Catalog",
+    "Column",
+    "NameRule",
+    "NamespaceRecord",
+    "NamespaceWords",
+    "Path",
+    "TableRecord",
+    "select_tables",
+]
 
 Path = tuple[str, ...]
 """Names from the outermost level to the object, without the root: ``("db", "table")``."""
@@ -37,71 +79,11 @@ GUARD = RESERVED_PREFIX + "guard"
 
 
 @dataclass(frozen=True)
-class NameRule:
-    """Which names a level takes; checked before any call is sent.
-
-    ``pattern`` must match the whole name; ``allowed`` says the same to a person.
-    """
-
-    noun: str
-    pattern: re.Pattern[str]
-    allowed: str
-    max_length: int
-
-
-@dataclass(frozen=True)
-class NamespaceWords:
-    """What a catalog calls properties of a namespace that engines know by plain words."""
-
-    comment: str = "comment"
-    location: str = "location"
-    owner: str = ""
-    """Empty where the owner is no property."""
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a catalog is and can do; read by core and by the conformance kit.
-
-    A field that is a string holds the reason why the catalog can not do it, or ``""`` if it can.
-    """
-
-    namespace_levels: tuple[NameRule, ...]
-    """One rule per namespace level, outermost first; a table sits under the innermost."""
-    table_rule: NameRule
-    namespace_words: tuple[NamespaceWords, ...] = ()
-    """For each level what its properties are called, outermost first; none for plain words."""
-    folds_case: bool = False
-    """Names are stored in lower case, and looked up in any."""
-    atomic_restrict: bool = False
-    """The catalog itself refuses to drop a namespace with anything in it."""
-    makes_directories: bool = False
-    """The catalog makes a new table's directory, and deletes it again, with all that is in it by
-    then, where the entry cannot be made. Core keeps it from doing so by making it first."""
-    renames_by_copy: bool = False
-    """The catalog has no rename: core has the entry copied, and removes the old one."""
-    no_namespace_changes: str = ""
-    no_outer_namespace_changes: str = ""
-    """Why namespaces above the innermost level cannot be created or dropped."""
-    no_rename: str = ""
-    no_rename_across: str = ""
-    """Why a table cannot be renamed into another namespace."""
-    no_alter: str = ""
-    no_managed_tables: str = ""
-    """Why the catalog cannot hold a table's latest version: it cannot compare and set an entry."""
-
-    @property
-    def levels(self) -> int:
-        """Number of names in the identifier of the namespace that holds a table."""
-        return len(self.namespace_levels)
-
-
-@dataclass(frozen=True)
 class NamespaceRecord:
     """One namespace as the catalog has it.
 
-    ``path`` is in the catalog's spelling; ``properties`` are the caller's and those that the
-    adapter documents; ``location`` is its own place in storage, if it has one.
+    ``path`` is in the catalog's spelling; ``properties`` are those that core handed over and those
+    that the adapter documents; ``location`` is its own place in storage, if it has one.
     ``link_to`` names the namespace that this one is only a link to, for people: dropping it drops
     nothing else.
     """
@@ -129,27 +111,33 @@ class Column:
 class TableRecord:
     """One table entry as the catalog has it.
 
-    ``properties`` holds the entry's parameters, Lance's marks among them, without what the catalog
-    adds for its own use. ``location`` is the catalog's spelling. ``kind`` is what the catalog calls
-    the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages. ``is_external`` says whether
-    the entry has all marks that keep the catalog from its files. ``revision`` is the catalog's
-    token for an optimistic lock, where it has one. ``identity`` tells an entry from a later one of
-    the same name: the catalog's own id of it, or the time when it was made. A record without one
-    is of a table that is not there yet. ``columns`` are known only where data creates the table.
-    ``link_to`` names the entry that this one is only a link to, for people: the files are that
-    one's. ``link_path`` is where that entry is, if it is in this catalog.
+    Equal from `Catalog.load_table` and from `Catalog.scan_tables`, links apart.
     """
 
     path: Path
+    """In the catalog's spelling."""
     location: str | None = None
+    """In the catalog's spelling."""
     properties: Mapping[str, str] = field(default_factory=dict)
+    """All parameters of the entry, without what the catalog adds for its own use."""
     kind: str = ""
+    """What the catalog calls the entry (``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …), for messages."""
     revision: str | None = None
+    """The catalog's token for an optimistic lock: another one after each change of the entry.
+
+    None where the catalog has none for this entry; a table whose latest version the catalog holds
+    must have one."""
     identity: str | None = None
+    """Tells an entry from a later one of the same name: an id that the catalog gave it, or the time
+    of its creation. Kept by changes and renames. None for a table that is to be created."""
     columns: tuple[Column, ...] = ()
+    """Set only in the record of a table that is to be created, where its data is known."""
     is_external: bool = True
+    """Whether the entry has everything that keeps the catalog from moving or deleting its files."""
     link_to: str = ""
+    """The entry that this one is only a link to, for people: the files are that one's."""
     link_path: Path | None = None
+    """Where that entry is, if it is in this catalog."""
 
     @property
     def is_lance(self) -> bool:
@@ -183,7 +171,10 @@ class Catalog(ABC):
 
     @abstractmethod
     def describe_connection(self) -> str:
-        """Return what this is connected to, for people and for equality; never a secret."""
+        """Return what this is connected to, for people and for equality.
+
+        Differs where two catalogs, servers or accounts do. Holds no secret, and makes no call.
+        """
 
     def describe_server(self) -> Mapping[str, str]:
         """Return what the server says of itself, such as its version, by name; for people."""
@@ -195,37 +186,68 @@ class Catalog(ABC):
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         """Return the names of all children of ``parent`` (``()`` is the root), sorted.
 
-        Raises NamespaceNotFound (1).
+        Raises:
+            NamespaceNotFoundError: (1)
         """
 
     @abstractmethod
     def load_namespace(self, path: Path) -> NamespaceRecord:
-        """Raises NamespaceNotFound (1)."""
+        """Return a namespace of any level, with the properties it was given.
+
+        Raises:
+            NamespaceNotFoundError: (1)
+        """
 
     def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
-        """Return where the catalog would put a table of a namespace; None for no such place."""
+        """Return where the catalog would put a table of a namespace; None for no such place.
+
+        Core puts tables without a location of their own there, unless the property ``root`` is set.
+        """
         return namespace.location
 
     @abstractmethod
     def create_namespace(self, record: NamespaceRecord) -> None:
-        """Raises NamespaceAlreadyExists (2), NamespaceNotFound (1) of the parent, InvalidInput."""
+        """Add a namespace with the record's properties.
+
+        - Those that begin with `RESERVED_PREFIX` must be kept by a namespace that holds tables;
+          levels above it may drop them.
+        - Of two callers that create one name, one succeeds.
+
+        Not called where `Capabilities.no_namespace_changes`.
+
+        Raises:
+            NamespaceAlreadyExistsError: (2)
+            NamespaceNotFoundError: (1) the parent does not exist.
+            InvalidInputError: (13) the catalog cannot hold a property.
+        """
 
     @abstractmethod
     def alter_namespace(self, record: NamespaceRecord) -> None:
-        """Replace the properties of an existing namespace. Raises NamespaceNotFound (1)."""
+        """Replace the properties of a namespace: those that the record lacks are gone afterwards.
+
+        Raises:
+            NamespaceNotFoundError: (1)
+            InvalidInputError: (13) the catalog cannot hold a property, or cannot change it.
+        """
 
     @abstractmethod
     def drop_namespace(self, path: Path) -> None:
         """Remove an empty namespace's entry, and never a file.
 
-        Raises NamespaceNotFound (1), and NamespaceNotEmpty (3) where the catalog checks.
+        Raises:
+            NamespaceNotFoundError: (1)
+            NamespaceNotEmptyError: (3) something is in it, and the catalog checks that itself, as
+                `Capabilities.atomic_restrict` says. Else core has looked before.
         """
 
     def require_droppable(self, path: Path) -> None:  # noqa: B027 - most catalogs keep nothing
         """Raise what would keep a namespace from being dropped once it holds no tables.
 
-        Asked before Cascade drops the first of them. Raises InvalidInput (13) where the catalog
-        keeps this namespace, NamespaceNotEmpty (3) where it holds what core does not know of.
+        Called before Cascade drops the first of them; changes nothing.
+
+        Raises:
+            InvalidInputError: (13) the catalog never drops this namespace.
+            NamespaceNotEmptyError: (3) it holds what core does not list, such as functions.
         """
 
     # -- tables ----------------------------------------------------------------------------------
@@ -236,21 +258,23 @@ class Catalog(ABC):
     ) -> Iterable[TableRecord]:
         """Return the entries of a namespace, sorted by name.
 
-        A catalog that reads its entries by name may do so in batches, as they are iterated over:
-        core stops at the end of a page. One that reads them in pages of its own, in whatever order,
-        reads them all, and returns `select_tables` of them.
+        - All of them: a listing that stops at the first page of the server's would let core delete
+          files that another entry is for.
+        - An entry that vanishes meanwhile, or cannot be read, is left out, and is no error.
+        - A catalog that reads its entries by name may do so in batches, as they are iterated over:
+          core stops at the end of a page. One that reads them in pages of its own, in whatever
+          order, reads them all, and returns `select_tables` of them.
 
         Args:
             lance_only: Return only entries with `TableRecord.is_lance`.
             after: Return only entries whose names sort after this one.
 
         Raises:
-            NamespaceNotFoundError: (1) at once or while iterating. An entry that vanishes
-                meanwhile, or that cannot be read, is left out, and is no error.
+            NamespaceNotFoundError: (1) at once or while iterating.
         """
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
-        """Return the names of a namespace's entries, sorted.
+        """Return the names of a namespace's entries, sorted; all of them.
 
         Overridden where names take fewer or smaller calls than entries do.
 
@@ -265,32 +289,65 @@ class Catalog(ABC):
 
     @abstractmethod
     def load_table(self, path: Path) -> TableRecord:
-        """Raises TableNotFound (4), or NamespaceNotFound (1) where the catalog tells them apart."""
+        """Return an entry, Lance's or not, as it was at one time.
+
+        - `revision` and `properties` are of one state: never those of two changes.
+        - What a change returned from before this call began is seen.
+
+        Raises:
+            TableNotFoundError: (4) also where the namespace does not exist, if the catalog does not
+                tell these apart: core asks for the namespace then.
+            NamespaceNotFoundError: (1) the namespace does not exist.
+        """
 
     @abstractmethod
     def create_table(self, record: TableRecord) -> TableRecord:
-        """Add an external entry; the catalog must never own its files.
+        """Add an external entry with the record's location and properties.
 
-        Returns the record, with the `identity` that the catalog gave it if it says so at once.
-        Raises TableAlreadyExists (5), NamespaceNotFound (1), InvalidInput (13).
+        - The catalog never takes the location's files for its own: it neither moves nor deletes
+          them, whatever is done to the entry later.
+        - Of two callers that create one name, one succeeds.
+
+        Returns:
+            The record, with the `identity` that the catalog gave it if it says so at once.
+
+        Raises:
+            TableAlreadyExistsError: (5) any entry has the name.
+            NamespaceNotFoundError: (1)
+            InvalidInputError: (13) the catalog cannot hold the location or a property.
         """
 
     @abstractmethod
     def alter_table(self, record: TableRecord) -> None:
-        """Replace the location and properties of an entry, as loaded and then changed.
+        """Replace the location and the properties of an entry, as loaded and then changed.
 
-        Where the entry has a `GUARD`, before or after the change, this compares and sets for
-        certain, by that guard: of two callers that loaded the same state, one succeeds.
+        - Properties that the record lacks are gone afterwards, and no others are touched.
+        - The entry is external afterwards; `alter_marks` is the exception.
+        - Where the record or the entry has a `GUARD`, this compares and sets for certain, by that
+          guard: the entry is still of the record's `revision`, or nothing changes. Of any number of
+          callers that loaded one revision, one succeeds.
+        - Without a guard it compares what the catalog can: the revision, else the identity, else
+          nothing.
 
-        Raises TableNotFound (4), ConcurrentModification (14) where the entry is not of the record's
-        revision any more and the catalog can tell, and InvalidTableState (19) where the guard does
-        not hold any more.
+        Not called where `Capabilities.no_alter`, except for tables that were managed already.
+
+        Raises:
+            TableNotFoundError: (4)
+            ConcurrentModificationError: (14) the entry is not the one that was loaded, or not of
+                its revision any more: loading it and repeating the change can succeed.
+            InvalidTableStateError: (19) the guard is one that this adapter does not know, or that
+                the server does not hold to any more: repeating cannot succeed.
+            UnsupportedOperationError: (0) the catalog cannot change this entry.
+            InvalidInputError: (13) the catalog cannot hold the location or a property.
         """
 
     def load_marks(self, path: Path) -> Mapping[str, str]:  # noqa: ARG002 - most have none
         """Return what an entry holds, beside its properties, that says whose its files are.
 
-        In the catalog's own words, for `alter_marks`. Raises TableNotFound (4).
+        In the catalog's own words, for `alter_marks`. Overridden together with it.
+
+        Raises:
+            TableNotFoundError: (4)
         """
         return {}
 
@@ -302,34 +359,68 @@ class Catalog(ABC):
         self.alter_table(record)
 
     def commit_guard(self, record: TableRecord) -> str:
-        """Find out, by trying, how the catalog can compare and set this entry.
+        """Return how the catalog can compare and set this entry, found out by trying.
 
-        Core keeps the answer in the entry under `GUARD`. Not called where `no_managed_tables`.
-        Changes nothing. Raises UnsupportedOperation (0) with the reason where it cannot.
+        - Changes nothing.
+        - The answer is not empty. Core keeps it in the entry under `GUARD`, and `alter_table` and
+          `rename_table` hold to it from then on, in every process.
+
+        Must be overridden unless `Capabilities.no_managed_tables`.
+
+        Raises:
+            TableNotFoundError: (4)
+            UnsupportedOperationError: (0) it cannot, with the reason.
         """
-        raise NotImplementedError
+        raise _lacks_method(self, "commit_guard", record)
 
-    def rename_table(self, record: TableRecord, new_path: Path) -> None:
-        """Move the entry; its files stay where they are. Not called where `renames_by_copy`.
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:  # noqa: ARG002
+        """Give an entry another name, in one step.
 
-        An entry with a `GUARD` is compared and set as in `alter_table`.
+        - Location, properties and `identity` stay; the files are not touched.
+        - An entry with a `GUARD` is compared with the record's `revision`, as in `alter_table`.
+          Without one, the entry is moved that has the name, unless the catalog can tell that it is
+          another one.
 
-        Raises TableNotFound (4), TableAlreadyExists (5), NamespaceNotFound (1) of the target.
+        Must be overridden unless `Capabilities.no_rename` or `Capabilities.renames_by_copy`.
+
+        Raises:
+            TableNotFoundError: (4)
+            TableAlreadyExistsError: (5) any entry has the new name.
+            NamespaceNotFoundError: (1) of the new path.
+            ConcurrentModificationError: (14) as `alter_table`.
+            InvalidTableStateError: (19) as `alter_table`.
+            UnsupportedOperationError: (0) the catalog cannot move an entry there.
         """
-        raise NotImplementedError
+        raise _lacks_method(self, "rename_table", record)
 
-    def copy_table(self, record: TableRecord, copy: TableRecord) -> None:
-        """Make the same entry, with all that the catalog keeps in it, under the copy's path.
+    def copy_table(self, record: TableRecord, copy: TableRecord) -> None:  # noqa: ARG002
+        """Add the same entry, with all that the catalog keeps in it, under the copy's path.
 
-        Only path and properties of the two records differ. Called where `renames_by_copy`.
-        Raises TableNotFound (4), TableAlreadyExists (5) and NamespaceNotFound (1) of the copy,
-        ConcurrentModification (14) where the entry is not of the record's revision any more.
+        - Only path and properties of the two records differ; the copy gets an identity of its own.
+        - The original stays as it is. Core drops it afterwards, or takes the copy back.
+
+        Must be overridden where `Capabilities.renames_by_copy`.
+
+        Raises:
+            TableNotFoundError: (4) the original does not exist.
+            TableAlreadyExistsError: (5) any entry has the copy's name.
+            NamespaceNotFoundError: (1) of the copy.
+            ConcurrentModificationError: (14) the original is not of the record's revision any more.
         """
-        raise NotImplementedError
+        raise _lacks_method(self, "copy_table", record)
 
     @abstractmethod
     def drop_table(self, record: TableRecord) -> None:
-        """Remove the entry, and never a file. Raises TableNotFound (4)."""
+        """Remove the entry, and never a file.
+
+        - Removes the entry that has the record's name. A catalog that can compare `identity` or
+          `revision` in the same step does so; core relies on neither, and looks before and after.
+        - Of any number of callers that drop one entry, one succeeds, where the catalog can tell.
+
+        Raises:
+            TableNotFoundError: (4)
+            ConcurrentModificationError: (14) the catalog compared, and has another entry.
+        """
 
     # -- storage and life ------------------------------------------------------------------------
 
@@ -341,13 +432,20 @@ class Catalog(ABC):
     ) -> Mapping[str, str] | None:
         """Return storage options for the table's location, or None where the catalog vends none.
 
-        Core asks for locations that are not local only, keeps the answer until shortly before it
-        expires, and asks once for all its callers. The record may be one without `identity`: a
-        table that is to be made at its location.
-        Temporary options carry ``expires_at_millis`` (milliseconds since 1970, as a string).
+        - Core asks for locations that are not local only, keeps the answer until shortly before it
+          expires, and asks once for all its callers.
+        - The record may be one without `identity`: a table that is to be made at its location.
+        - Temporary options carry ``expires_at_millis`` (milliseconds since 1970, as a string).
         """
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections. The catalog may be used again: it reconnects."""
+        """Close connections. The catalog may be used again: it reconnects."""
+
+
+def _lacks_method(catalog: Catalog, method: str, record: TableRecord) -> Exception:
+    return unsupported(
+        f"Not possible with table '{display(record.path)}': {type(catalog).__name__} does not "
+        f"implement {method}"
+    )

@@ -25,6 +25,7 @@ from .operations.schema import SchemaOperations
 from .operations.transactions import TransactionOperations
 from .operations.versions import VersionOperations
 from .operations.writes import WriteOperations
+from .required_methods import require_methods
 
 NamespaceT = TypeVar("NamespaceT", bound="LanceBridgeNamespace")
 
@@ -45,7 +46,8 @@ class LanceBridgeNamespace(
 
     A subclass names its ``impl`` and ``config_type`` and opens its catalog. The constructor takes
     the catalog's properties as keywords and makes no call; it raises InvalidInput (13) for bad
-    properties. Pickling carries the properties, without the secret ones unless the property
+    properties, and TypeError where the catalog lacks a method that its capabilities promise.
+    Pickling carries the properties, without the secret ones unless the property
     ``pickle.secrets`` is true; the other side reconnects.
     """
 
@@ -59,12 +61,18 @@ class LanceBridgeNamespace(
         if config.root is not None:
             locations.check(locations.join(config.root, "database.db"))
         self._properties = dict(properties)
-        self._bridge = Bridge(self.open_catalog(config), config)
+        catalog = self.open_catalog(config)
+        require_methods(catalog)
+        self._bridge = Bridge(catalog, config)
         _ = self._bridge.default_namespace  # refuses one that the catalog cannot have
 
     @abstractmethod
     def open_catalog(self, config: Any) -> Catalog:
-        """Return the catalog for a checked configuration, without calling it."""
+        """Return the catalog for a checked configuration, without calling it.
+
+        Args:
+            config: An instance of `config_type`.
+        """
 
     @property
     def capabilities(self) -> Capabilities:

@@ -112,7 +112,8 @@ class MemoryCatalog(Catalog):
 
     @property
     def capabilities(self) -> Capabilities:
-        return self.server.capabilities
+        server = SERVERS.get(self.config.uri)
+        return server.capabilities if server is not None else CAPABILITIES
 
     def describe_connection(self) -> str:
         return f"uri={self.config.uri}"

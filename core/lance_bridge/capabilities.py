@@ -1,0 +1,72 @@
+"""What a catalog is and can do: what an adapter declares, and core and the kit read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class NameRule:
+    """Which names a level takes; checked before any call is sent.
+
+    ``pattern`` must match the whole name; ``allowed`` says the same to a person.
+    """
+
+    noun: str
+    pattern: re.Pattern[str]
+    allowed: str
+    max_length: int
+
+
+@dataclass(frozen=True)
+class NamespaceWords:
+    """What a catalog calls properties of a namespace that engines know by plain words."""
+
+    comment: str = "comment"
+    location: str = "location"
+    owner: str = ""
+    """Empty where the owner is no property."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a catalog is and can do; read by core and by the conformance kit.
+
+    A field that is a string holds the reason why the catalog can not do it, or ``""`` if it can.
+    """
+
+    namespace_levels: tuple[NameRule, ...]
+    """One rule per namespace level, outermost first; a table sits under the innermost."""
+    table_rule: NameRule
+    namespace_words: tuple[NamespaceWords, ...] = ()
+    """For each level what its properties are called, outermost first; none for plain words."""
+    folds_case: bool = False
+    """Names are stored in lower case, and looked up in any."""
+    atomic_restrict: bool = False
+    """The catalog itself refuses to drop a namespace with anything in it."""
+    makes_directories: bool = False
+    """The catalog makes a new table's directory, and deletes it again, with all that is in it by
+    then, where the entry cannot be made. Core keeps it from doing so by making it first."""
+    renames_by_copy: bool = False
+    """The catalog has no rename: core has the entry copied by `Catalog.copy_table`, and removes the
+    old one."""
+    no_namespace_changes: str = ""
+    """Why namespaces cannot be created or dropped."""
+    no_outer_namespace_changes: str = ""
+    """Why namespaces above the innermost level cannot be created or dropped."""
+    no_rename: str = ""
+    """Why a table cannot get another name. Else the adapter has `Catalog.rename_table`, or, with
+    `renames_by_copy`, `Catalog.copy_table`."""
+    no_rename_across: str = ""
+    """Why a table cannot be renamed into another namespace."""
+    no_alter: str = ""
+    """Why an entry's properties and location cannot change."""
+    no_managed_tables: str = ""
+    """Why the catalog cannot hold a table's latest version: it cannot compare and set an entry.
+    Else the adapter has `Catalog.commit_guard`."""
+
+    @property
+    def levels(self) -> int:
+        """Number of names in the identifier of the namespace that holds a table."""
+        return len(self.namespace_levels)

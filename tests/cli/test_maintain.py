@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+from contextlib import redirect_stdout
 from datetime import timedelta
 from pathlib import Path
 
 import lance
 import pytest
 
+from lance_bridge import kit_options
 from lance_bridge.tables import cleanup
 
 from .conftest import Lake
@@ -113,6 +116,24 @@ def test_a_case_that_fails_is_told_and_has_the_exit_code_3(tmp_path: Path) -> No
     )
     assert done.returncode == 3, done.stderr
     assert any("page" in each for each in json.loads(done.stdout)["failed"])
+
+
+def test_the_kit_has_the_same_options_under_both_names() -> None:
+    shown = run("check", "--help").stdout
+    module = io.StringIO()
+    with redirect_stdout(module), pytest.raises(SystemExit):
+        kit_options.parse(["--help"])
+    words = shown.replace("lance-bridge check", kit_options.MODULE).split()
+    assert words == module.getvalue().split()
+    assert "--deviation" in words
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_command_for_the_kit_that_is_given_wrongly_is_misuse() -> None:
+    run("check", code=2)
+    run("check", "prod", "--no-such", code=2)
+    assert "leave out --parent" in run("check", "prod", "--parent", "db", code=2).stderr
+    assert run("check", "--list-groups").stdout.startswith("bad_requests")
 
 
 def test_a_catalog_that_is_down_cannot_be_checked(lake: Lake) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from lance_bridge import cli
 from lance_bridge.cli.app import app
-from lance_bridge.cli.managed import FOUND
+from lance_bridge.exit_codes import FOUND
 
 from .building import TABLE, create
 from .managing import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from lance_bridge.cli import common
+from lance_bridge import exit_codes
 from lance_bridge.cli.app import app
 from lance_bridge.doctor import Kind
 
@@ -42,7 +42,13 @@ def test_every_command_is_told() -> None:
 
 
 def test_exit_codes_are_those_of_the_code() -> None:
-    codes = (0, common.FAILED, common.MISUSED, common.FOUND, common.INTERRUPTED)
+    codes = (
+        0,
+        exit_codes.FAILED,
+        exit_codes.MISUSED,
+        exit_codes.FOUND,
+        exit_codes.INTERRUPTED,
+    )
 
     assert first_cells("Exit Codes", "code") == [str(code) for code in codes]
 

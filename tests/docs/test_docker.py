@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 import lance_bridge
-from lance_bridge import LanceBridgeNamespace
-from lance_bridge.testing import __main__ as kit
+from lance_bridge import LanceBridgeNamespace, kit_options
 from lance_bridge.testing import without
 from lance_bridge.testing.declared import from_capabilities
 
@@ -159,9 +158,10 @@ def test_there_is_a_command_for_the_kit_on_every_server() -> None:
 
 @pytest.mark.parametrize("command", KIT_COMMANDS)
 def test_a_command_for_the_kit_has_properties_that_its_catalog_takes(command: str) -> None:
-    given = kit._parser().parse_args(shlex.split(command))
+    given = kit_options.parse(shlex.split(command))
 
     with lance_bridge.connect(given.catalog, dict(given.property)) as namespace:  # type: ignore[attr-defined]  # ours
         assert isinstance(namespace, LanceBridgeNamespace)
         features = from_capabilities(namespace.capabilities)
+        assert len(given.parent) == namespace.capabilities.levels - 1
     assert without(features, *given.without)

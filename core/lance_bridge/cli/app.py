@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import catalogs, configuration, maintain, managed, migrate, namespaces, tables
-from .check import check
+from .check import PASSED_ON, check
 from .doctor import doctor
 from .plugins import add_commands
 
@@ -25,7 +25,7 @@ app.add_typer(tables.app, name="table")
 app.add_typer(maintain.app, name="maintain")
 app.add_typer(managed.app, name="managed")
 app.add_typer(migrate.app, name="migrate")
-app.command()(check)
+app.command(context_settings=PASSED_ON)(check)
 app.command()(doctor)
 add_commands(app)
 

@@ -1,9 +1,4 @@
-"""What all commands share: the catalog that is named, names, exit codes, and how failures are told.
-
-The exit code is 0 where all went well, 1 where the catalog or the storage refused or failed, 2
-where the command was given wrongly, 3 where a command that looks for something found it, and 130
-after Ctrl-C.
-"""
+"""What all commands share: the catalog that is named, names, and how failures are told."""
 
 from __future__ import annotations
 
@@ -20,18 +15,10 @@ import lance_bridge
 from lance_bridge import LanceBridgeNamespace
 
 from ..errors import invalid
+from ..exit_codes import FAILED, MISUSED
 from ..names import parts_of
 from .completion import catalog_names
 from .output import Output, message
-
-FAILED = 1
-"""The exit code where the catalog or the storage refused, or failed."""
-MISUSED = 2
-"""The exit code where the command was given wrongly: it asked for nothing then."""
-FOUND = 3
-"""The exit code of a command that looks for something, where it found it."""
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
 
 CatalogName = Annotated[
     str,

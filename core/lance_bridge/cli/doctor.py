@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from ..doctor import Diagnosis, diagnose
-from .common import FOUND, CatalogName, OutputOption, Properties, pairs, told
+from ..exit_codes import FOUND
+from .common import CatalogName, OutputOption, Properties, pairs, told
 from .durations import duration
 from .output import Output, counting, message, table_of, tell_parts
 from .paging import PageToken

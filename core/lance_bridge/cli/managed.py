@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from ..exit_codes import FOUND
 from ..managed.foreign import OutOfBand
 from .common import (
-    FOUND,
     CatalogName,
     OutputOption,
     Properties,
@@ -17,8 +17,6 @@ from .common import (
     names_of,
 )
 from .output import Output, tell
-
-__all__ = ["FOUND", "app"]
 
 app = typer.Typer(
     help="Tables whose versions the catalog holds: implementation-managed tables.",

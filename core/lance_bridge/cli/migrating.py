@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from ..errors import LanceNamespaceError
+from ..exit_codes import FAILED, FOUND, INTERRUPTED
 from ..migrate import (
     Ends,
     Item,
@@ -29,7 +30,7 @@ from ..migrate import (
 )
 from ..migrate.kind import AnyKind, Nobody
 from ..migrate.plan import What
-from .common import FAILED, FOUND, INTERRUPTED, names_of, pairs, told
+from .common import names_of, pairs, told
 from .output import Output, counting, message, pairs_table, table_of, tell_parts, working
 
 _SHOWN = 50

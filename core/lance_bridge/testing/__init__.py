@@ -48,6 +48,7 @@ _CASES = (
     "bad_requests",
     "concurrency",
     "data",
+    "declarations",
     "drops",
     "foreign",
     "inside",

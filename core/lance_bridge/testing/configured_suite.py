@@ -5,5 +5,5 @@ from __future__ import annotations
 from .suite import ConformanceSuite
 
 
-class TestCatalog(ConformanceSuite):
+class TestConfigured(ConformanceSuite):
     """The configured catalog."""

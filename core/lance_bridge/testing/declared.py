@@ -56,6 +56,19 @@ def from_capabilities(capabilities: Capabilities, base: Features | None = None) 
     )
 
 
+def reasons_from(capabilities: Capabilities) -> dict[str, str]:
+    """Return why the features are not there that `from_capabilities` turns off, by their names."""
+    no_managed = capabilities.no_managed_tables or capabilities.no_alter
+    reasons = {
+        "namespace_changes": capabilities.no_namespace_changes,
+        "alter": capabilities.no_alter,
+        "managed_tables": no_managed,
+        "rename": capabilities.no_rename,
+        "rename_across": capabilities.no_rename or capabilities.no_rename_across,
+    }
+    return {name: f"{name}: {reason}" for name, reason in reasons.items() if reason}
+
+
 def without(features: Features, *names: str) -> Features:
     """Return the features with these turned off.
 

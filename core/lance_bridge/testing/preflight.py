@@ -1,23 +1,72 @@
-"""A look at the catalog and at the place for data, before a case of the kit runs.
+"""What a run needs, tried before the first case: the catalog, and places for data.
 
-Without it, a server that is not there would be waited for once in every case.
+Without it, each of some 650 cases would fail for the same reason, or wait for the same server.
+Whatever is made here is removed again, also where something fails and on Ctrl-C.
 """
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from lance_namespace import ListNamespacesRequest
-from lance_namespace.errors import LanceNamespaceError, UnsupportedOperationError
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    UnsupportedOperationError,
+)
 
 from .build import PREFIX
-from .storage import Storage
+from .space import Space
+from .storage import Storage, local_path
 from .target import Target
+
+_FAILURES = (LanceNamespaceError, OSError, RuntimeError, ValueError)
+"""What a client or a store raises that cannot do its work."""
 
 
 class PreflightError(Exception):
     """The kit cannot run here; the message says what to do."""
+
+    def __init__(self, message: str, *, is_misuse: bool = False) -> None:
+        super().__init__(message)
+        self.is_misuse = is_misuse
+        """Whether the options are wrong, rather than the catalog or the store."""
+
+
+def check_levels(target: Target) -> None:
+    """Check that tables can lie in the namespaces that the kit would make; makes no call.
+
+    Raises:
+        PreflightError: those would be of another level, or namespaces cannot be made.
+    """
+    capabilities = getattr(target.connect(), "capabilities", None)
+    if capabilities is None:
+        return  # an implementation of others, which may have any number of levels
+    reason = capabilities.no_namespace_changes
+    if reason:
+        raise PreflightError(
+            f"the kit makes namespaces of its own, and here none can be made: {reason}\n"
+            "Write a Target for this catalog, with make_namespace and remove_namespace: see "
+            "lance_bridge.testing."
+        )
+    nouns = [rule.noun for rule in capabilities.namespace_levels]
+    outer = ".".join(noun.upper() for noun in nouns[:-1])
+    if len(target.parent) == len(nouns) - 1:
+        return
+    levels = f"tables of this catalog lie in a {nouns[-1]}"
+    if not outer:
+        raise PreflightError(
+            f"{levels}, which lies in no other namespace: leave out --parent", is_misuse=True
+        )
+    given = f"not --parent {'.'.join(target.parent)}" if target.parent else "which is missing"
+    raise PreflightError(
+        f"{levels}, which lies in a {nouns[-2]}: name an existing {nouns[-2]} to work under, with "
+        f"--parent {outer}, {given}",
+        is_misuse=True,
+    )
 
 
 def check_catalog(target: Target) -> None:
@@ -33,7 +82,7 @@ def check_catalog(target: Target) -> None:
             namespace.list_namespaces(ListNamespacesRequest(id=parent))
     except UnsupportedOperationError:
         return  # An answer too; the cases say what they think of it.
-    except (LanceNamespaceError, OSError, RuntimeError, ValueError) as error:
+    except _FAILURES as error:
         place = f"--parent {'.'.join(parent)}" if parent else "the root"
         raise PreflightError(
             f"the catalog does not answer a list of the namespaces under {place}: {error}\n"
@@ -50,18 +99,93 @@ def check_data_root(target: Target) -> None:
     root = target.data_root
     if not _is_absolute(root):
         raise PreflightError(
-            f"--data-root must be an absolute path or a URI (scheme://...), not {root!r}"
+            f"--data-root must be an absolute path or a URI (scheme://...), not {root!r}",
+            is_misuse=True,
         )
     storage = Storage(target.storage_options)
     probe = f"{root.rstrip('/')}/{PREFIX}_probe"
     try:
-        storage.put(probe, "probe", b"probe")
-        storage.remove(probe)
-    except (OSError, RuntimeError, ValueError) as error:
+        with _without_new_directories(root):
+            try:
+                storage.put(probe, "probe", b"probe")
+            finally:
+                storage.remove(probe)
+    except _FAILURES as error:
         raise PreflightError(
             f"--data-root {root} cannot be written: {error}\n"
             "Name a place that can be, and what it needs with --storage-option KEY=VALUE."
         ) from error
+
+
+def check_table(target: Target) -> None:
+    """Make a namespace and a table with data in it, read it, and remove both.
+
+    Raises:
+        PreflightError: a namespace cannot be made, tables have no place, or it cannot be written by
+            the catalog's properties or read by the target's storage options.
+    """
+    parent = ".".join(target.parent) or "the root"
+    try:
+        space = Space(target)
+    except _FAILURES as error:
+        raise PreflightError(
+            f"no namespace can be made under {parent}: {error}\n"
+            "Name a parent where that is allowed (--parent), or correct the properties (-p)."
+        ) from error
+    with _closing_in_any_case(space):
+        try:
+            table = space.with_rows()
+            location = space.location(table)
+        except UnsupportedOperationError:
+            return  # as in check_catalog
+        except InvalidInputError as error:
+            raise PreflightError(
+                f"a table without a location of its own cannot be made: {error}\n"
+                "Most catalogs need a place for new tables: -p root=DIR, a path or a URI."
+            ) from error
+        except _FAILURES as error:
+            raise PreflightError(
+                f"a table cannot be made: {error}\n"
+                "Name a place for new tables that can be written with -p root=DIR, and what it "
+                "needs with -p storage.KEY=VALUE."
+            ) from error
+        try:
+            space.storage.ids(location)
+        except _FAILURES as error:
+            raise PreflightError(
+                f"the kit cannot read the table that it made at {location}: {error}\n"
+                "Name what that takes with --storage-option KEY=VALUE."
+            ) from error
+
+
+@contextmanager
+def _closing_in_any_case(space: Space) -> Iterator[None]:
+    """Remove what was made; Ctrl-C while that goes on does not keep the rest from being removed."""
+    try:
+        yield
+    finally:
+        try:
+            space.close()
+        except KeyboardInterrupt:
+            space.close()
+            raise
+
+
+@contextmanager
+def _without_new_directories(root: str) -> Iterator[None]:
+    """Remove the directories at and above ``root`` that were made for it, if it is a local path."""
+    path = local_path(root)
+    missing = [each for each in (path, *path.parents) if not each.exists()] if path else []
+    try:
+        yield
+    finally:
+        _remove_empty(missing)
+
+
+def _remove_empty(directories: list[Path]) -> None:
+    for each in directories:
+        with suppress(OSError):  # it was never made, or others use it by now
+            each.rmdir()
 
 
 def _is_absolute(root: str) -> bool:

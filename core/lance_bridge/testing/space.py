@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pyarrow as pa
 
@@ -24,7 +25,10 @@ class Space:
         self.spaces: list[list[str]] = []
         self._entries: list[tuple[list[str], str]] = []
         self._places: list[str] = []
-        self.id = self.new_namespace()
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self.id = self.new_namespace()
+            undo.pop_all()
 
     @property
     def name(self) -> str:
@@ -123,6 +127,7 @@ class Space:
             # The prefix guards against an answer that names a place which is not ours.
             if PREFIX in location:
                 self.storage.remove(location)
+                self.storage.remove_empty_parents(location, PREFIX)
         self.api.close()
 
     def _remove(self, namespace_id: list[str]) -> None:

@@ -97,3 +97,17 @@ class Storage:
         session = LanceFileSession(location, self._options)
         for name in session.list():
             session.delete_file(name)
+
+    def remove_empty_parents(self, location: str, mark: str) -> None:
+        """Delete the directories around a location on local disk that have ``mark`` in their names.
+
+        One that is not empty stays, and so do those around it.
+        """
+        path = local_path(location)
+        for parent in path.parents if path is not None else ():
+            if mark not in parent.name:
+                return
+            try:
+                parent.rmdir()
+            except OSError:  # it is not empty, or was never made
+                return

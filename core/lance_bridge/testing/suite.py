@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .bad_requests import BadRequestCases
-from .cases import Cases
 from .concurrency import ConcurrencyCases
 from .data import DataCases
+from .declarations import DeclarationCases
 from .drops import DropCases
 from .foreign import ForeignCases
 from .inside.suite import InsideTableCases
@@ -20,15 +20,6 @@ from .rename import RenameCases
 from .restart import RestartCases
 from .stateful import StatefulCases
 from .tables import TableCases
-from .target import Target
-
-
-class DeclarationCases(Cases):
-    """The target's own declarations must be true."""
-
-    def test_every_declared_deviation_names_a_case(self, target: Target) -> None:
-        unknown = [key for key in target.deviations if not hasattr(type(self), key.split("[")[0])]
-        assert not unknown, f"no such cases: {unknown}"
 
 
 class ConformanceSuite(

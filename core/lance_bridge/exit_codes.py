@@ -1,0 +1,10 @@
+"""The exit codes of the commands: 0 where all went well, and these."""
+
+FAILED = 1
+"""The catalog or the storage refused, or failed."""
+MISUSED = 2
+"""The command was given wrongly: it changed nothing then."""
+FOUND = 3
+"""A command that looks for something found it."""
+INTERRUPTED = 130
+"""Ctrl-C."""

@@ -1,0 +1,203 @@
+"""The command that runs the kit against a configured catalog.
+
+Everything is made in namespaces with names of this run, and removed at the end of each case. Ctrl-C
+and SIGTERM end the case that runs, and remove what it made. `kit_options` has the options.
+
+The exit code is 0 when every case passed; 1 when the catalog or the place for data cannot be used,
+which is tried first; 2 when the command was given wrongly or selects no case; 3 when a case failed;
+130 after Ctrl-C or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import FrameType, ModuleType
+
+import lance_namespace
+import pytest
+
+import lance_bridge
+
+from .. import kit_options
+from ..exit_codes import FAILED, FOUND, INTERRUPTED, MISUSED
+from . import rewrite_asserts
+from .build import PREFIX
+from .declared import from_capabilities, inherited_operations, reasons_from, without
+from .groups import groups, groups_of
+from .preflight import PreflightError, check_catalog, check_data_root, check_levels, check_table
+from .results import Results
+from .target import Features, Target
+
+_TESTS_FAILED = int(pytest.ExitCode.TESTS_FAILED)
+_MISUSES = (int(pytest.ExitCode.USAGE_ERROR), int(pytest.ExitCode.NO_TESTS_COLLECTED))
+
+
+class ConfiguredTarget(Target):
+    """A catalog that ``lance_bridge.connect`` finds by name, class path or configuration."""
+
+    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        self._name = name
+        self._properties = dict(properties)
+        self.reasons: dict[str, str] = {}
+        """Why the features are not there that are not, by their names."""
+
+    def connect(self) -> lance_namespace.LanceNamespace:
+        return lance_bridge.connect(self._name, self._properties)
+
+    def lacks(self, need: str) -> str:
+        """Also see the base class: in the catalog's own words where it has some."""
+        reason = super().lacks(need)
+        if reason and need in self.features.absent:
+            return f"the implementation has no {need}"
+        if reason and callable(getattr(Target, need, None)):
+            return f"a configured catalog has no {need}: it takes a Target of your own"
+        return self.reasons.get(need, reason) if reason else ""
+
+
+def main(arguments: Sequence[str] | None = None, program: str = kit_options.MODULE) -> int:
+    """Run the kit as the arguments say; return the exit code."""
+    return run(kit_options.parse(arguments, program), program)
+
+
+def run(given: argparse.Namespace, program: str = kit_options.MODULE) -> int:
+    """Run the kit with options of `kit_options`; return the exit code."""
+    if given.list_groups:
+        print(*groups(), sep="\n")
+        return 0
+    with _interrupts() as interrupts:
+        try:
+            return _run(given, program, interrupts)
+        except PreflightError as error:
+            print(f"{program}: {error}", file=sys.stderr)
+            return MISUSED if error.is_misuse else FAILED
+        except KeyboardInterrupt:
+            print(f"{program}: ended before the first case", file=sys.stderr)
+            return INTERRUPTED
+
+
+def _run(given: argparse.Namespace, program: str, interrupts: list[int]) -> int:
+    target, results = _target(given), Results(given.catalog)
+    with _answer_kept_apart(given), tempfile.TemporaryDirectory(prefix=f"{PREFIX}_") as temporary:
+        target.data_root = temporary if given.data_root is None else given.data_root
+        for check in (check_levels, check_data_root, check_catalog, check_table):
+            check(target)
+        _announce(target)
+        code = int(pytest.main(_pytest_arguments(given), [_plugin_for(target), results]))
+    if interrupts:
+        return INTERRUPTED
+    if code in _MISUSES:
+        print(f"{program}: no case matches -k {given.select}", file=sys.stderr)
+        return MISUSED
+    if code not in (0, _TESTS_FAILED):
+        return FAILED
+    print(json.dumps(results.to_json()) if given.output == "json" else results.to_text())
+    return FOUND if code else 0
+
+
+def _target(given: argparse.Namespace) -> Target:
+    """Return what the options describe.
+
+    Raises:
+        PreflightError: there is no such catalog or feature, or the properties are wrong.
+    """
+    target = ConfiguredTarget(given.catalog, dict(given.property))
+    target.parent = tuple(given.parent)
+    target.deviations = dict(given.deviation)
+    target.storage_options = dict(given.storage_option)
+    try:
+        namespace = target.connect()
+        target.features = without(_features(namespace), *given.without)
+    except lance_namespace.LanceNamespaceError as error:
+        raise PreflightError(str(error)) from error
+    except ValueError as error:
+        raise PreflightError(f"--without: {error}", is_misuse=True) from error
+    capabilities = getattr(namespace, "capabilities", None)
+    declared = reasons_from(capabilities) if capabilities is not None else {}
+    target.reasons = {**declared, **{name: f"--without {name}" for name in given.without}}
+    return target
+
+
+def _announce(target: Target) -> None:
+    parent = ".".join(target.parent) or "the root"
+    print(f"Testing {target.connect().namespace_id()}")
+    print(f"Makes and removes namespaces under {parent} whose names contain {PREFIX},")
+    print(f"tables in them, and files under {target.data_root} with that name.", flush=True)
+
+
+def _plugin_for(target: Target) -> ModuleType:
+    """Return a plugin that gives the target to pytest as a fixture, and groups to ``-k``."""
+
+    @pytest.fixture(scope="session", name="target")
+    def configured_target() -> Target:
+        return target
+
+    def pytest_itemcollected(item: pytest.Item) -> None:
+        if isinstance(item, pytest.Function):
+            item.extra_keyword_matches.update(groups_of(item.function))
+
+    plugin = ModuleType("lance_bridge_testing_target")
+    vars(plugin).update(
+        target=configured_target,
+        pytest_configure=rewrite_asserts,
+        pytest_itemcollected=pytest_itemcollected,
+    )
+    return plugin
+
+
+def _features(namespace: lance_namespace.LanceNamespace) -> Features:
+    """Return what the implementation declares, or the defaults where it declares nothing."""
+    capabilities = getattr(namespace, "capabilities", None)
+    absent = inherited_operations(type(namespace))
+    if capabilities is None:
+        return Features(fixed_depth=False, absent=absent)
+    return from_capabilities(capabilities, Features(absent=absent))
+
+
+def _pytest_arguments(given: argparse.Namespace) -> list[str]:
+    suite = Path(__file__).with_name("configured_suite.py")
+    arguments = [str(suite), "--rootdir", str(suite.parent), "-c", os.devnull]
+    arguments += [
+        "--import-mode=importlib",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "-rfEX",
+        "--tb=short",
+        "--no-header",
+    ]
+    return arguments + (["-k", given.select] if given.select else [])
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Treat SIGTERM as Ctrl-C, and note both: pytest ends by them as by anything else."""
+    seen: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield seen
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _answer_kept_apart(given: argparse.Namespace) -> Iterator[None]:
+    """Let what pytest prints go to standard error where a program reads the answer."""
+    if given.output == "text":
+        yield
+        return
+    with redirect_stdout(sys.stderr):
+        yield

@@ -1,0 +1,54 @@
+"""What the cases of a run came to: counted by a plugin of pytest, and shown at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+
+class Results:
+    """A plugin of pytest that counts the cases of one catalog by their outcome."""
+
+    def __init__(self, catalog: str) -> None:
+        self.catalog = catalog
+        self.passed = 0
+        self.deviations = 0
+        """Cases that failed as they were declared to."""
+        self.failed: list[str] = []
+        """The names of the other ones that failed."""
+        self.skipped: Counter[str] = Counter()
+        """Skipped cases by the reason."""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Count one phase of a case: its setup, its call, or its teardown."""
+        if report.failed:
+            name = str(report.nodeid).rpartition("::")[2]
+            if name not in self.failed:
+                self.failed.append(name)
+        elif report.skipped and hasattr(report, "wasxfail"):
+            self.deviations += 1
+        elif report.skipped:
+            _, _, reason = report.longrepr
+            self.skipped[str(reason).removeprefix("Skipped: ")] += 1
+        elif report.when == "call":
+            self.passed += 1
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome for programs."""
+        return {
+            "catalog": self.catalog,
+            "passed": self.passed,
+            "failed": self.failed,
+            "known_deviations": self.deviations,
+            "skipped": self.skipped.total(),
+            "skipped_by_reason": dict(self.skipped.most_common()),
+        }
+
+    def to_text(self) -> str:
+        """Return the outcome for people: the numbers, then the reasons of what was skipped."""
+        numbers = f"{self.passed} cases passed, {len(self.failed)} failed"
+        if self.deviations:
+            numbers += f", {self.deviations} failed as declared"
+        lines = [f"{self.catalog}: {numbers}, {self.skipped.total()} skipped"]
+        lines += [f"{count:6} skipped: {reason}" for reason, count in self.skipped.most_common()]
+        return "\n".join(lines)

@@ -35,7 +35,7 @@ from lance_bridge.errors import (
 from . import mapping
 from .calls import Calls, name_of
 from .config import GlueConfig
-from .errors import is_a, meaning, translated
+from .errors import is_a, is_unknown_operation, meaning, translated
 from .names import capabilities
 from .session import Session
 from .vending import StorageCredentials
@@ -172,7 +172,9 @@ class GlueCatalog(Catalog):
                     name = function.get("FunctionName")
                     raise namespace_not_empty(path, f"it holds function {name}")
             except ClientError as error:
-                if not is_a(error, _ABSENT):  # so says a federated database without its source
+                if is_unknown_operation(error):
+                    logger.info("the server has no functions to look for in '%s'", display(path))
+                elif not is_a(error, _ABSENT):  # so says a federated database without its source
                     raise
 
     # -- tables ----------------------------------------------------------------------------------

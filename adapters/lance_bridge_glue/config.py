@@ -125,7 +125,7 @@ class GlueConfig(CatalogConfig):
         default=True,
         alias="drop.check-functions",
         description="Whether a namespace with user-defined functions is kept from being dropped, "
-        "which would delete them. `false` is for services without a call that lists them.",
+        "which would delete them. `false` spares the call that lists them.",
     )
     lake_formation: bool = Field(
         default=False,

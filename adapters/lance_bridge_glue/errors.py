@@ -29,6 +29,7 @@ from lance_bridge.errors import OutcomeUnknownError
 _FEDERATION = "FederationSourceException"
 _QUOTA = "ResourceNumberLimitExceededException"
 _BAD_SIGNATURE = ("InvalidSignatureException", "SignatureDoesNotMatch")
+_UNKNOWN_OPERATION = ("UnknownOperationException", "InvalidAction")
 
 _BY_CODE: dict[str, type[LanceNamespaceError]] = {
     **dict.fromkeys(
@@ -66,7 +67,7 @@ _BY_CODE: dict[str, type[LanceNamespaceError]] = {
         ServiceUnavailableError,
     ),
     **dict.fromkeys(
-        ("UnknownOperationException", "OperationNotSupportedException", "InvalidAction"),
+        (*_UNKNOWN_OPERATION, "OperationNotSupportedException"),
         UnsupportedOperationError,
     ),
     "ConcurrentModificationException": ConcurrentModificationError,
@@ -118,6 +119,33 @@ def code_of(error: boto.ClientError) -> str:
         str(error.response.get("FederationSourceErrorCode") or code)
         if code == _FEDERATION
         else code
+    )
+
+
+def is_unknown_operation(error: boto.ClientError) -> bool:
+    """Return True where a server says that it does not have the operation at all.
+
+    AWS documents codes for it, and HTTP has the status 501. Every other failure is False, AWS's
+    own status 500 above all.
+    """
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return code_of(error) in _UNKNOWN_OPERATION or status == 501 or _is_page_of_moto(error)
+
+
+def _is_page_of_moto(error: boto.ClientError) -> bool:
+    """Return True for what moto's server answers to operations that it does not implement.
+
+    moto raises NotImplementedError, for which werkzeug serves its page for status 500. AWS names
+    an error code and a request id in every error, and its servers are not werkzeug's.
+    """
+    metadata: Mapping[str, Any] = error.response.get("ResponseMetadata", {})
+    headers: Mapping[str, str] = metadata.get("HTTPHeaders", {})
+    return (
+        metadata.get("HTTPStatusCode") == 500
+        and code_of(error) == "500"  # botocore's, where the reply names no code
+        and "x-amzn-requestid" not in headers
+        and headers.get("server", "").startswith("Werkzeug/")
+        and headers.get("content-type", "").startswith("text/html")
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,12 @@ OWN_FIELDS: dict[str, Any] = {
     },
     "PartitionKeys": [],
 }
+
+
+@pytest.fixture(scope="module")
+def plain_moto() -> Iterator[MotoServer]:
+    with MotoServer() as moto:
+        yield moto
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -261,20 +268,62 @@ def test_who_may_not_look_for_functions_may_not_drop(
     assert server.glue.get_database(Name=database)
 
 
-def test_on_plain_moto_a_namespace_is_dropped_without_looking_for_functions() -> None:
-    """moto as it comes answers GetUserDefinedFunctions with an internal error."""
-    with MotoServer() as moto:
-        place = {"region": REGION, "endpoint": moto.endpoint, "max_retries": "0"}
-        keys = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
-        strict = GlueNamespace(**place, **keys)
-        strict.create_namespace(CreateNamespaceRequest(id=["d"]))
-        with pytest.raises(InternalError, match="list the functions of 'd'"):
-            strict.drop_namespace(DropNamespaceRequest(id=["d"]))
-        lenient = GlueNamespace(**place, **keys, **{"drop.check-functions": "false"})
-        for behavior in ("Restrict", "Cascade"):
-            lenient.create_namespace(CreateNamespaceRequest(id=["d"], mode="ExistOk"))
-            lenient.drop_namespace(DropNamespaceRequest(id=["d"], behavior=behavior))
-            assert lenient.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
+@pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
+def test_plain_moto_which_does_not_know_functions_drops_a_namespace(
+    behavior: str, plain_moto: MotoServer
+) -> None:
+    """moto as it comes answers GetUserDefinedFunctions with werkzeug's page for errors."""
+    place = {"region": REGION, "endpoint": plain_moto.endpoint, "max_retries": "0"}
+    keys = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+    namespace = GlueNamespace(**place, **keys)
+    namespace.create_namespace(CreateNamespaceRequest(id=["d"]))
+    namespace.drop_namespace(DropNamespaceRequest(id=["d"], behavior=behavior))
+    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer.of_aws("UnknownOperationException", ""),
+        Answer.of_aws("InvalidAction", "The action GetUserDefinedFunctions is not valid"),
+        Answer.of_aws("InternalFailure", "not yet implemented", status=501),
+    ],
+    ids=["unknown operation", "invalid action", "501"],
+)
+def test_a_server_that_does_not_know_functions_drops_a_namespace(
+    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, answer: Answer
+) -> None:
+    namespace.create_namespace(CreateNamespaceRequest(id=["without_functions"]))
+    proxy.fail_next("GetUserDefinedFunctions", answer)
+    namespace.drop_namespace(DropNamespaceRequest(id=["without_functions"]))
+    assert "without_functions" not in [
+        found["Name"] for found in server.glue.get_databases()["DatabaseList"]
+    ]
+
+
+_PAGE = b"<!doctype html>\n<title>500 Internal Server Error</title>"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer.of_aws("InternalServiceException", "try again", status=500),
+        Answer.of_aws("InternalFailure", "The action has not been implemented", status=500),
+        Answer(500),
+        Answer(500, _PAGE, {"Content-Type": "text/html", "Server": "nginx"}),
+        Answer(500, _PAGE, {"Server": "Werkzeug/3.1.3 Python/3.11.7", "x-amzn-RequestId": "1"}),
+        Answer.of_json(500, {"message": "broken"}, Server="Werkzeug/3.1.3 Python/3.11.7"),
+    ],
+    ids=["of AWS", "by its text", "empty", "of another", "with a request id", "in JSON"],
+)
+def test_a_failure_to_list_functions_keeps_a_namespace(
+    connect: Connect, server: GlueServer, proxy: HttpProxy, database: str, answer: Answer
+) -> None:
+    namespace = connect(max_retries="0")
+    proxy.fail_next("GetUserDefinedFunctions", answer)
+    with pytest.raises(InternalError, match=f"list the functions of '{database}'"):
+        namespace.drop_namespace(DropNamespaceRequest(id=[database]))
+    assert server.glue.get_database(Name=database)
 
 
 # -- a client of the caller's --------------------------------------------------------------------

@@ -159,6 +159,16 @@ class CatalogConfig(BaseModel):
             return _STORE.sub("", key.removeprefix(STORAGE_PREFIX).lower()) not in _HARMLESS
         return key in cls.secret_keys()
 
+    def secrets(self) -> set[str]:
+        """Return the keys of the secret properties that have a value."""
+        declared = {
+            field.alias or name
+            for name, field in type(self).model_fields.items()
+            if isinstance(getattr(self, name), SecretStr)
+        }
+        stored = {f"{STORAGE_PREFIX}{option}" for option in self.storage}
+        return declared | {key for key in stored if self.is_secret(key)}
+
 
 def _types_in(annotation: Any) -> tuple[Any, ...]:
     inner = get_args(annotation) if get_origin(annotation) is not Literal else ()
@@ -263,7 +273,7 @@ def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
 
     A variable that begins like one of them, and is none, is logged.
     """
-    prefix = f"{ENVIRONMENT_PREFIX}{_variable(name)}_"
+    prefix = variable_of(name, "")
     keys = {_variable(p.key): p.key for p in config.declared() if p.key != "storage.*"}
     found = {}
     for variable, value in os.environ.items():
@@ -281,6 +291,11 @@ def environment(config: type[CatalogConfig], name: str) -> dict[str, str]:
                 variable, name, prefix, near,
             )  # fmt: skip
     return found
+
+
+def variable_of(name: str, key: str) -> str:
+    """Return the environment variable that has a property of the catalog ``name``."""
+    return f"{ENVIRONMENT_PREFIX}{_variable(name)}_{_variable(key)}"
 
 
 def _variable(key: str) -> str:

@@ -25,6 +25,7 @@ from .operations.schema import SchemaOperations
 from .operations.transactions import TransactionOperations
 from .operations.versions import VersionOperations
 from .operations.writes import WriteOperations
+from .pickling import explain_missing_secrets
 from .required_methods import require_methods
 
 NamespaceT = TypeVar("NamespaceT", bound="LanceBridgeNamespace")
@@ -55,6 +56,8 @@ class LanceBridgeNamespace(
     config_type: ClassVar[type[configuration.CatalogConfig]]
     configured_name: str | None = None
     """The name by which the configuration file has it. Its pickle reads that name's variables."""
+    _left_out: tuple[str, ...] = ()
+    """Keys of the secrets that were not in the pickle from which this was loaded."""
 
     def __init__(self, **properties: str) -> None:
         config = configuration.load(self.config_type, self.impl, properties)
@@ -108,13 +111,20 @@ class LanceBridgeNamespace(
         carried = dict(self._properties)
         if not self._bridge.config.pickle_secrets:
             carried = {k: v for k, v in carried.items() if not self.config_type.is_secret(k)}
-        return _reconnect, (type(self), carried, self.configured_name)
+        left_out = {*self._bridge.config.secrets(), *self._left_out} - carried.keys()
+        return _reconnect, (type(self), carried, self.configured_name, tuple(sorted(left_out)))
 
 
 def _reconnect(
-    kind: type[LanceBridgeNamespace], properties: dict[str, str], name: str | None
+    kind: type[LanceBridgeNamespace],
+    properties: dict[str, str],
+    name: str | None,
+    left_out: tuple[str, ...] = (),
 ) -> LanceBridgeNamespace:
     found = configuration.environment(kind.config_type, name) if name is not None else {}
-    namespace = kind(**{**found, **properties})
+    names = [name, kind.impl] if name is not None else [kind.impl]
+    with explain_missing_secrets(names, left_out):
+        namespace = kind(**{**found, **properties})
     namespace.configured_name = name
+    namespace._left_out = left_out
     return namespace

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 from lance_namespace import errors
+
+import lance_bridge
+from lance_bridge import pickling
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge_glue import GlueNamespace
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_unity import UnityNamespace
 
 from .building import TABLE, count_rows, create
 from .memory_catalog import MemoryNamespace, MemoryServer
@@ -80,3 +89,112 @@ def test_a_root_with_a_password_is_refused_without_showing_it(server: MemoryServ
     with pytest.raises(errors.InvalidInputError) as caught:
         MemoryNamespace(uri="x", root="s3://me:hunter2@bucket/root")
     assert "hunter2" not in str(caught.value)
+
+
+# -- secrets that the other side lacks -----------------------------------------------------------
+
+NEED_THEIR_SECRETS = [
+    (
+        GlueNamespace,
+        {
+            "region": "eu-central-1",
+            "access_key_id": "known",
+            "secret_access_key": TOKEN,
+            "session_token": STORE_SECRET,
+        },
+        ["LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", "LANCE_BRIDGE_GLUE_SESSION_TOKEN"],
+    ),
+    (
+        HiveNamespace,
+        {
+            "uri": "thrift://metastore:9083",
+            "auth.mechanism": "plain",
+            "auth.username": "ann",
+            "auth.password": TOKEN,
+            "storage.aws_secret_access_key": STORE_SECRET,
+        },
+        ["LANCE_BRIDGE_HIVE_AUTH_PASSWORD", "LANCE_BRIDGE_HIVE_STORAGE_AWS_SECRET_ACCESS_KEY"],
+    ),
+    (
+        UnityNamespace,
+        {"host": "https://unity.invalid", "client_id": "known", "client_secret": TOKEN},
+        ["LANCE_BRIDGE_UNITY_CLIENT_SECRET"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "properties", "variables"), NEED_THEIR_SECRETS, ids=["glue", "hive", "unity"]
+)
+def test_an_error_for_missing_secrets_says_that_the_pickle_left_them_out(
+    adapter: type[LanceBridgeNamespace],
+    properties: dict[str, str],
+    variables: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    namespace = adapter(**properties)
+    content = pickle.dumps(namespace)
+    with pytest.raises(errors.InvalidInputError, match="pickled without its secrets") as caught:
+        pickle.loads(content)
+    said = str(caught.value)
+    assert TOKEN not in said
+    assert STORE_SECRET not in said
+    assert "pickle.secrets=true" in said
+    assert re.findall(r"\$(\w+)", said) == variables
+    for variable in variables:
+        monkeypatch.setenv(variable, "from-here")
+    assert pickle.loads(content).namespace_id() == namespace.namespace_id()
+
+    for variable in variables:
+        monkeypatch.delenv(variable)
+    carrying = adapter(**properties, **{"pickle.secrets": "true"})
+    assert pickle.loads(pickle.dumps(carrying)).namespace_id() == namespace.namespace_id()
+
+
+def test_the_error_names_the_variables_of_a_configured_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "catalogs.yaml"
+    path.write_text("catalogs:\n  prod: {impl: glue, region: eu-central-1, access_key_id: known}\n")
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
+    monkeypatch.setenv("LANCE_BRIDGE_PROD_SECRET_ACCESS_KEY", TOKEN)
+    content = pickle.dumps(lance_bridge.connect("prod"))
+    monkeypatch.delenv("LANCE_BRIDGE_PROD_SECRET_ACCESS_KEY")
+    with pytest.raises(errors.InvalidInputError, match=r"\$LANCE_BRIDGE_PROD_SECRET_ACCESS_KEY"):
+        pickle.loads(content)
+    monkeypatch.setenv("LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", "of-the-implementation")
+    assert pickle.loads(content).configured_name == "prod"
+
+
+def test_a_namespace_that_can_do_without_its_secrets_logs_once_which_are_missing(
+    with_secrets: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pickling._log_once.cache_clear()
+    content = pickle.dumps(MemoryNamespace(**with_secrets))
+    loaded = pickle.loads(content)
+    pickle.loads(content)
+    pickle.loads(pickle.dumps(loaded))  # nor does the second pickle carry them
+    [said] = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert "(storage.aws_secret_access_key, token)" in said
+    assert "$LANCE_BRIDGE_MEMORY_STORAGE_AWS_SECRET_ACCESS_KEY, $LANCE_BRIDGE_MEMORY_TOKEN" in said
+    assert TOKEN not in said
+
+    caplog.clear()
+    pickling._log_once.cache_clear()
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_TOKEN", "here")
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_SECRET_ACCESS_KEY", "here")
+    pickle.loads(content)
+    assert not caplog.records
+
+
+def test_an_error_that_is_not_about_secrets_stays_as_it_is(
+    with_secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del with_secrets["token"], with_secrets["storage.aws_secret_access_key"]
+    content = pickle.dumps(MemoryNamespace(**with_secrets))
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_CLIENT_RETRIES", "many")
+    with pytest.raises(errors.InvalidInputError, match=r"client\.retries") as caught:
+        pickle.loads(content)
+    assert "pickle" not in str(caught.value)

@@ -10,7 +10,7 @@ PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge core/pyspark_lance_bridge.py hatch_build.py $(wildcard adapters/*) tests demo bench
+TYPED := core/lance_bridge core/pyspark_lance_bridge.py core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/*) tests demo bench
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
@@ -22,7 +22,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-fast test-spark check check-lint check-format check-types check-docs \
+.PHONY: help venv test test-fast test-slow test-spark check check-lint check-format check-types check-docs \
 	demo bench bench-spark bench-migrate kerberos metastores sparks wheel lock docker-driver clean
 
 help: ## list the targets
@@ -53,6 +53,9 @@ test: metastores ## run all tests, those against real servers too; but for test-
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
+test-slow: metastores ## run the tests that take minutes each, such as those of wheels in clean environments
+	@$(PY) -m pytest -m slow $(PYTEST_ARGS)
+
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_hive.embedded --fetch-only
 
@@ -70,7 +73,7 @@ kerberos: $(STAMP) ## add what the Kerberos tests need (Debian: krb5-kdc krb5-ad
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
 test-fast: $(STAMP) ## run the tests that need no server, no Spark and no download
-	@$(PY) -m pytest -m "not server and not spark" $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not server and not spark and not slow" $(PYTEST_ARGS)
 
 check: check-lint check-format check-types check-docs ## lint, format, types, documents (make -k check: all of them)
 

@@ -6,6 +6,8 @@ adapter implements), `lance_bridge.config` (the properties that it takes), `lanc
 installs) and `lance_bridge.testing` (the conformance kit).
 """
 
+from _lance_bridge_names import catalogs, install
+
 from . import errors
 from .catalog import (
     GUARD,
@@ -24,7 +26,7 @@ from .catalog import (
 from .config import CatalogConfig
 from .errors import OutcomeUnknownError
 from .namespace import LanceBridgeNamespace
-from .registry import catalogs, connect, register_with_lance_namespace
+from .registry import connect
 
 __all__ = [
     "GUARD",
@@ -47,4 +49,4 @@ __all__ = [
     "select_tables",
 ]
 
-register_with_lance_namespace()
+install()  # where no .pth file has done it, as with `pip install --target`

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 
 import lance_namespace
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
+from _lance_bridge_names import GROUP, catalogs
+
 from . import config as configuration
 from .errors import invalid, unsupported
 from .namespace import LanceBridgeNamespace
 
-GROUP = "lance_bridge.catalogs"
-
-
-def catalogs() -> dict[str, str]:
-    """Return the catalogs that are installed: ``impl`` to class path (``package.Class``)."""
-    points = metadata.entry_points(group=GROUP)
-    return {point.name: point.value.replace(":", ".") for point in points}
-
-
-def register_with_lance_namespace() -> None:
-    """Let ``lance_namespace.connect`` find the installed catalogs by their names."""
-    for impl, class_path in catalogs().items():
-        lance_namespace.register_namespace_impl(impl, class_path)
+__all__ = ["GROUP", "catalogs", "connect", "find", "is_implementation"]
 
 
 def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any) -> LanceNamespace:

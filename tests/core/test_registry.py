@@ -80,7 +80,6 @@ def test_a_fourth_catalog_is_an_entry_point_and_nothing_more(
     monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
     assert lance_bridge.catalogs() == {"fourth": CLASS_PATH}
     assert memory(lance_bridge.connect("fourth", uri="x"))
-    registry.register_with_lance_namespace()
     assert memory(lance_namespace.connect("fourth", {"uri": "x"}))
 
 

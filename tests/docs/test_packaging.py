@@ -23,6 +23,8 @@ PACKAGES = [
 ]
 DATA_SOURCE = "pyspark_lance_bridge.py"
 """Spark finds data sources in top-level modules that are named like this."""
+HOOK = ("_lance_bridge_names.py", "lance_bridge_names.pth")
+"""What every Python process reads where the wheel is installed, so that names are found."""
 LOCKS = sorted((REPOSITORY / "requirements").glob("*.txt"))
 LOCKED_EXTRAS = {*CATALOGS, "spark", "testing"}
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
@@ -53,6 +55,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
     target = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
     subprocess.run([*command, "--directory", str(target)], cwd=REPOSITORY, check=True)
+    [built] = target.glob("*.whl")
+    with ZipFile(built) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def editable_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZipFile]:
+    """The wheel that `pip install --editable` makes."""
+    target = tmp_path_factory.mktemp("editable")
+    script = f"import hatchling.build; hatchling.build.build_editable({str(target)!r})"
+    subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=True, capture_output=True)
     [built] = target.glob("*.whl")
     with ZipFile(built) as archive:
         yield archive
@@ -90,8 +103,18 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: ZipFile) -> None:
     roots = {name.split("/")[0] for name in wheel.namelist()}
     packages = {root for root in roots if not root.endswith(".dist-info")}
 
-    assert packages == {DATA_SOURCE, *(package.name for package in PACKAGES)}
+    assert packages == {DATA_SOURCE, *HOOK, *(package.name for package in PACKAGES)}
     assert len(roots) == len(packages) + 1
+
+
+def test_an_editable_install_has_the_hook_behind_the_path_that_it_needs(
+    editable_wheel: ZipFile,
+) -> None:
+    files = [name for name in editable_wheel.namelist() if name.endswith(".pth")]
+
+    assert sorted(files) == ["_lance_bridge.pth", "lance_bridge_names.pth"]
+    paths = editable_wheel.read("_lance_bridge.pth").decode().splitlines()
+    assert any(Path(path, HOOK[0]).is_file() for path in paths)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

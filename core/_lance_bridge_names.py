@@ -1,0 +1,139 @@
+"""Lets ``lance_namespace.connect("hive", …)`` find our catalogs where nobody imported lance_bridge.
+
+``lance_bridge_names.pth`` imports this at the start of every Python process, so it imports nothing
+but `sys`: not `typing`, not `importlib.metadata`, not even `__future__`. It puts a finder in front
+of the others that is interested in one module. When lance_namespace has been imported, its registry
+of names gets the names of the entry points behind those that the process registers itself.
+"""
+
+import sys
+
+TYPE_CHECKING = False  # `typing` takes longer to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+GROUP = "lance_bridge.catalogs"
+_INTERFACE = "lance_namespace"
+_REGISTRY = "_REGISTERED_IMPLS"
+
+
+def install() -> None:
+    """Serve our names in lance_namespace, now if it is imported and else as soon as it is."""
+    if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    module = sys.modules.get(_INTERFACE)
+    if module is not None:
+        _serve_names(module)
+
+
+def catalogs() -> "dict[str, str]":
+    """Return the catalogs that are installed: ``impl`` to class path (``package.Class``)."""
+    from importlib import metadata  # noqa: PLC0415 - milliseconds that most processes can save
+
+    points = metadata.entry_points(group=GROUP)
+    return {point.name: point.value.replace(":", ".") for point in points}
+
+
+class Names(dict[str, str]):
+    """lance_namespace's registry: what was registered, and behind it the entry points.
+
+    A name that the process registered, by whatever order of imports, is never ours. That it hides
+    one of our catalogs is logged when it is used.
+    """
+
+    def __init__(self, registered: "dict[str, str]") -> None:
+        super().__init__(registered)
+        self._found: dict[str, str] = {}
+        self._compared: set[tuple[str, str]] = set()
+
+    def get(self, name: str, default: "Any" = None) -> "Any":
+        """Return the class path of a name, as `lance_namespace.connect` asks for it."""
+        registered = super().get(name)
+        if not isinstance(name, str) or "." in name:  # a class path: the entry points are not read
+            return default if registered is None else registered
+        if registered is None:
+            return self._installed(name) or default
+        if (name, registered) not in self._compared:
+            self._compared.add((name, registered))
+            ours = self._installed(name)
+            if ours is not None and ours != registered:
+                _log_clash(name, registered, ours)
+        return registered
+
+    def __missing__(self, name: str) -> str:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return str(found)
+
+    def _installed(self, name: str) -> "str | None":
+        if name not in self._found:
+            self._found.update(catalogs())
+        return self._found.get(name)
+
+
+def _log_clash(name: str, registered: str, ours: str) -> None:
+    import logging  # noqa: PLC0415 - see the top of this file
+
+    logging.getLogger("lance_bridge").warning(
+        "lance_namespace.connect(%r) gives %s, which this process registered under that name. "
+        "lance-bridge's %s is given by lance_bridge.connect(%r), or by its class path",
+        name,
+        registered,
+        ours,
+        name,
+    )
+
+
+def _serve_names(module: "ModuleType") -> None:
+    """Replace the registry in a module; do nothing to one that has no such registry."""
+    registered = vars(module).get(_REGISTRY)
+    if isinstance(registered, dict) and not isinstance(registered, Names):
+        setattr(module, _REGISTRY, Names(registered))
+
+
+class _Finder:
+    """Finds lance_namespace by the finders behind this one, and wraps its loader."""
+
+    def find_spec(
+        self,
+        name: str,
+        path: "Sequence[str] | None" = None,
+        target: "ModuleType | None" = None,
+    ) -> "ModuleSpec | None":
+        if name != _INTERFACE:
+            return None
+        finders = iter(list(sys.meta_path))
+        for finder in finders:
+            if finder is self:
+                break
+        for finder in finders:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find and find(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]  # by its methods
+                return spec
+        return None
+
+
+class _Loader:
+    """A loader that serves our names when its module has been executed, and then leaves it."""
+
+    def __init__(self, loader: "Any") -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "_loader":  # while it is copied or unpickled
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: "ModuleType") -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _serve_names(module)

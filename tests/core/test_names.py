@@ -68,16 +68,19 @@ def printed(script: str, *path: Path) -> str:
 # -- at the start of every process -----------------------------------------------------------------
 
 
-def test_a_start_imports_one_module_that_imports_none() -> None:
-    list_modules = "import site, sys, json\n{}print(json.dumps(sorted(sys.modules)))"
-    before, after = (
-        set(json.loads(run(list_modules.format(step), options=("-S",)).stdout))
-        for step in ("", f"site.addpackage({str(CORE)!r}, {PTH.name!r}, set())\n")
-    )
-    assert after - before == set(), "the .pth file is read without its module on the path"
-    step = f"sys.path.append({str(CORE)!r})\nsite.addpackage({str(CORE)!r}, {PTH.name!r}, set())\n"
-    after = set(json.loads(run(list_modules.format(step), options=("-S",)).stdout))
-    assert after - before == {"_lance_bridge_names"}
+def test_a_start_imports_one_module_that_imports_none(tmp_path: Path) -> None:
+    (tmp_path / "empty.pth").write_text("import sys\n")
+
+    def modules(directory: Path, name: str) -> set[str]:
+        script = f"""
+            import site, sys, json
+            sys.path.append({str(CORE)!r})
+            site.addpackage({str(directory)!r}, {name!r}, set())
+            print(json.dumps(list(sys.modules)))
+        """
+        return set(json.loads(run(script, options=("-S",)).stdout))
+
+    assert modules(CORE, PTH.name) - modules(tmp_path, "empty.pth") == {"_lance_bridge_names"}
 
 
 def test_a_pth_file_that_an_uninstall_left_behind_says_nothing(tmp_path: Path) -> None:

@@ -18,16 +18,19 @@ CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/spark")
 """Where the cases that a spec names may be, beside the tests of its adapter."""
 INSIDE, SPARK, CLI, MIGRATION = "operations", "spark", "cli", "migration"
 """The specs of what is the same on every catalog."""
+ADAPTERS = "adapters"
+"""How a catalog is added."""
 SPECS = {
     path.stem: Spec(path)
     for path in sorted((REPOSITORY / "specs").glob("*.md"))
-    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION)
+    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION, ADAPTERS)
 }
 """By catalog."""
 OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")
 SPARK_SPEC = Spec(REPOSITORY / "specs" / f"{SPARK}.md")
 CLI_SPEC = Spec(REPOSITORY / "specs" / f"{CLI}.md")
 MIGRATION_SPEC = Spec(REPOSITORY / "specs" / f"{MIGRATION}.md")
+ADAPTERS_SPEC = Spec(REPOSITORY / "specs" / f"{ADAPTERS}.md")
 
 _ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
 

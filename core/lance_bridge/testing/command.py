@@ -54,12 +54,13 @@ class ConfiguredTarget(Target):
 
     def lacks(self, need: str) -> str:
         """Also see the base class: in the catalog's own words where it has some."""
-        reason = super().lacks(need)
-        if reason and need in self.features.absent:
+        if not super().lacks(need):
+            return ""
+        if need in self.features.absent:
             return f"the implementation has no {need}"
-        if reason and callable(getattr(Target, need, None)):
+        if hasattr(Target, need):
             return f"a configured catalog has no {need}: it takes a Target of your own"
-        return self.reasons.get(need, reason) if reason else ""
+        return self.reasons.get(need, f"this catalog has no {need}")
 
 
 def main(arguments: Sequence[str] | None = None, program: str = kit_options.MODULE) -> int:

@@ -162,3 +162,22 @@ def lose_data(ns: MemoryNamespace) -> None:
     for each in files:
         each.unlink()
     assert lance.dataset(location).count_rows() == ROWS.num_rows
+
+
+def test_a_missing_column_is_answered_with_the_columns_of_the_table(
+    filled: MemoryNamespace,
+) -> None:
+    for predicate in ("nope = 1", "lower(nope) = 'x'"):
+        with pytest.raises(errors.TableColumnNotFoundError) as raised:
+            ask(filled, filter=predicate)
+        assert str(raised.value).endswith(
+            "there is no column nope; its columns are a, word, inner, `A b`"
+        )
+        with pytest.raises(errors.TableColumnNotFoundError, match="are a, word, inner, `A b`$"):
+            filled.count_table_rows(api.CountTableRowsRequest(id=TABLE, predicate=predicate))
+
+
+def test_of_many_columns_the_first_are_listed(namespace: MemoryNamespace) -> None:
+    put(namespace, pa.table({f"c{number}": [1] for number in range(50)}))
+    with pytest.raises(errors.TableColumnNotFoundError, match=r"are c0, c1, .*, c19 and 30 more$"):
+        ask(namespace, filter="nope = 1")

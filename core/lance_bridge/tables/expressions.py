@@ -53,6 +53,14 @@ _MISSING = re.compile(
 )
 """How Lance and DataFusion say that an expression names a field that is not there."""
 
+_VALID = re.compile(r"Valid fields are (.+?)\.(?:, /|\s*$)", re.DOTALL)
+"""How they list the fields that there are, before the place in their source code."""
+_VALID_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",\s])+')
+_OF_LANCE = re.compile(r"_row\w+|_distance|_score|_relevance_score")
+"""Columns that Lance adds to every table, or to a search."""
+_MOST_COLUMNS = 20
+"""How many columns a message lists."""
+
 _ON_A_ROW = (
     "Error applying filter expression",
     "LanceError(Arrow)",
@@ -231,7 +239,8 @@ def not_planned(error: Exception, bad: str) -> LanceNamespaceError:
         return ServiceUnavailableError(f"The table could not be read: {brief(error)}")
     missing = missing_in(error)
     if missing is not None:
-        return TableColumnNotFoundError(f"{bad}: there is no column {missing}")
+        text = f"{bad}: there is no column {missing}"
+        return TableColumnNotFoundError(text + _columns_listed_in(error))
     if isinstance(error, RuntimeError):
         # A panic inside Lance.
         return invalid(f"{bad}: it has something that Lance cannot plan")
@@ -243,6 +252,18 @@ def missing_in(error: Exception) -> str | None:
     """Return the column that a failure to plan says is not there, if it says so."""
     found = _MISSING.search(str(error))
     return found and (found["field"] or found["column"] or found["nested"])
+
+
+def _columns_listed_in(error: Exception) -> str:
+    """Return the columns that a failure to plan lists, as the end of a message; else nothing."""
+    found = _VALID.search(str(error))
+    names = _VALID_NAME.findall(found[1]) if found else []
+    columns = [each.replace('"', "`") for each in names if not _OF_LANCE.fullmatch(each)]
+    if not columns:
+        return ""
+    left = len(columns) - _MOST_COLUMNS
+    more = f" and {left} more" if left > 0 else ""
+    return f"; its columns are {', '.join(columns[:_MOST_COLUMNS])}{more}"
 
 
 @contextmanager

@@ -8,21 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    ProxyConnectionError,
-)
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from .errors import LostReplyError, UnreadableReplyError, telling
+from .session import NEVER_SENT
 
 _PAGE = 100
 """The most that Glue puts on a page."""
 
-_NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
 _UNCERTAIN = ("OperationTimeoutException", "InternalServiceException", "RequestTimeout")
 # What botocore's parser lets through where a reply does not have the shape that it expects.
 _UNREADABLE = (ResponseParserError, ValueError, LookupError, TypeError, AttributeError)
@@ -127,7 +121,7 @@ def _note_attempt(
     if not _attempts.watching:
         return
     if response is None:
-        if caught_exception is not None and not isinstance(caught_exception, _NEVER_SENT):
+        if caught_exception is not None and not isinstance(caught_exception, NEVER_SENT):
             _attempts.unsure = True
         return
     http, parsed = response

@@ -6,6 +6,7 @@ happens when a namespace is connected; what is wrong with the properties is foun
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
@@ -23,13 +24,27 @@ from botocore.credentials import (
     CredentialResolver,
     RefreshableCredentials,
 )
-from botocore.exceptions import ConfigParseError, NoCredentialsError, ProfileNotFound
+from botocore.exceptions import (
+    ConfigParseError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ProfileNotFound,
+    ProxyConnectionError,
+)
 from botocore.loaders import Loader, create_loader
 
 from lance_bridge.errors import invalid
 
 from .config import GlueConfig, is_region
 
+logger = logging.getLogger(__name__)
+
+NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+"""What botocore raises where there was no connection on which a request could have been sent."""
+
+_LONGEST_PAUSE = 20
+"""How many seconds botocore waits at most before it repeats a call."""
 _GUARANTEED_SECONDS = 600
 """botocore refreshes temporary credentials before they have less than that to live."""
 
@@ -79,9 +94,11 @@ class Session:
         with self._lock:
             if service not in self._clients:
                 self._credentials()
-                self._clients[service] = self._boto.client(
+                made = self._boto.client(
                     service, endpoint_url=endpoint, config=client_config(self._config)
                 )
+                made.meta.events.register("needs-retry", partial(_warn_unreachable, self._config))
+                self._clients[service] = made
             return self._clients[service]
 
     def _credentials(self) -> Any:
@@ -115,6 +132,26 @@ class Session:
     def partition(self) -> str:
         """Return the first part of ARNs in this region (``aws``, ``aws-cn``, …)."""
         return str(self._boto.get_partition_for_region(self.region))
+
+
+def _warn_unreachable(
+    config: GlueConfig,
+    attempts: int = 0,
+    caught_exception: Exception | None = None,
+    **_: object,
+) -> None:
+    """Log, once a call, that it waits for a service that takes no connection.
+
+    botocore calls this after each attempt.
+    """
+    retries = config.max_retries
+    if attempts == 1 and retries and isinstance(caught_exception, NEVER_SENT):
+        pauses = sum(min(2**number, _LONGEST_PAUSE) for number in range(retries))
+        logger.warning(
+            "AWS cannot be reached (%s); trying again up to %d times, for up to %g s "
+            "(max_retries, client.connect-timeout)",
+            caught_exception, retries, pauses + retries * config.connect_timeout,
+        )  # fmt: skip
 
 
 def client_config(config: GlueConfig) -> Config:

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lance_bridge.config import CatalogConfig, Seconds
 
-from .transport.endpoint import Endpoint, parse_endpoints
+from .endpoint import Endpoint, parse_endpoints
 
 
 class HiveConfig(CatalogConfig):

@@ -7,6 +7,7 @@ which the open-source server confirms a delete, and puts names into URLs as they
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -31,6 +32,8 @@ from .config import UnityConfig
 from .errors import Lost, Refused
 from .login import Access, Login
 from .transport import new_session
+
+logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -119,9 +122,23 @@ class Client:
             stop=stop_after_attempt(1 + self._config.max_retries)
             | stop_before_delay(self._config.retry_timeout),
             wait=_pause,
+            before_sleep=self._warn_unreachable,
             reraise=True,
         )
         return retrying(self._admitted, request)
+
+    def _warn_unreachable(self, state: RetryCallState) -> None:
+        """Log, once a request, that it waits for a server that takes no connection."""
+        error = state.outcome.exception() if state.outcome else None
+        cause = error.__cause__ if error is not None else None
+        if state.attempt_number > 1 or not isinstance(cause, requests.RequestException):
+            return
+        if _is_unconnected(cause):
+            logger.warning(
+                "Unity Catalog cannot be reached (%s); trying again up to %d times, for up to %g s "
+                "(max_retries, retry_timeout)",
+                error, self._config.max_retries, self._config.retry_timeout,
+            )  # fmt: skip
 
     def _admitted(self, request: _Request) -> Json:
         """Send; once more with other credentials, if such can be found, where these have ended."""

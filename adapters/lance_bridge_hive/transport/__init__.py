@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..endpoint import Endpoint, parse_endpoints
 from .connection import Connection
-from .endpoint import Endpoint, parse_endpoints
 from .pool import ClientPool
 
 __all__ = ["ClientPool", "Connection", "Endpoint", "parse_endpoints"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
 
-from .endpoint import Endpoint
+from ..endpoint import Endpoint
 from .http_line import HttpLine
 from .protocol import CheckedProtocol
 from .security import http_headers, sasl_transport

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from .endpoint import Endpoint
+from ..endpoint import Endpoint
 
 _REMEMBERED = 10.0
 """Seconds for which a failure counts against an endpoint."""

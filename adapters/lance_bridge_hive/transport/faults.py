@@ -15,8 +15,8 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
+from ..endpoint import Endpoint, Scheme
 from .connection import Connection
-from .endpoint import Endpoint, Scheme
 from .http_line import HttpRefused
 from .protocol import ReplyMismatch
 from .security import SaslRefused

@@ -12,7 +12,7 @@ from typing import Any
 
 from thrift.transport.TTransport import TTransportException
 
-from .endpoint import Endpoint
+from ..endpoint import Endpoint
 from .sockets import DeadlineSocket
 
 

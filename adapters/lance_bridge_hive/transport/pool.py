@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 import threading
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry_if_exception,
     stop_before_delay,
@@ -26,8 +28,8 @@ from thrift.transport.TTransport import TTransportException
 
 from lance_bridge.errors import OutcomeUnknownError
 
+from ..endpoint import Endpoint
 from .connection import Connection, open_connection
-from .endpoint import Endpoint
 from .failover import Failover
 from .faults import Fault, call_fault, opening_fault
 from .security import tls_context
@@ -37,17 +39,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _OPENING_ERRORS = (TException, OSError, EOFError, ValueError, struct.error)
 _SPOILING_ERRORS = (TTransportException, TApplicationException, TProtocolException)
 
 
 class _AttemptFailed(Exception):
-    """One attempt at a call found no connection, or lost it."""
+    """One attempt at a call found no connection, or lost it.
 
-    def __init__(self, faults: list[tuple[Endpoint, Fault]], *, unknown: bool, again: bool) -> None:
+    ``unreachable``: no metastore took a connection.
+    """
+
+    def __init__(
+        self,
+        faults: list[tuple[Endpoint, Fault]],
+        *,
+        unknown: bool,
+        again: bool,
+        unreachable: bool = False,
+    ) -> None:
         super().__init__()
         self.faults = faults
+        self.unreachable = unreachable
         self.unknown = unknown
         self.again = again and not all(fault.lasting for _, fault in faults)
 
@@ -102,8 +117,11 @@ class ClientPool:
         left = self._config.retry_timeout - (time.monotonic() - started)
         if not first.again or left <= 0:
             raise _final_error(name, first, 1, started) from first.__cause__
+        warn = self._retry_warning(name)
+        warn(first)
         attempts = Retrying(
             retry=retry_if_exception(_may_be_repeated),
+            before_sleep=lambda state: warn(_failure_of(state)),
             stop=stop_before_delay(left),
             wait=wait_exponential(_FIRST_PAUSE, _LONGEST_PAUSE) + wait_random(0, _FIRST_PAUSE),
             reraise=True,
@@ -125,6 +143,26 @@ class ClientPool:
             connection.close()
 
     # ---------------------------------------------------------------------------------------------
+
+    def _retry_warning(self, name: str) -> Callable[[BaseException | None], None]:
+        """Return what logs, once, that a call waits for a metastore that cannot be reached.
+
+        Lost connections of the pool are replaced silently: a restarted metastore is no news.
+        """
+        logged = False
+
+        def warn(failed: BaseException | None) -> None:
+            nonlocal logged
+            if logged or not (isinstance(failed, _AttemptFailed) and failed.unreachable):
+                return
+            logged = True
+            logger.warning(
+                "%s: no metastore can be reached (%s); trying again for up to %g s "
+                "(client.retry-timeout)",
+                name, _causes(failed), self._config.retry_timeout,
+            )  # fmt: skip
+
+        return warn
 
     def _start(self) -> None:
         self._lock = threading.Lock()
@@ -207,7 +245,7 @@ class ClientPool:
             else:
                 self._failover.worked(endpoint)
                 return opened
-        raise _AttemptFailed(faults, unknown=False, again=True) from cause
+        raise _AttemptFailed(faults, unknown=False, again=True, unreachable=True) from cause
 
     def _put_back(self, connection: Connection, *, usable: bool) -> None:
         if usable and connection.first_bytes:
@@ -225,6 +263,10 @@ def _may_be_repeated(error: BaseException) -> bool:
     return isinstance(error, _AttemptFailed) and error.again
 
 
+def _failure_of(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
+
+
 def _leaves_intact(error: BaseException) -> bool:
     """Return True for what an operation raises between calls: declared errors, and its own."""
     return isinstance(error, Exception) and not isinstance(error, _SPOILING_ERRORS)
@@ -233,7 +275,7 @@ def _leaves_intact(error: BaseException) -> bool:
 def _final_error(
     name: str, failed: _AttemptFailed, tried: int, started: float
 ) -> LanceNamespaceError:
-    causes = "; ".join(f"{endpoint}: {fault.text}" for endpoint, fault in failed.faults)
+    causes = _causes(failed)
     if failed.unknown:
         return OutcomeUnknownError(
             f"{name} was sent and its reply was lost, so it may have happened or not: {causes}"
@@ -243,6 +285,10 @@ def _final_error(
     times = "once" if tried == 1 else f"{tried} times"
     elapsed = time.monotonic() - started
     return kind(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}")
+
+
+def _causes(failed: _AttemptFailed) -> str:
+    return "; ".join(f"{endpoint}: {fault.text}" for endpoint, fault in failed.faults)
 
 
 _pools: weakref.WeakSet[ClientPool] = weakref.WeakSet()

@@ -10,7 +10,7 @@ from thrift.transport.TTransport import TSaslClientTransport, TTransportExceptio
 
 from lance_bridge.errors import invalid
 
-from .endpoint import Endpoint
+from ..endpoint import Endpoint
 from .sockets import DeadlineSocket
 
 if TYPE_CHECKING:

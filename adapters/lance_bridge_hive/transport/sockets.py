@@ -7,14 +7,18 @@ now and then would hold a caller for ever. They also log every failed connect as
 from __future__ import annotations
 
 import io
+import logging
+import os
 import select
 import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from thrift.transport.TTransport import TTransportException
+
+logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -22,6 +26,8 @@ R = TypeVar("R")
 _PIECE = 262_144
 _KEPT = 16
 _SLACK = 1.1
+_SLOW_CONNECT = 1.5
+"""Seconds without an answer after which a caller is told that a connection is still waited for."""
 
 
 class DeadlineSocket:
@@ -227,8 +233,7 @@ def connect(
         share = max(deadline - time.monotonic(), 0.001) / (len(addresses) - position)
         sock = socket.socket(family, kind, protocol)
         try:
-            sock.settimeout(share)
-            sock.connect(address)
+            _connect(sock, address, share, f"{host}:{port}")
             refuse_own_echo(sock)
         except OSError as error:
             sock.close()
@@ -236,6 +241,37 @@ def connect(
             continue
         return DeadlineSocket(_prepared(sock, host, deadline, tls), max_bytes)
     raise failure
+
+
+def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> None:
+    """Connect within a time; log when that takes long, as where a firewall drops what is sent.
+
+    Raises:
+        OSError: It failed, or took too long (TimeoutError).
+    """
+    started = time.monotonic()
+    sock.settimeout(min(seconds, _SLOW_CONNECT))
+    try:
+        sock.connect(address)
+    except TimeoutError as error:
+        left = seconds - (time.monotonic() - started)
+        if left <= 0 or error.errno is not None:  # only the system's own has a number
+            raise
+    else:
+        return
+    logger.warning(
+        "%s has not answered for %g s; waiting up to %.0f s for a connection "
+        "(client.connect-timeout)",
+        name, _SLOW_CONNECT, seconds,
+    )  # fmt: skip
+    # The operating system goes on connecting; the socket becomes writable when it has ended.
+    done = select.poll()
+    done.register(sock, select.POLLOUT)
+    if not done.poll(left * 1000):
+        raise TimeoutError("timed out")
+    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
 
 
 def refuse_own_echo(sock: socket.socket) -> None:

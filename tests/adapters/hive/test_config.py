@@ -73,7 +73,7 @@ def test_a_password_in_a_uri_is_refused_and_not_repeated() -> None:
 
 
 def test_the_uri_is_required() -> None:
-    with pytest.raises(InvalidInputError, match="property 'uri': is required"):
+    with pytest.raises(InvalidInputError, match="property 'uri' is required"):
         load(HiveConfig, "hive", {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +55,17 @@ def test_a_change_whose_reply_is_lost_is_not_repeated_and_says_so(
     assert caught.value.__cause__ is not None
     assert proxy.calls["create_database"] == 1
     assert read(pool) == "default"
+
+
+def test_a_connection_that_was_lost_is_replaced_silently(
+    proxy: ThriftProxy, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = connect()
+    read(pool)
+    proxy.fail_next("get_database", Fault.RESET)
+    with caplog.at_level(logging.WARNING):
+        read(pool)
+    assert caplog.messages == []
 
 
 def test_a_change_on_an_idle_connection_that_was_closed_succeeds(

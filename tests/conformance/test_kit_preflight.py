@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
+from lance_namespace.errors import PermissionDeniedError
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 from lance_bridge.catalog import NamespaceRecord
@@ -128,7 +129,7 @@ def test_a_parent_where_no_namespace_can_be_made_is_refused(
 ) -> None:
     def refuse(name: str, _moment: str) -> None:
         if name == "create_namespace":
-            raise PermissionError("not here")
+            raise PermissionDeniedError("not here")
 
     server.fault = refuse
     assert in_memory() == 1

@@ -1,8 +1,9 @@
 """Names of catalogs in processes that never imported lance_bridge: what the .pth file installs.
 
 Each case is a process of its own that reads the directory of the .pth file as `site` reads
-site-packages. Most of them import a stand-in for lance_namespace, which is soon imported and can be
-broken, zipped or wrapped. Real wheels are installed in ``tests/install``.
+site-packages, which it leaves out itself (``-S``), as they may have the hook already. Most cases
+import a stand-in for lance_namespace, which is soon imported and can be broken, zipped or wrapped.
+Real wheels are installed in ``tests/install``.
 """
 
 from __future__ import annotations
@@ -47,20 +48,19 @@ def stand_in(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(
-    script: str, *path: Path, options: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
+def run(script: str, *path: Path, with_packages: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a script in a process with these directories, or archives, in front of its path."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    options = [] if with_packages else ["-S"]
     command = [sys.executable, *options, "-c", dedent(script)]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def printed(script: str, *path: Path) -> str:
+def printed(script: str, *path: Path, with_packages: bool = False) -> str:
     """What a script prints when the .pth file was read before it; it must print no error."""
-    done = run(START + dedent(script), *path)
+    done = run(START + dedent(script), *path, with_packages=with_packages)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
 
@@ -78,7 +78,7 @@ def test_a_start_imports_one_module_that_imports_none(tmp_path: Path) -> None:
             site.addpackage({str(directory)!r}, {name!r}, set())
             print(json.dumps(list(sys.modules)))
         """
-        return set(json.loads(run(script, options=("-S",)).stdout))
+        return set(json.loads(run(script).stdout))
 
     assert modules(CORE, PTH.name) - modules(tmp_path, "empty.pth") == {"_lance_bridge_names"}
 
@@ -107,7 +107,8 @@ def test_names_are_found_without_an_import_of_lance_bridge() -> None:
         print(type(connect("unity", {"host": "http://127.0.0.1:9"})).__qualname__)
         print(type(connect("glue", {"region": "eu-central-1"})).__qualname__)
     """
-    assert printed(script, ADAPTERS).split() == ["HiveNamespace", "UnityNamespace", "GlueNamespace"]
+    found = printed(script, CORE, ADAPTERS, with_packages=True).split()
+    assert found == ["HiveNamespace", "UnityNamespace", "GlueNamespace"]
 
 
 def test_a_fourth_catalog_has_its_name(stand_in: Path) -> None:
@@ -177,7 +178,7 @@ def test_an_import_of_lance_bridge_takes_no_name_in_any_order(tmp_path: Path, im
         print(lance_namespace.connect("glue", {{}}).namespace_id())
         print(lance_bridge.connect("glue", region="eu-central-1").namespace_id())
     """
-    done = run(dedent(script), tmp_path, CORE, ADAPTERS)
+    done = run(script, tmp_path, CORE, ADAPTERS, with_packages=True)
     assert done.stdout.split() == ["theirs", "glue(eu-central-1)"]
     assert "registering_others.GlueNamespace" in done.stderr
     assert "lance_bridge_glue.GlueNamespace" in done.stderr
@@ -277,9 +278,7 @@ def test_a_lance_namespace_that_is_missing_or_has_no_file_is_nothing_to_us(tmp_p
         import lance_namespace
         print(lance_namespace.__file__)
     """
-    options = ("-S",)  # the real one is in site-packages
-    done = run(f"from pathlib import Path\n{START}{dedent(script)}", tmp_path, options=options)
-    assert (done.stdout.split(), done.stderr) == (["None", "None"], "")
+    assert printed(f"from pathlib import Path\n{dedent(script)}", tmp_path) == "None\nNone"
 
 
 def test_an_archive_has_the_names(stand_in: Path) -> None:

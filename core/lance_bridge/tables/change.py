@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import lance
 import pyarrow as pa
-from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
+from lance_namespace.errors import LanceNamespaceError
 
 from ..bridge import Bridge
 from ..catalog import TableRecord
@@ -18,7 +18,15 @@ from ..entries.properties import visible
 from ..errors import concurrent_modification, display, invalid, unsupported
 from . import commits, expressions, paths
 from .data import Rows
-from .dataset import LANCE_FAILURES, Ref, brief, open_dataset, raise_what_catalog_said
+from .dataset import (
+    LANCE_FAILURES,
+    Ref,
+    brief,
+    failure,
+    open_dataset,
+    panics_as_errors,
+    raise_what_catalog_said,
+)
 
 
 @dataclass(frozen=True)
@@ -179,11 +187,13 @@ def changing(
         InvalidInputError: (13) rows or expressions are at fault.
         ConcurrentModificationError: (14) other writers committed meanwhile.
         ServiceUnavailableError: (17)
+        InternalError: (18) Lance panicked.
     """
     before = int(dataset.version)
     name = display(record.path)
     try:
-        yield
+        with panics_as_errors():
+            yield
     except LANCE_FAILURES as error:
         if rows is not None and rows.failure is not None:
             raise rows.failure from None
@@ -194,9 +204,7 @@ def changing(
             raise invalid(f"Table '{name}' is not changed: {brief(error)}") from error
         if commits.latest_of(dataset) > before:
             raise concurrent_modification(record.path) from error
-        raise ServiceUnavailableError(
-            f"Table '{name}' could not be changed: {brief(error)}"
-        ) from error
+        raise failure(f"Table '{name}' could not be changed", error) from error
 
 
 def is_of_the_input(error: Exception) -> bool:

@@ -7,11 +7,17 @@ from contextlib import contextmanager
 
 import lance
 from lance.commit import CommitConflictError
-from lance_namespace.errors import ServiceUnavailableError
 
 from ..catalog import TableRecord
 from ..errors import concurrent_modification, display, invalid
-from .dataset import LANCE_FAILURES, brief, raise_what_catalog_said, translated
+from .dataset import (
+    LANCE_FAILURES,
+    brief,
+    failure,
+    panics_as_errors,
+    raise_what_catalog_said,
+    translated,
+)
 
 REFUSALS = (
     "Invalid user input",
@@ -49,26 +55,29 @@ def committing(record: TableRecord, what: str, dataset: lance.LanceDataset) -> I
         InvalidInputError: (13) Lance refuses it.
         ConcurrentModificationError: (14) another writer's commit came first and does not fit.
         ServiceUnavailableError: (17) the storage failed.
+        InternalError: (18) Lance panicked.
     """
     before = int(dataset.version)
     try:
-        yield
+        with panics_as_errors():
+            yield
     except CommitConflictError as error:
         raise concurrent_modification(record.path) from error
     except LANCE_FAILURES as error:
         raise_what_catalog_said(dataset, error)
-        told = f"Table '{display(record.path)}': {what}: {brief(error)}"
+        told = f"Table '{display(record.path)}': {what}"
         if is_refusal(error):
-            raise invalid(told) from error
+            raise invalid(f"{told}: {brief(error)}") from error
         if OF_STORAGE not in str(error) and latest_of(dataset) > before:
             raise concurrent_modification(record.path) from error
-        raise ServiceUnavailableError(told) from error
+        raise failure(told, error) from error
 
 
 def latest_of(dataset: lance.LanceDataset) -> int:
     """Return the latest version, or 0 where it cannot be read."""
     try:
-        return int(dataset.latest_version)
+        with panics_as_errors():
+            return int(dataset.latest_version)
     except LANCE_FAILURES:
         return 0
 

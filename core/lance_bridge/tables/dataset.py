@@ -10,6 +10,7 @@ from typing import Any
 
 import lance
 from lance_namespace.errors import (
+    InternalError,
     InvalidTableStateError,
     LanceNamespaceError,
     ServiceUnavailableError,
@@ -22,7 +23,7 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..entries.tables import is_only_declared
-from ..errors import display, invalid
+from ..errors import display, invalid, is_panic
 from ..managed import foreign
 from ..managed.state import own_state, require_main, require_own, state_of
 from ..managed.view import TableView
@@ -31,6 +32,24 @@ from .history.manifests import MAIN
 
 LANCE_FAILURES = (OSError, ValueError, RuntimeError, NotImplementedError, OverflowError)
 """What pylance raises for anything that goes wrong in its Rust half."""
+
+
+class LancePanicError(RuntimeError):
+    """A panic of Lance's Rust code, as one of `LANCE_FAILURES`."""
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Raise a panic as an error, so that it is handled where Lance's errors are.
+
+    PyO3 raises a BaseException, whose type cannot be named in an ``except``.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise LancePanicError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -102,9 +121,10 @@ def open_dataset(
         return _open_managed(TableView(bridge, record, write), ref, options)
     on_main = ref.version if ref.branch is None else None
     try:
-        dataset = lance.dataset(place, version=ref.tag or on_main, storage_options=options)
-        if ref.branch is not None:
-            dataset = dataset.checkout_version((ref.branch, ref.version))
+        with panics_as_errors():
+            dataset = lance.dataset(place, version=ref.tag or on_main, storage_options=options)
+            if ref.branch is not None:
+                dataset = dataset.checkout_version((ref.branch, ref.version))
     except LANCE_FAILURES as error:
         raise _why_not(bridge, record, ref, options, error) from error
     return dataset
@@ -131,20 +151,20 @@ def _open_version(
     record = view.record
     place = locations.for_lance(record.location or "")
     try:
-        return lance.LanceDataset(
-            place,
-            version=version,
-            storage_options=options,
-            namespace_client=view,
-            table_id=list(record.path),
-            namespace_client_managed_versioning=True,
-        )
+        with panics_as_errors():
+            return lance.LanceDataset(
+                place,
+                version=version,
+                storage_options=options,
+                namespace_client=view,
+                table_id=list(record.path),
+                namespace_client_managed_versioning=True,
+            )
     except LANCE_FAILURES as error:
         if view.failure is not None:
             raise view.failure from error
-        raise ServiceUnavailableError(
-            f"Table '{display(record.path)}' at {place} could not be opened: {brief(error)}"
-        ) from error
+        name = display(record.path)
+        raise failure(f"Table '{name}' at {place} could not be opened", error) from error
 
 
 def _tagged(dataset: lance.LanceDataset, name: str, tag: str) -> int:
@@ -203,7 +223,7 @@ def _why_not(
             known = {each["version"] for each in latest.versions()}
         if ref.version is not None and ref.version not in known:
             return _no_version(name, ref)
-    return ServiceUnavailableError(f"Table '{name}' at {place} could not be opened: {brief(error)}")
+    return failure(f"Table '{name}' at {place} could not be opened", error)
 
 
 def _only_declared(name: str) -> InvalidTableStateError:
@@ -218,11 +238,33 @@ def _no_version(name: str, ref: Ref) -> TableVersionNotFoundError:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn a failure of storage inside pylance into ServiceUnavailable (17)."""
+    """Turn a failure of storage inside pylance into ServiceUnavailable (17), a panic into 18."""
     try:
-        yield
+        with panics_as_errors():
+            yield
     except LANCE_FAILURES as error:
-        raise ServiceUnavailableError(f"{what}: {brief(error)}") from error
+        raise failure(what, error) from error
+
+
+def failure(what: str, error: Exception, hint: str = "") -> LanceNamespaceError:
+    """Return what it means that Lance failed: code 18 for a panic, and else 17, for storage.
+
+    Args:
+        hint: What to add where storage failed, such as that it can be tried again.
+    """
+    if has_panicked(error):
+        return InternalError(f"{what}: Lance panicked: {brief(error)}")
+    return ServiceUnavailableError(f"{what}: {brief(error)}{hint}")
+
+
+def has_panicked(error: Exception) -> bool:
+    """Return whether Lance panicked: in the caller's thread, or in a task, whose error says so."""
+    text = str(error)
+    return (
+        isinstance(error, LancePanicError)
+        or "panicked with message" in text
+        or "JoinError::Panic" in text
+    )
 
 
 def brief(error: BaseException | str) -> str:

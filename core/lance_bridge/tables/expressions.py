@@ -22,7 +22,7 @@ from lance_namespace.errors import (
 
 from ..errors import invalid, require_text
 from .commits import is_refusal
-from .dataset import LANCE_FAILURES, brief
+from .dataset import LANCE_FAILURES, brief, failure, panics_as_errors
 
 Plan = Callable[[str], object]
 """Plans a query with an expression in its place, reads no rows, and raises what pylance raises."""
@@ -117,7 +117,8 @@ def types_of(
         return scanner.projected_schema
 
     try:
-        schema = plan(*map(enclosed, columns.values()))
+        with panics_as_errors():
+            schema = plan(*map(enclosed, columns.values()))
     except NOT_PLANNED as error:
         for name, sql in columns.items():
             check(plan, sql, bad[name])
@@ -139,7 +140,8 @@ def check(plan: Plan, expression: str, bad: str) -> None:
     """
     require_sound(expression, bad)
     try:
-        plan(enclosed(expression))
+        with panics_as_errors():
+            plan(enclosed(expression))
     except NOT_PLANNED as error:
         raise not_planned(error, bad) from error
 
@@ -225,7 +227,8 @@ def columns_in(expression: str, names: list[str]) -> list[str]:
 def why_not(plan: Callable[[], object], bad: str) -> LanceNamespaceError | None:
     """Return why something cannot be planned, or None."""
     try:
-        plan()
+        with panics_as_errors():
+            plan()
     except NOT_PLANNED as error:
         found = not_planned(error, bad)
         found.__cause__ = error
@@ -272,19 +275,21 @@ def running(what: str) -> Iterator[None]:
 
     Raises:
         InvalidInputError: (13) an expression fails on a row, such as a division by zero.
-        ServiceUnavailableError: (17) anything else.
+        ServiceUnavailableError: (17) the storage failed.
+        InternalError: (18) Lance panicked.
     """
     try:
-        yield
+        with panics_as_errors():
+            yield
     except LANCE_FAILURES as error:
         raise failed(error, what) from error
 
 
 def failed(error: Exception, what: str) -> LanceNamespaceError:
-    """Return what a failure in a query that was planned means: code 13 or 17."""
+    """Return what a failure in a query that was planned means: code 13, 17 or 18."""
     if any(text in str(error) for text in _ON_A_ROW):
         return invalid(f"{what}: {brief(error)}")
-    return ServiceUnavailableError(f"{what}: {brief(error)}")
+    return failure(what, error)
 
 
 def misfit(what: str, expression: str, table: str) -> str:

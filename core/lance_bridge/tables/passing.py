@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from .dataset import LANCE_FAILURES
+from .dataset import LANCE_FAILURES, panics_as_errors
 
 
 class Passing(Iterator[pa.RecordBatch]):
@@ -35,7 +35,8 @@ class Passing(Iterator[pa.RecordBatch]):
     def blamed(self) -> Iterator[None]:
         """Raise what ended the batches in the place of what pylance makes of it."""
         try:
-            yield
+            with panics_as_errors():
+                yield
         except LANCE_FAILURES:
             if self.failure is not None:
                 raise self.failure from None

@@ -10,7 +10,6 @@ from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
     LanceNamespaceError,
-    ServiceUnavailableError,
     TableBranchAlreadyExistsError,
     TableBranchNotFoundError,
     TableVersionNotFoundError,
@@ -21,7 +20,14 @@ from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...errors import display, invalid, unsupported
 from ...managed.state import require_own, state_of
-from ..dataset import LANCE_FAILURES, Ref, brief, open_dataset, translated
+from ..dataset import (
+    LANCE_FAILURES,
+    Ref,
+    failure,
+    open_dataset,
+    panics_as_errors,
+    translated,
+)
 from . import locks
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of, check_branch_name, tags_of
@@ -90,7 +96,8 @@ def _create(
     bridge: Bridge, record: TableRecord, name: str, source: Ref, dataset: lance.LanceDataset
 ) -> None:
     try:
-        dataset.create_branch(name, (source.branch, dataset.version))
+        with panics_as_errors():
+            dataset.create_branch(name, (source.branch, dataset.version))
     except LANCE_FAILURES as error:
         raise _why_not_created(bridge, record, name, dataset, error) from error
 
@@ -119,9 +126,8 @@ def _why_not_created(
     until = time.monotonic() + _WAIT
     while name not in branches_of(dataset):
         if not directory.list():
-            return ServiceUnavailableError(
-                f"Branch '{name}' of '{display(record.path)}' could not be created: {brief(error)}"
-            )
+            what = f"Branch '{name}' of '{display(record.path)}' could not be created"
+            return failure(what, error)
         if time.monotonic() > until:
             return ConcurrentModificationError(
                 f"Branch '{name}' of '{display(record.path)}' is being created by somebody else, "
@@ -166,7 +172,8 @@ def delete(bridge: Bridge, record: TableRecord, name: str) -> None:
         check_branch_name(name)
         raise _not_found(record, name)
     try:
-        dataset.branches.delete(name)
+        with panics_as_errors():
+            dataset.branches.delete(name)
     except LANCE_FAILURES as error:
         raise _why_not_deleted(record, name, dataset, error) from error
     _drop_versions(_directory(bridge, record, name))
@@ -188,12 +195,12 @@ def _why_not_deleted(
     what = f"Branch '{name}' of '{display(record.path)}'"
     branches = branches_of(dataset)
     if name not in branches:
-        return ServiceUnavailableError(f"{what} is deleted, but files are left: {brief(error)}")
+        return failure(f"{what} is deleted, but files are left", error)
     users = [f"branch '{n}'" for n, each in branches.items() if each["parent_branch"] == name]
     users += [f"tag '{n}'" for n, each in tags_of(dataset).items() if each["branch"] == name]
     if users:
         return invalid(f"{what} cannot be deleted before {', '.join(sorted(users)[:5])}")
-    return ServiceUnavailableError(f"{what} could not be deleted: {brief(error)}")
+    return failure(f"{what} could not be deleted", error)
 
 
 def _already_exists(record: TableRecord, name: str) -> TableBranchAlreadyExistsError:

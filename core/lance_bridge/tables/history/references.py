@@ -10,7 +10,7 @@ from typing import Any
 import lance
 
 from ...errors import invalid
-from ..dataset import LANCE_FAILURES, brief, translated
+from ..dataset import LANCE_FAILURES, brief, panics_as_errors, translated
 from .manifests import MAIN
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ def _listed(dataset: lance.LanceDataset, look: Callable[[], Any]) -> dict[str, A
     """
     for _ in range(_LOOKS - 1):
         try:
-            return dict(look())
+            with panics_as_errors():
+                return dict(look())
         except LANCE_FAILURES as error:
             logger.debug("tags or branches at %s: %s", dataset.uri, brief(error))
     with translated(f"Tags or branches at {dataset.uri} could not be read"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import lance
 from lance_namespace.errors import (
     InvalidTableStateError,
+    LanceNamespaceError,
     ServiceUnavailableError,
     TableTagAlreadyExistsError,
     TableTagNotFoundError,
@@ -18,7 +19,14 @@ from lance_namespace_urllib3_client.models import TagContents
 from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...errors import display
-from ..dataset import LANCE_FAILURES, Ref, brief, open_dataset, translated
+from ..dataset import (
+    LANCE_FAILURES,
+    Ref,
+    failure,
+    open_dataset,
+    panics_as_errors,
+    translated,
+)
 from .manifests import TableFiles
 from .references import check_tag_name, tags_of
 from .versions import directory_of
@@ -78,7 +86,8 @@ def create(bridge: Bridge, record: TableRecord, name: str, ref: Ref) -> None:
     if _read(bridge, record, name) is not None:
         raise _already_exists(record, name)
     try:
-        dataset.tags.create(name, wanted.pair)
+        with panics_as_errors():
+            dataset.tags.create(name, wanted.pair)
     except LANCE_FAILURES as error:
         if _read(bridge, record, name) is not None:
             raise _already_exists(record, name) from error
@@ -101,7 +110,8 @@ def update(bridge: Bridge, record: TableRecord, name: str, ref: Ref) -> None:
     before = get(bridge, record, name)
     dataset, wanted = _target(bridge, record, ref)
     try:
-        dataset.tags.update(name, wanted.pair)
+        with panics_as_errors():
+            dataset.tags.update(name, wanted.pair)
     except LANCE_FAILURES as error:
         if _read(bridge, record, name) is None:
             raise _not_found(record, name) from error
@@ -122,13 +132,13 @@ def delete(bridge: Bridge, record: TableRecord, name: str) -> None:
     get(bridge, record, name)
     dataset = open_dataset(bridge, record, write=True)
     try:
-        dataset.tags.delete(name)
+        with panics_as_errors():
+            dataset.tags.delete(name)
     except LANCE_FAILURES as error:
         if _read(bridge, record, name) is None:
             raise _not_found(record, name) from error
-        raise ServiceUnavailableError(
-            f"Tag '{name}' of '{display(record.path)}' could not be deleted: {brief(error)}"
-        ) from error
+        what = f"Tag '{name}' of '{display(record.path)}' could not be deleted"
+        raise failure(what, error) from error
 
 
 def _target(bridge: Bridge, record: TableRecord, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
@@ -160,10 +170,10 @@ def _is_there(bridge: Bridge, record: TableRecord, tagged: Tagged) -> bool:
 
 def _failed(
     bridge: Bridge, record: TableRecord, ref: Ref, what: str, error: Exception
-) -> ServiceUnavailableError:
+) -> LanceNamespaceError:
     """Raise 11 or 22 where the version is gone, else return the error to raise."""
     open_dataset(bridge, record, ref, write=True)
-    return ServiceUnavailableError(f"{what} on '{display(record.path)}': {brief(error)}")
+    return failure(f"{what} on '{display(record.path)}'", error)
 
 
 def _gone(record: TableRecord, ref: Ref) -> TableVersionNotFoundError:

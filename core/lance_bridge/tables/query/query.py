@@ -18,7 +18,7 @@ from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...errors import display, invalid, unsupported
 from .. import expressions, paths
-from ..dataset import Ref, open_dataset
+from ..dataset import Ref, open_dataset, panics_as_errors
 from . import full_text, hybrid, nearest, projection
 from .nearest import Request
 
@@ -221,7 +221,8 @@ def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
     """Run a scan, or raise why it cannot be planned."""
     query = scan.query
     try:
-        return run(scan.scanner(query.columns, is_filtered=True))
+        with panics_as_errors():
+            return run(scan.scanner(query.columns, is_filtered=True))
     except expressions.NOT_PLANNED as error:
         raise _why_not(scan) or expressions.failed(error, _failed(query)) from error
 

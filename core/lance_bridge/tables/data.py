@@ -12,14 +12,15 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
 
-import lance
 import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidationError
 
 from ..errors import invalid, marking_callers_own
 from . import ipc
-from .dataset import LANCE_FAILURES, brief
+from .alignment import align, align_batch
+from .dataset import brief
 from .passing import Passing
+from .storable import check_types, require_storable
 
 Data = bytes | bytearray | memoryview | ipc.BinaryFile | Iterable[Any]
 """An Arrow IPC stream as bytes, in any other buffer, or in a file opened as binary; or batches, as
@@ -59,6 +60,7 @@ class Rows:
         self._passing = Passing(())
         self.schema, self._batches = begin()
         _check_names(self.schema)
+        check_types(self.schema)
         if source is Source.MEMORY:
             self._read_through()
             self._trusted = True
@@ -125,10 +127,7 @@ class Rows:
         Raises:
             InvalidInputError: (13)
         """
-        try:
-            lance.write_dataset(self.schema.empty_table(), "memory://")
-        except (*LANCE_FAILURES, pa.ArrowException) as error:
-            raise invalid(f"Lance cannot store this schema: {brief(error)}") from error
+        require_storable(self.schema)
 
     def _rewind(self) -> None:
         self.count = 0
@@ -136,13 +135,23 @@ class Rows:
         _, self._batches = self._begin()
 
     def _read_through(self) -> None:
-        for _ in self._pass(None, None):
+        for _ in self._checked():
             pass
         self._rewind()
 
     def _pass(
         self, into: pa.Schema | None, check: Callable[[pa.RecordBatch], None] | None
     ) -> Iterator[pa.RecordBatch]:
+        for given in self._checked():
+            batch = align_batch(given)
+            if into is not None:
+                _check_nulls_for(into, batch)
+            if check is not None:
+                check(batch)
+            self.count += batch.num_rows
+            yield batch
+
+    def _checked(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
             if self.deadline is not None and time.monotonic() > self.deadline:
                 raise ServiceUnavailableError(
@@ -150,11 +159,6 @@ class Rows:
                 )
             if not self._trusted:
                 _check_batch(batch, self.schema)
-            if into is not None:
-                _check_nulls_for(into, batch)
-            if check is not None:
-                check(batch)
-            self.count += batch.num_rows
             yield batch
 
 
@@ -255,7 +259,8 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise invalid(f"The data is not valid Arrow data: {brief(error)}") from error
     for field, column in zip(schema, batch.columns, strict=True):
-        if _has_forbidden_null(column, field):
+        # Aligned, for pyarrow reads the offsets of empty lists, too, that may be left out.
+        if _is_strict(field) and _has_forbidden_null(align(column), field):
             raise invalid(f"Column {field.name!r} must not be null, and is in some rows")
 
 
@@ -268,21 +273,26 @@ def _check_nulls_for(table: pa.Schema, batch: pa.RecordBatch) -> None:
             )
 
 
-def _has_forbidden_null(array: pa.Array, field: pa.Field) -> bool:
-    """Return whether a value is null, here or nested, that the field does not allow to be."""
-    if array.null_count:
-        if not field.nullable:
-            return True
-        array = array.drop_null()
+def _has_forbidden_null(array: pa.Array, field: pa.Field, hidden: int = 0) -> bool:
+    """Return whether a value is null, here or nested, that the field does not allow to be.
+
+    Args:
+        hidden: How many values are null because the struct is that they are in.
+    """
+    if not _is_strict(field):
+        return False
+    if not field.nullable and array.null_count > hidden:
+        return True
+    if array.null_count == len(array):
+        return False  # pyarrow cannot flatten lists of every type then
     kind = array.type
     if pa.types.is_struct(kind):
         parts = {kind.field(i).name: part for i, part in enumerate(array.flatten())}
         inside = [(parts[each.name], each) for each in _children(field) if each.name in parts]
-    elif _is_list(kind) and _is_list(field.type):
-        inside = [(array.flatten(), field.type.value_field)]
-    else:
-        return False
-    return any(_has_forbidden_null(part, each) for part, each in inside)
+        return any(_has_forbidden_null(part, each, array.null_count) for part, each in inside)
+    if _is_list(kind) and _is_list(field.type):
+        return _has_forbidden_null(array.flatten(), field.type.value_field)
+    return False
 
 
 def _forbids_nulls(schema: pa.Schema) -> bool:

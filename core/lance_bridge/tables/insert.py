@@ -23,7 +23,8 @@ from ..managed.entry import refreshed
 from .change import changing
 from .create import write_first
 from .data import Rows
-from .dataset import LANCE_FAILURES, Ref, brief, open_dataset
+from .dataset import LANCE_FAILURES, Ref, brief, open_dataset, panics_as_errors
+from .storable import no_rows
 
 ResultT = TypeVar("ResultT")
 
@@ -119,9 +120,10 @@ def require_fit(record: TableRecord, rows: pa.Schema, table: pa.Schema) -> None:
     """
     if rows.equals(table, check_metadata=True):
         return
-    like_table = lance.write_dataset(table.empty_table(), "memory://")
+    like_table = lance.write_dataset(no_rows(table), "memory://")
     try:
-        write_fragments(rows.empty_table(), like_table, mode="append")
+        with panics_as_errors():
+            write_fragments(no_rows(rows), like_table, mode="append")
     except LANCE_FAILURES as error:
         raise TableSchemaValidationError(
             f"The rows do not fit table '{display(record.path)}': {brief(error)}"
@@ -146,8 +148,10 @@ def _fill_batch(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
 def _fill(array: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
     if array is None:
         return pa.nulls(length, kind)
-    if array.type.equals(kind) or not pa.types.is_struct(kind):
+    if array.type.equals(kind):
         return array
+    if not pa.types.is_struct(kind):
+        return array.cast(kind)  # such as a view of text, which Lance stores as text
     given = [array.type.field(i).name for i in range(array.type.num_fields)]
     parts = dict(zip(given, array.flatten(), strict=True))
     fields = [kind.field(i) for i in range(kind.num_fields)]

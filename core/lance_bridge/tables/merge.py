@@ -31,8 +31,9 @@ from ..managed.entry import refreshed
 from . import commits, expressions, paths
 from .change import changing
 from .data import Rows
-from .dataset import LANCE_FAILURES, Ref
+from .dataset import LANCE_FAILURES, Ref, panics_as_errors
 from .insert import first_or_again, open_or_none, require_fit
+from .storable import no_rows
 
 _ATTEMPTS = 11
 _RETRY_TIME = timedelta(seconds=30)
@@ -169,7 +170,7 @@ def merge(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: R
 def _merge_once(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
     dataset = open_or_none(bridge, record, ref)
     if dataset is None:
-        like_rows = lance.write_dataset(rows.schema.empty_table(), "memory://")
+        like_rows = lance.write_dataset(no_rows(rows.schema), "memory://")
         _require_key(record, like_rows, rows.schema, wanted.on or ())
         _require_plan(record, like_rows, rows.schema, wanted)
         return first_or_again(
@@ -221,7 +222,8 @@ def _check_of_keys(
     if not (wanted.use_index and wanted.insert_unmatched and dataset.describe_indices()):
         return None
     try:
-        wanted.builder(dataset).explain_plan(rows.schema)
+        with panics_as_errors():
+            wanted.builder(dataset).explain_plan(rows.schema)
     except LANCE_FAILURES:  # it has a plan to show only where it reads no index
         columns = [paths.parse(path)[0] for path in wanted.on or ()]
     else:
@@ -320,7 +322,8 @@ def _require_plan(
         replace(bare, update_condition=condition).builder(dataset).explain_plan(rows)
 
     try:
-        plan(wanted.update_condition)
+        with panics_as_errors():
+            plan(wanted.update_condition)
     except expressions.NOT_PLANNED as error:
         _require_merge(record, dataset, rows, bare)
         missing = (expressions.missing_in(error) or "").replace('"', "`")
@@ -358,7 +361,8 @@ def _require_merge(
 ) -> None:
     """Require that a merge without conditions can be planned."""
     try:
-        bare.builder(dataset).explain_plan(rows)
+        with panics_as_errors():
+            bare.builder(dataset).explain_plan(rows)
     except expressions.NOT_PLANNED as error:
         require_fit(record, rows, _merged_schema(rows, dataset.schema, bare))
         nested = _nested(bare)

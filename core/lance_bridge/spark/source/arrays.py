@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
-from lance_namespace.errors import ServiceUnavailableError
 
 from ...errors import invalid
+from ...tables.alignment import align
 from ...tables.commits import is_refusal
-from ...tables.dataset import LANCE_FAILURES, brief
+from ...tables.dataset import LANCE_FAILURES, brief, failure
 from ...tables.passing import Passing
 
 
@@ -87,6 +87,7 @@ class ToLance(Passing):
         Raises:
             InvalidInputError: (13) Lance refuses the rows.
             ServiceUnavailableError: (17) the storage failed.
+            InternalError: (18) Lance panicked.
         """
         try:
             with self.blamed():
@@ -96,7 +97,7 @@ class ToLance(Passing):
                 raise
             if is_refusal(error):
                 raise invalid(f"{what}: {brief(error)}") from error
-            raise ServiceUnavailableError(f"{what}: {brief(error)}") from error
+            raise failure(what, error) from error
 
 
 def stored(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -108,18 +109,9 @@ def stored(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.null_count and not field.nullable:
         raise invalid(f"Column '{field.name}' must not be null, and is in some rows")
     try:
-        return _stored(array, field.type, field.name)
+        return align(_converted(array, field.type, field.name))
     except pa.ArrowException as error:
         raise invalid(f"Column '{field.name}' cannot be stored: {brief(error)}") from error
-
-
-def _stored(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    array = _converted(array, kind, name)
-    if _has_decimals(kind) or _has_empty(array):
-        # Spark aligns buffers to 8 bytes, and Lance ends on decimals below 16. And where all lists
-        # are empty, the texts in them have no offsets. Copies have what Lance needs.
-        return array.take(pa.array(np.arange(len(array))))
-    return array
 
 
 def _converted(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
@@ -162,25 +154,3 @@ def _to_vectors(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     valid = array.is_valid()
     places = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
     return vectors.take(pc.if_else(valid, places, pa.scalar(None, pa.int64())))
-
-
-def _has_decimals(kind: pa.DataType) -> bool:
-    return bool(arrow.is_decimal(kind)) or any(
-        _has_decimals(kind.field(i).type) for i in range(kind.num_fields)
-    )
-
-
-def _has_empty(array: pa.Array) -> bool:
-    """Return whether an array has nested ones without any element."""
-    return any(not len(each) or _has_empty(each) for each in _children(array))
-
-
-def _children(array: pa.Array) -> list[pa.Array]:
-    kind = array.type
-    if arrow.is_struct(kind):
-        return [array.field(i) for i in range(kind.num_fields)]
-    if arrow.is_map(kind):
-        return [array.keys, array.items]
-    if arrow.is_list(kind):
-        return [array.values]
-    return []

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import lance
+import lance_namespace as api
 import pyarrow as pa
 import pytest
+from lance_namespace.errors import InternalError, InvalidInputError
 
 from lance_bridge.errors import is_panic
+from lance_bridge.tables import data
+
+from .building import TABLE
+from .memory_catalog import MemoryNamespace, MemoryServer
+from .writing import make, rows, unchanged
+
+NAME = "eu.shop.sales.Orders"
 
 
 def misaligned_decimals() -> pa.Table:
@@ -24,3 +36,78 @@ def test_a_panic_is_recognized() -> None:
     assert is_panic(caught.value)
     for other in (ValueError("PanicException"), KeyboardInterrupt(), SystemExit()):
         assert not is_panic(other)
+
+
+@pytest.fixture
+def unaligned(monkeypatch: pytest.MonkeyPatch) -> pa.Table:
+    """Rows that pylance panics on while it writes, for they are not aligned on the way to it."""
+    monkeypatch.setattr(data, "align_batch", lambda batch: batch)
+    return misaligned_decimals()
+
+
+def create(namespace: MemoryNamespace, rows: Any, mode: str = "Create") -> None:
+    namespace.create_table(api.CreateTableRequest(id=TABLE, mode=mode), rows)
+
+
+def insert(namespace: MemoryNamespace, rows: Any) -> None:
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), rows)
+
+
+def merge(namespace: MemoryNamespace, rows: Any) -> None:
+    request = api.MergeInsertIntoTableRequest(id=TABLE, on=["d"], when_not_matched_insert_all=True)
+    namespace.merge_insert_into_table(request, rows)
+
+
+@pytest.mark.parametrize("is_read_once", [False, True])
+def test_a_create_that_panics_leaves_no_entry(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    unaligned: pa.Table,
+    tmp_path: Path,
+    is_read_once: bool,
+) -> None:
+    with pytest.raises(InternalError, match=f"'{NAME}'.*panicked.*not aligned") as caught:
+        create(namespace, iter(unaligned.to_batches()) if is_read_once else unaligned)
+    assert is_panic(find_root(caught.value))
+    assert not server.tables
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    create(namespace, pa.table({"d": [1]}))
+    assert rows(server) == [{"d": 1}]
+
+
+@pytest.mark.parametrize("write", [create, insert, merge])
+def test_a_write_that_panics_leaves_a_declared_table_declared(
+    namespace: MemoryNamespace, server: MemoryServer, unaligned: pa.Table, write: Any
+) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    with pytest.raises(InternalError, match=f"'{NAME}'.*panicked"):
+        write(namespace, unaligned)
+    described = namespace.describe_table(api.DescribeTableRequest(id=TABLE, check_declared=True))
+    assert described.is_only_declared
+    assert tuple(TABLE) in server.tables
+
+
+@pytest.mark.parametrize("write", [insert, merge, lambda ns, data: create(ns, data, "Overwrite")])
+def test_a_write_that_panics_leaves_the_table_as_it_was(
+    namespace: MemoryNamespace, server: MemoryServer, unaligned: pa.Table, write: Any
+) -> None:
+    make(namespace, unaligned.schema.empty_table())
+    with unchanged(server, InternalError, f"'{NAME}'.*panicked"):
+        write(namespace, unaligned)
+
+
+def test_a_create_whose_rows_lance_refuses_leaves_no_entry(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "check_types", lambda _: None)
+    monkeypatch.setattr(data, "require_storable", lambda _: None)
+    nulls = pa.table({"c": pa.array([{}, None], pa.struct([]))})
+    with pytest.raises(InvalidInputError, match="field c is an empty struct"):
+        create(namespace, nulls)
+    assert not server.tables
+
+
+def find_root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import lance
 from lance.fragment import write_fragments
-from lance_namespace.errors import ServiceUnavailableError, TableAlreadyExistsError
+from lance_namespace.errors import (
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+)
 
 from .. import location as locations
 from ..bridge import Bridge
@@ -17,14 +23,16 @@ from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.modes import CreateMode
 from ..entries.properties import manager_in
-from ..errors import concurrent_modification, display, table_already_exists
+from ..errors import concurrent_modification, display, invalid, table_already_exists
 from ..managed import conversion
 from ..managed.entry import refreshed
+from .commits import is_refusal
 from .data import Rows
 from .dataset import (
     LANCE_FAILURES,
     brief,
     commits_through,
+    failure,
     open_dataset,
     raise_failure_of,
     raise_what_catalog_said,
@@ -53,16 +61,18 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
 
     The entry comes first, without data: the catalog decides between two creators. A write that
     fails leaves a declared table, which the next create completes; so do rows that turn out bad
-    after that, which only those can that are read once.
+    after that, which only those can that are read once. Rows that Lance cannot write leave none.
 
     Raises:
         TableAlreadyExistsError: (5) a table with data has the name and the mode is Create, or an
             entry that is not Lance's has it in any mode.
         NamespaceNotFoundError: (1)
-        InvalidInputError: (13) bad rows or properties, or no location can be found.
+        InvalidInputError: (13) bad rows or properties, rows that Lance refuses, or no location can
+            be found.
         ConcurrentModificationError: (14)
         UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
         ServiceUnavailableError: (17) the storage did not take the data.
+        InternalError: (18) Lance panicked.
     """
     asked = table.properties
     table = replace(table, properties=_checked(asked), manager=manager_in(asked))
@@ -84,7 +94,8 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
             record = conversion.begin(bridge, record)
     try:
         if is_new:
-            return record, write_first(bridge, record, table.rows, table.storage_options)
+            with _undone_where_refused(bridge, record, table.rows):
+                return record, write_first(bridge, record, table.rows, table.storage_options)
         if entries.is_only_declared(bridge, record):
             record = conversion.begin(bridge, record) if managed else record
             return _complete(bridge, table, record)
@@ -93,6 +104,18 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
         if table.mode is CreateMode.CREATE:
             raise
     return _onto_existing(bridge, table, record)
+
+
+@contextmanager
+def _undone_where_refused(bridge: Bridge, record: TableRecord, rows: Rows) -> Iterator[None]:
+    """Remove a new entry where Lance refuses the rows or panics: to repeat it would not help."""
+    try:
+        yield
+    except (InvalidInputError, InternalError) as error:
+        if rows.failure is error:
+            raise
+        with entries.undone(bridge, record):
+            raise
 
 
 def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
@@ -162,8 +185,9 @@ def write_first(
 
     Raises:
         TableAlreadyExistsError: (5) another writer was first.
-        InvalidInputError: (13) bad rows; nothing is committed.
+        InvalidInputError: (13) bad rows, or rows that Lance refuses; nothing is committed.
         ServiceUnavailableError: (17) the storage did not take the data.
+        InternalError: (18) Lance panicked; nothing is committed.
     """
     place, options = _target(bridge, record, storage_options)
     transaction, through = None, commits_through(bridge, record)
@@ -172,15 +196,15 @@ def write_first(
             fragments = write_fragments(
                 rows.reader(), place, mode="create", storage_options=options
             )
-        first = lance.LanceOperation.Overwrite(rows.schema, fragments)
-        transaction = lance.Transaction(read_version=0, operation=first)
-        lance.LanceDataset.commit(
-            place,
-            transaction,
-            max_retries=0,
-            storage_options=options,
-            **through,
-        )
+            first = lance.LanceOperation.Overwrite(rows.schema, fragments)
+            transaction = lance.Transaction(read_version=0, operation=first)
+            lance.LanceDataset.commit(
+                place,
+                transaction,
+                max_retries=0,
+                storage_options=options,
+                **through,
+            )
     except LANCE_FAILURES as error:
         if rows.failure is error:
             raise
@@ -209,9 +233,14 @@ def _target(
     return locations.for_lance(record.location or ""), options or None
 
 
-def not_written(record: TableRecord, error: Exception, hint: str) -> ServiceUnavailableError:
-    """Return the error for storage that did not take what was written."""
-    return ServiceUnavailableError(
-        f"The data of table '{display(record.path)}' could not be written to {record.location}: "
-        f"{brief(error)}. {hint}"
-    )
+def not_written(record: TableRecord, error: Exception, hint: str) -> LanceNamespaceError:
+    """Return the error for rows that Lance refused or that storage did not take.
+
+    Args:
+        hint: What to do where storage failed.
+    """
+    name = display(record.path)
+    if is_refusal(error):
+        return invalid(f"The rows of table '{name}' cannot be written: {brief(error)}")
+    what = f"The data of table '{name}' could not be written to {record.location}"
+    return failure(what, error, f". {hint}")

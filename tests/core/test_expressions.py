@@ -173,7 +173,7 @@ def test_a_missing_column_is_answered_with_the_columns_of_the_table(
         assert str(raised.value).endswith(
             "there is no column nope; its columns are a, word, inner, `A b`"
         )
-        with pytest.raises(errors.TableColumnNotFoundError, match="are a, word, inner, `A b`$"):
+        with pytest.raises(errors.TableColumnNotFoundError, match=r"are a, word, inner, `A b`$"):
             filled.count_table_rows(api.CountTableRowsRequest(id=TABLE, predicate=predicate))
 
 

@@ -82,6 +82,11 @@ class LanceBridgeNamespace(
         """What the catalog is and can do."""
         return self._bridge.capabilities
 
+    @property
+    def catalog(self) -> Catalog:
+        """The adapter that this works with. `close` closes its connections, too."""
+        return self._bridge.catalog
+
     # -- life ------------------------------------------------------------------------------------
 
     def namespace_id(self) -> str:

@@ -27,6 +27,29 @@ targets of one kind, all but one may declare ``Features(inside_in_full=False)`` 
 each group of operations. The others are then skipped with that for a reason. An operation that is
 not there is declared by its name, in ``Features(absent=…)``: it must answer Unsupported.
 
+Whoever writes an adapter, a ``lance_bridge.Catalog``, puts that through `CatalogSuite` as well. It
+calls the catalog's own methods, with the same target and the same fixture::
+
+    from lance_bridge.testing import CatalogSuite, Faults, RawEntry
+
+    class TestMyCatalog(CatalogSuite):
+        pass
+
+By default it takes the catalog from the namespace that ``connect`` returns; a target without one
+overrides ``catalog``. Set ``page_size`` to what the server puts on a page: the suite makes a few
+entries more. The other hooks are optional, and a case that lacks one is skipped and says so:
+
+- ``read_entry`` and ``write_entry`` see an entry as the server has it, past the adapter: is it
+  whole there, and is what the adapter says of entries of others true?
+- ``faults`` makes trouble on the way to the server (see `Faults`): it refuses, is busy or broken,
+  breaks off a listing, loses a reply, or is slow with one change until another has been made. Most
+  adapters that pass without it fail with it.
+- ``other_catalog``, ``secrets`` and ``grants`` are for descriptions and for vended credentials.
+
+What the capabilities declare decides which cases run: what is declared must work, and what is
+declared impossible must raise UnsupportedOperationError and change nothing. A property may be
+refused as InvalidInput; it may not be changed or lost.
+
 Needs pytest and hypothesis (``pip install 'lance-bridge[testing]'``). Without writing any code, a
 configured catalog is put through the same cases by ``python -m lance_bridge.testing``.
 """
@@ -38,14 +61,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from .catalog.hooks import Faults, HeldChange, RawEntry
 from .declared import from_capabilities, inherited_operations, without
 from .target import Features, StatefulBounds, Target
 
 if TYPE_CHECKING:
+    from .catalog.suite import CatalogSuite
     from .suite import ConformanceSuite
 
 _CASES = (
     "bad_requests",
+    "catalog.cases",
+    "catalog.connections",
+    "catalog.declarations",
+    "catalog.entries",
+    "catalog.faults",
+    "catalog.guards",
+    "catalog.listings",
+    "catalog.namespaces",
+    "catalog.properties",
+    "catalog.renames",
+    "catalog.workspace",
     "concurrency",
     "data",
     "declarations",
@@ -78,8 +114,12 @@ def rewrite_asserts() -> None:
 rewrite_asserts()
 
 __all__ = [
+    "CatalogSuite",
     "ConformanceSuite",
+    "Faults",
     "Features",
+    "HeldChange",
+    "RawEntry",
     "StatefulBounds",
     "Target",
     "from_capabilities",
@@ -89,6 +129,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "CatalogSuite":
+        return import_module(f"{__name__}.catalog.suite").CatalogSuite
     if name == "ConformanceSuite":
         return import_module(f"{__name__}.suite").ConformanceSuite
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from .catalog.suite import CatalogSuite
 from .suite import ConformanceSuite
 
 
 class TestConfigured(ConformanceSuite):
     """The configured catalog."""
+
+
+class TestAdapter(CatalogSuite):
+    """The adapter behind it, where it is one of lance-bridge's."""

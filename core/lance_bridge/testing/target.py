@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lance_namespace import LanceNamespace
+
+from ..catalog import Catalog, Path
+from ..namespace import LanceBridgeNamespace
+
+if TYPE_CHECKING:
+    from .catalog.hooks import Faults, RawEntry
 
 HOSTILE_NAMES = (
     "a/b",
@@ -124,6 +132,14 @@ class Target(ABC):
     stateful_bounds: StatefulBounds = StatefulBounds()
     restart_deadline: float = 60.0
     """Seconds in which the catalog must be back to work after ``start_server`` returned."""
+    page_size: int = 100
+    """`CatalogSuite`: entries that one request of a listing returns at most. The suite makes a few
+    more than that. Where the server has no pages, those that the adapter reads in one request."""
+    identity_resolution: float = 0.0
+    """`CatalogSuite`: seconds after which a recreated table is sure to have another ``identity``,
+    where that is the time of creation."""
+    secrets: Sequence[str] = ()
+    """`CatalogSuite`: texts among the connection properties that must never be shown."""
 
     @abstractmethod
     def connect(self) -> LanceNamespace:
@@ -166,6 +182,34 @@ class Target(ABC):
         """Start it again at the same address with what it knew; return when it answers."""
         raise NotImplementedError
 
+    # -- hooks of CatalogSuite -------------------------------------------------------------------
+
+    def catalog(self) -> Catalog | None:
+        """Return a new catalog to test, without calling it; None for another kind of namespace."""
+        namespace = self.connect()
+        return namespace.catalog if isinstance(namespace, LanceBridgeNamespace) else None
+
+    def other_catalog(self) -> Catalog:
+        """Return a catalog that is connected to something else, without calling it."""
+        raise NotImplementedError
+
+    def read_entry(self, path: Path) -> RawEntry:
+        """Return what the catalog itself holds of a table, read without the adapter."""
+        raise NotImplementedError
+
+    def write_entry(self, path: Path, entry: RawEntry) -> None:
+        """Create an entry without the adapter. With ``is_external=False`` its files are the
+        catalog's own to delete, as far as the catalog knows."""
+        raise NotImplementedError
+
+    def faults(self) -> AbstractContextManager[Faults]:
+        """Return a context manager for trouble between an adapter and its server."""
+        raise NotImplementedError
+
+    def grants(self, options: Mapping[str, str], location: str, *, write: bool) -> bool:
+        """Return whether vended storage options let their holder read, or write, a location."""
+        raise NotImplementedError
+
     def lacks(self, need: str) -> str:
         """Return why ``need`` is not there; empty if it is.
 
@@ -177,7 +221,7 @@ class Target(ABC):
         if hasattr(LanceNamespace, need):
             is_absent = need in self.features.absent
             return f"{type(self).__name__} declares that {need} is absent" if is_absent else ""
-        if need in ("odd_marks", "broken_marks"):
+        if need in ("odd_marks", "broken_marks", "secrets"):
             return "" if getattr(self, need) else f"{type(self).__name__} declares no {need}"
         if getattr(type(self), need) is getattr(Target, need):
             return f"{type(self).__name__} does not implement {need}"

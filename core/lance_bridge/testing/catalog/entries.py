@@ -1,0 +1,234 @@
+"""Cases: entries of tables are created, loaded, scanned, dropped, and keep their identity."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from lance_namespace import ErrorCode
+
+from ...catalog import TableRecord
+from ..cases import needs
+from ..expect import refused
+from ..storage import local_path
+from .cases import CatalogCases, skip_if
+from .hooks import RawEntry
+from .workspace import (
+    Workspace,
+    accepted,
+    require_holds,
+    require_properties,
+    require_same,
+    same_location,
+    with_properties,
+)
+
+_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
+_NO_NAMESPACE = ErrorCode.NAMESPACE_NOT_FOUND
+_NO_TABLE = ErrorCode.TABLE_NOT_FOUND
+
+LOCATIONS = ("plain", "with space", "a%20b", "ä-漢", "plus+and=equals", "UpperCase", "dots.in.it")
+"""Last parts of locations."""
+
+
+class EntryCases(CatalogCases):
+    """One entry and what becomes of it."""
+
+    # -- create, load and scan -------------------------------------------------------------------
+
+    def test_an_entry_is_the_same_when_created_loaded_and_scanned(
+        self, workspace: Workspace
+    ) -> None:
+        wanted = workspace.record("t", {"author": "Ines"})
+        created = workspace.catalog.create_table(wanted)
+        loaded = workspace.catalog.load_table(wanted.path)
+        require_holds(created, wanted)
+        require_holds(loaded, wanted)
+        assert created.identity in (None, loaded.identity)
+        assert loaded.is_lance
+        require_same(workspace.scanned("t"), loaded)
+        lance = list(workspace.catalog.scan_lance_tables(workspace.path, None))
+        assert [record.path for record in lance] == [wanted.path]
+        require_same(lance[0], loaded)
+
+    def test_an_entry_has_an_identity_that_stays(self, workspace: Workspace) -> None:
+        first = workspace.create()
+        assert isinstance(first.identity, str), f"identity is {first.identity!r}"
+        assert first.identity, "identity is empty"
+        again = workspace.catalog.load_table(first.path)
+        assert again.identity == first.identity
+        assert again.revision == first.revision
+        assert workspace.connect().load_table(first.path).identity == first.identity
+
+    def test_a_recreated_table_has_a_new_identity(self, workspace: Workspace) -> None:
+        seen = set()
+        for turn in range(3):
+            if turn:
+                time.sleep(workspace.target.identity_resolution)
+            record = workspace.create()
+            assert record.identity not in seen, "a recreated table has the identity of the old one"
+            seen.add(record.identity)
+            workspace.catalog.drop_table(record)
+
+    @pytest.mark.parametrize("name", LOCATIONS)
+    def test_a_location_is_kept_or_refused(self, workspace: Workspace, name: str) -> None:
+        wanted = workspace.record(location=workspace.location(name))
+        if accepted(lambda: workspace.catalog.create_table(wanted)):
+            found = workspace.catalog.load_table(wanted.path).location
+            assert same_location(found, wanted.location), (found, wanted.location)
+            assert workspace.scanned("t").location == found
+        else:
+            assert workspace.names() == []
+
+    def test_an_entry_is_external(self, workspace: Workspace) -> None:
+        record = workspace.create()
+        assert record.is_external
+        assert workspace.scanned("t").is_external
+
+    @needs("read_entry")
+    def test_the_catalog_itself_takes_a_new_entry_for_external(self, workspace: Workspace) -> None:
+        record = workspace.create()
+        assert workspace.target.read_entry(record.path).is_external
+
+    @needs("write_entry")
+    def test_an_entry_whose_files_are_the_catalogs_is_not_external(
+        self, workspace: Workspace
+    ) -> None:
+        record = workspace.record()
+        entry = RawEntry(record.location, record.properties, is_external=False)
+        workspace.target.write_entry(record.path, entry)
+        assert workspace.catalog.load_table(record.path).is_external is False
+        assert workspace.scanned("t").is_external is False
+
+    @needs("write_entry", "read_entry")
+    def test_alter_makes_an_entry_external_and_its_marks_undo_that(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.record()
+        entry = RawEntry(record.location, record.properties, is_external=False)
+        workspace.target.write_entry(record.path, entry)
+        marks = workspace.catalog.load_marks(record.path)
+        changed = workspace.set(workspace.catalog.load_table(record.path), owner="lance")
+        assert changed.is_external
+        assert workspace.target.read_entry(record.path).is_external
+        if marks:
+            workspace.catalog.alter_marks(changed, marks)
+            assert workspace.catalog.load_table(record.path).is_external is False
+            assert workspace.catalog.load_marks(record.path) == marks
+
+    @needs("write_entry")
+    def test_an_entry_of_another_format_is_listed_and_not_as_lances(
+        self, workspace: Workspace
+    ) -> None:
+        location = workspace.location("parquet")
+        path = workspace.table("parquet")
+        workspace.target.write_entry(path, RawEntry(location, {"table_type": "parquet"}))
+        workspace.create("lance")
+        assert not workspace.catalog.load_table(path).is_lance
+        assert workspace.names() == ["lance", "parquet"]
+        scanned = {record.path[-1] for record in workspace.catalog.scan_tables(workspace.path)}
+        assert scanned == {"lance", "parquet"}
+        assert list(workspace.catalog.list_lance_tables(workspace.path)) == ["lance"]
+        found = [r.path[-1] for r in workspace.catalog.scan_lance_tables(workspace.path, None)]
+        assert found == ["lance"]
+
+    @needs("write_entry")
+    @pytest.mark.parametrize("mark", ["LANCE", "Lance"])
+    def test_the_mark_of_lance_tables_is_known_in_any_letter_case(
+        self, workspace: Workspace, mark: str
+    ) -> None:
+        path = workspace.table()
+        entry = RawEntry(workspace.location(), {"table_type": mark, "managed_by": "storage"})
+        workspace.target.write_entry(path, entry)
+        assert workspace.catalog.load_table(path).is_lance
+        assert list(workspace.catalog.list_lance_tables(workspace.path)) == ["t"]
+        found = list(workspace.catalog.scan_lance_tables(workspace.path, None))
+        assert [record.path for record in found] == [path]
+
+    @needs("read_entry")
+    def test_the_catalog_itself_holds_what_was_created(self, workspace: Workspace) -> None:
+        record = workspace.create("t", {"author": "Ines", "note": "x" * 200})
+        raw = workspace.target.read_entry(record.path)
+        assert same_location(raw.location, record.location)
+        held = {key: raw.properties.get(key) for key in record.properties}
+        require_properties({k: v for k, v in held.items() if v is not None}, record.properties)
+
+    # -- refusals --------------------------------------------------------------------------------
+
+    def test_create_of_an_existing_table_is_refused_and_changes_nothing(
+        self, workspace: Workspace
+    ) -> None:
+        before = workspace.create()
+        with refused(_EXISTS, naming="t"):
+            workspace.catalog.create_table(workspace.record("t", {"author": "Ada"}))
+        require_same(workspace.catalog.load_table(before.path), before)
+        assert workspace.names() == ["t"]
+
+    def test_create_in_a_missing_namespace_is_namespace_not_found(
+        self, workspace: Workspace
+    ) -> None:
+        missing = workspace.missing_namespace()
+        record = TableRecord((*missing, "t"), workspace.location(), workspace.record().properties)
+        with refused(_NO_NAMESPACE, naming=missing[-1]):
+            workspace.catalog.create_table(record)
+        with refused(_NO_NAMESPACE):
+            workspace.catalog.load_namespace(missing)
+
+    def test_load_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
+        with refused(_NO_TABLE, naming="missing"):
+            workspace.catalog.load_table(workspace.table("missing"))
+        path = (*workspace.missing_namespace(), "t")
+        with refused(_NO_TABLE, _NO_NAMESPACE):
+            workspace.catalog.load_table(path)
+
+    def test_load_asks_for_the_whole_name_and_for_nothing_else(self, workspace: Workspace) -> None:
+        workspace.create("abc")
+        for name in ("ab", "abcd", "a_c", "bc"):
+            with refused(_NO_TABLE, naming=name):
+                workspace.catalog.load_table(workspace.table(name))
+
+    def test_alter_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create()
+        workspace.catalog.drop_table(record)
+        with refused(_NO_TABLE, ErrorCode.CONCURRENT_MODIFICATION, naming="t"):
+            workspace.catalog.alter_table(with_properties(record, author="Ada"))
+        assert workspace.names() == []
+
+    # -- drop ------------------------------------------------------------------------------------
+
+    def test_a_dropped_entry_is_gone_and_its_files_stay(self, workspace: Workspace) -> None:
+        kept, dropped = workspace.create("kept"), workspace.create("dropped")
+        for record in (kept, dropped):
+            workspace.storage.put(record.location or "", "data/file", b"content")
+        workspace.catalog.drop_table(dropped)
+        with refused(_NO_TABLE, naming="dropped"):
+            workspace.catalog.load_table(dropped.path)
+        assert workspace.names() == ["kept"]
+        assert [r.path for r in workspace.catalog.scan_tables(workspace.path)] == [kept.path]
+        for record in (kept, dropped):
+            assert workspace.storage.files(record.location or "") == {"data/file"}
+
+    def test_drop_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
+        record = workspace.create()
+        workspace.catalog.drop_table(record)
+        with refused(_NO_TABLE, naming="t"):
+            workspace.catalog.drop_table(record)
+
+    def test_a_dropped_name_can_be_created_again(self, workspace: Workspace) -> None:
+        workspace.catalog.drop_table(workspace.create("t", {"old": "yes"}))
+        wanted = workspace.record("t", {"new": "yes"}, location=workspace.location("elsewhere"))
+        workspace.catalog.create_table(wanted)
+        require_holds(workspace.catalog.load_table(wanted.path), wanted)
+
+    # -- directories -----------------------------------------------------------------------------
+
+    def test_a_catalog_makes_directories_only_where_it_says_so(self, workspace: Workspace) -> None:
+        record = workspace.record()
+        directory = local_path(record.location or "")
+        if directory is None:
+            pytest.skip("the target's data_root is not on local disk")
+        skip_if(workspace, "makes_directories")
+        workspace.catalog.create_table(record)
+        assert not directory.exists(), "capabilities.makes_directories is False"

@@ -1,0 +1,79 @@
+"""What a target adds for `CatalogSuite`: entries past the adapter, and faults on the wire."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from ...catalog import Catalog
+
+
+@dataclass(frozen=True)
+class RawEntry:
+    """A table's entry as the catalog itself holds it, read or written without the adapter."""
+
+    location: str | None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """All that the catalog keeps beside the location, its own additions included."""
+    is_external: bool = True
+    """The entry has every mark that keeps the catalog from deleting or moving its files."""
+
+
+@dataclass
+class HeldChange:
+    """A request that is stopped on its way to the server."""
+
+    arrived: threading.Event = field(default_factory=threading.Event)
+    """Set when the request has left the adapter."""
+    release: threading.Event = field(default_factory=threading.Event)
+    """Set it to let the request go on."""
+
+
+class Faults(ABC):
+    """Trouble between an adapter and its server.
+
+    Every method but `catalog` may be left out; the cases that need it are then skipped. Each
+    returns a context manager, and the trouble ends with it.
+    """
+
+    @property
+    @abstractmethod
+    def catalog(self) -> Catalog:
+        """The catalog whose requests get into trouble. It should not wait long between retries."""
+
+    def lose_next_reply(self) -> AbstractContextManager[None]:
+        """Let the server make the next change, and its reply never arrive."""
+        raise NotImplementedError
+
+    def refuse(self) -> AbstractContextManager[None]:
+        """Answer every request as the server answers a caller without permission."""
+        raise NotImplementedError
+
+    def be_busy(self) -> AbstractContextManager[None]:
+        """Answer every request as the server does when it is overloaded or down for a while."""
+        raise NotImplementedError
+
+    def be_broken(self) -> AbstractContextManager[None]:
+        """Answer every request as the server does after an error of its own."""
+        raise NotImplementedError
+
+    def break_listing(self) -> AbstractContextManager[None]:
+        """Answer the first request, and every later one as `be_broken` does."""
+        raise NotImplementedError
+
+    def hold_next_change(self) -> AbstractContextManager[HeldChange]:
+        """Stop the next request that changes something before the server hears of it."""
+        raise NotImplementedError
+
+    def changes_received(self) -> int:
+        """Return how many requests that change something have reached the server so far."""
+        raise NotImplementedError
+
+    def lacks(self, need: str) -> str:
+        """Return why the method ``need`` is not there; empty if it is."""
+        if getattr(type(self), need) is getattr(Faults, need):
+            return f"{type(self).__name__} does not implement {need}"
+        return ""

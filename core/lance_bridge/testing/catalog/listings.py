@@ -1,0 +1,169 @@
+"""Cases: listings are whole, whatever the size of a page, or they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from lance_namespace import ErrorCode
+
+from ...catalog import Catalog, Path
+from ..cases import needs
+from ..expect import code_of, refused
+from ..target import Target
+from .cases import CatalogCases, open_workspace, skip_if
+from .faults import TROUBLE
+from .workspace import Workspace, faults_of, require_same
+
+_MORE = 5
+"""Entries on the last page."""
+_THREADS = 4
+
+Listing = Callable[[Catalog, Path], Iterable[str]]
+
+LISTINGS: dict[str, Listing] = {
+    "list_tables": lambda catalog, path: catalog.list_tables(path),
+    "list_lance_tables": lambda catalog, path: catalog.list_lance_tables(path),
+    "scan_tables": lambda catalog, path: (r.path[-1] for r in catalog.scan_tables(path)),
+    "scan_lance_tables": lambda catalog, path: (
+        r.path[-1] for r in catalog.scan_lance_tables(path, None)
+    ),
+}
+
+
+class FullNamespace:
+    """A namespace with more tables than fit on a page."""
+
+    def __init__(self, workspace: Workspace, names: list[str]) -> None:
+        self.workspace = workspace
+        self.names = names
+
+    @property
+    def path(self) -> Path:
+        return self.workspace.path
+
+
+class ListingCases(CatalogCases):
+    """Tables and namespaces of more than one page."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def full(cls, target: Target) -> Iterator[FullNamespace]:
+        """A namespace with ``page_size`` tables and a few more; cases leave it as it is."""
+        workspace = open_workspace(target)
+        count = target.page_size + _MORE
+        names = [f"t{number:05d}" for number in range(count)]
+        in_any_order = sorted(names, key=lambda name: name[::-1])
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda n: _create(workspace, n), in_any_order))
+        yield FullNamespace(workspace, names)
+        workspace.close()
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("listing", LISTINGS)
+    def test_a_listing_of_more_than_a_page_is_whole(
+        self, full: FullNamespace, listing: str
+    ) -> None:
+        found = list(LISTINGS[listing](full.workspace.catalog, full.path))
+        _require_names(found, full.names)
+
+    def test_a_scan_of_more_than_a_page_returns_what_load_returns(
+        self, full: FullNamespace
+    ) -> None:
+        catalog = full.workspace.catalog
+        scanned = {record.path[-1]: record for record in catalog.scan_tables(full.path)}
+        for name in (full.names[0], full.names[full.workspace.target.page_size], full.names[-1]):
+            require_same(scanned[name], catalog.load_table((*full.path, name)))
+
+    def test_a_scan_of_lance_tables_is_sorted_and_begins_after_a_name(
+        self, full: FullNamespace
+    ) -> None:
+        catalog, names = full.workspace.catalog, full.names
+        for after in (None, "", "a", names[0], "t00002x", names[-_MORE], names[-1], "zz"):
+            wanted = [name for name in names if after is None or name > after]
+            found = [r.path[-1] for r in catalog.scan_lance_tables(full.path, after)]
+            assert found == wanted, f"after {after!r}"
+
+    @needs("faults")
+    @pytest.mark.parametrize("listing", LISTINGS)
+    def test_a_listing_that_breaks_off_fails(self, full: FullNamespace, listing: str) -> None:
+        found: list[str] = []
+        with (
+            faults_of(full.workspace.target, "break_listing") as faults,
+            faults.break_listing(),
+        ):
+            code = code_of(lambda: found.extend(LISTINGS[listing](faults.catalog, full.path)))
+        if code is None:
+            # It took one request only, or got the rest in another way.
+            _require_names(found, full.names)
+        else:
+            assert code in TROUBLE
+
+    @pytest.mark.parametrize("listing", LISTINGS)
+    def test_a_listing_of_an_empty_namespace_is_empty(
+        self, workspace: Workspace, listing: str
+    ) -> None:
+        assert list(LISTINGS[listing](workspace.catalog, workspace.path)) == []
+
+    @pytest.mark.parametrize("listing", LISTINGS)
+    def test_a_listing_of_a_missing_namespace_is_namespace_not_found(
+        self, workspace: Workspace, listing: str
+    ) -> None:
+        missing = workspace.missing_namespace()
+        with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=missing[-1]):
+            list(LISTINGS[listing](workspace.catalog, missing))
+
+    @pytest.mark.parametrize("listing", LISTINGS)
+    def test_a_listing_is_of_its_own_namespace(self, workspace: Workspace, listing: str) -> None:
+        workspace.create("here")
+        other = workspace.new_namespace()
+        assert list(LISTINGS[listing](workspace.catalog, other)) == []
+        assert list(LISTINGS[listing](workspace.catalog, workspace.path)) == ["here"]
+
+    @needs("broken_marks", "make_marked_table", "remove_entry")
+    def test_a_broken_entry_does_not_stop_a_listing(self, workspace: Workspace) -> None:
+        marks = workspace.target.broken_marks
+        whole = ["a", "m", "z"]
+        for name in whole:
+            workspace.create(name)
+        broken = [f"m{number}" for number, _ in enumerate(marks)]
+        try:
+            for name, mark in zip(broken, marks, strict=True):
+                place = workspace.location(name)
+                workspace.target.make_marked_table(list(workspace.path), name, place, mark)
+            for name, listing in LISTINGS.items():
+                found = list(listing(workspace.catalog, workspace.path))
+                assert set(whole) <= set(found), f"{name} returned {found}"
+                assert set(found) <= {*whole, *broken}, f"{name} returned {found}"
+                assert len(found) == len(set(found)), f"{name} returned {found}"
+            # What holds a name must be seen, or a namespace that is not empty looks so.
+            assert workspace.names() == sorted([*whole, *broken])
+        finally:
+            for name in broken:
+                workspace.target.remove_entry(list(workspace.path), name)
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def test_a_listing_of_more_namespaces_than_a_page_is_whole(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        parent = tuple(workspace.target.parent)
+        count = workspace.target.page_size + _MORE
+        with ThreadPoolExecutor(_THREADS) as pool:
+            made = list(pool.map(lambda _: workspace.new_namespace()[-1], range(count)))
+        found = list(workspace.catalog.list_namespaces(parent))
+        assert len(found) == len(set(found)), "a namespace is listed twice"
+        assert set(made) <= set(found), f"missing: {sorted(set(made) - set(found))[:5]}"
+
+
+def _create(workspace: Workspace, name: str) -> None:
+    workspace.catalog.create_table(workspace.record(name))
+
+
+def _require_names(found: list[str], wanted: list[str]) -> None:
+    twice = sorted({name for name in found if found.count(name) > 1})
+    assert not twice, f"listed twice: {twice[:5]}"
+    missing = sorted(set(wanted) - set(found))
+    assert not missing, f"{len(missing)} of {len(wanted)} are missing: {missing[:5]}"
+    assert set(found) == set(wanted), f"not there: {sorted(set(found) - set(wanted))[:5]}"

@@ -1,0 +1,164 @@
+"""Cases: namespaces are created, loaded, listed, altered and dropped."""
+
+from __future__ import annotations
+
+import pytest
+from lance_namespace import ErrorCode
+
+from ...catalog import NamespaceRecord
+from ..expect import refused
+from .cases import CatalogCases, skip_if, skip_unless
+from .properties import ODD_VALUES
+from .workspace import Workspace, accepted, require_same
+
+_EXISTS = ErrorCode.NAMESPACE_ALREADY_EXISTS
+_NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
+_NOT_EMPTY = ErrorCode.NAMESPACE_NOT_EMPTY
+
+PROPERTIES = {
+    **{name.replace(" ", "_"): value for name, value in ODD_VALUES.items()},
+    "lance_bridge.x": "reserved",
+    "long": "0123456789" * 20,
+}
+
+
+class NamespaceCases(CatalogCases):
+    """Namespaces of the innermost level, under the target's parent."""
+
+    def test_a_namespace_is_loaded_under_its_path(self, workspace: Workspace) -> None:
+        found = workspace.catalog.load_namespace(workspace.path)
+        assert found.path == workspace.path
+        listed = list(workspace.catalog.list_namespaces(workspace.path[:-1]))
+        assert listed.count(workspace.path[-1]) == 1
+        place = workspace.catalog.place_for_tables(found)
+        assert place is None or (isinstance(place, str) and place)
+
+    def test_load_of_a_missing_namespace_is_namespace_not_found(self, workspace: Workspace) -> None:
+        missing = workspace.missing_namespace()
+        with refused(_NOT_FOUND, naming=missing[-1]):
+            workspace.catalog.load_namespace(missing)
+        cut = (*workspace.path[:-1], workspace.path[-1][:-1])
+        with refused(_NOT_FOUND, naming=cut[-1]):
+            workspace.catalog.load_namespace(cut)
+
+    def test_list_of_a_missing_parent_is_namespace_not_found(self, workspace: Workspace) -> None:
+        parent = workspace.path[:-1]
+        if not parent:
+            pytest.skip("namespaces lie directly under the root, which always exists")
+        missing = (*parent[:-1], workspace.missing_namespace()[-1])
+        with refused(_NOT_FOUND, naming=missing[-1]):
+            list(workspace.catalog.list_namespaces(missing))
+
+    def test_a_namespace_whose_name_begins_another_is_another(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        longer = (*workspace.path[:-1], f"{workspace.path[-1]}_longer")
+        workspace.adopt(longer)
+        workspace.catalog.create_namespace(workspace.namespace_record(longer))
+        workspace.create("here")
+        assert workspace.names(longer) == []
+        workspace.catalog.drop_namespace(longer)
+        assert workspace.names() == ["here"]
+
+    # -- create ----------------------------------------------------------------------------------
+
+    def test_create_of_an_existing_namespace_is_refused_and_changes_nothing(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        before = workspace.catalog.load_namespace(workspace.path)
+        record = workspace.namespace_record(workspace.path, {"author": "Ada"})
+        with refused(_EXISTS, naming=workspace.path[-1]):
+            workspace.catalog.create_namespace(record)
+        found = workspace.catalog.load_namespace(workspace.path)
+        assert dict(found.properties) == dict(before.properties)
+
+    def test_create_under_a_missing_parent_is_namespace_not_found(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        parent = workspace.path[:-1]
+        if not parent:
+            pytest.skip("namespaces lie directly under the root, which always exists")
+        missing = (*parent[:-1], workspace.missing_namespace()[-1])
+        with refused(_NOT_FOUND, naming=missing[-1]):
+            workspace.catalog.create_namespace(workspace.namespace_record((*missing, "a")))
+
+    # -- properties ------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("key", PROPERTIES)
+    def test_a_property_is_kept_or_refused(self, workspace: Workspace, key: str) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        path = workspace.missing_namespace()
+        record = workspace.namespace_record(path, {key: PROPERTIES[key]})
+        if not accepted(lambda: workspace.catalog.create_namespace(record)):
+            with refused(_NOT_FOUND):
+                workspace.catalog.load_namespace(path)
+            assert key != "lance_bridge.x", "core needs its own properties (lance_bridge.…)"
+            return
+        _require_holds(workspace.catalog.load_namespace(path), record)
+
+    @pytest.mark.parametrize("length", [256, 4001, 33_000])
+    def test_a_long_property_is_kept_or_refused(self, workspace: Workspace, length: int) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        path = workspace.missing_namespace()
+        record = workspace.namespace_record(path, {"long": ("0123456789" * length)[:length]})
+        if accepted(lambda: workspace.catalog.create_namespace(record)):
+            _require_holds(workspace.catalog.load_namespace(path), record)
+
+    def test_alter_replaces_properties_and_does_not_merge_them(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        path = workspace.new_namespace({"kept": "1", "changed": "1", "removed": "1"})
+        workspace.catalog.create_table(workspace.record("t"))
+        record = workspace.catalog.load_namespace(path)
+        wanted = {k: v for k, v in record.properties.items() if k != "removed"}
+        wanted |= {"changed": "2", "added": "1"}
+        workspace.catalog.alter_namespace(NamespaceRecord(path, wanted, record.location))
+        found = workspace.catalog.load_namespace(path)
+        assert dict(found.properties) == wanted
+        assert found.location == record.location
+        assert workspace.names() == ["t"]
+
+    def test_alter_of_a_missing_namespace_is_namespace_not_found(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        missing = workspace.missing_namespace()
+        with refused(_NOT_FOUND, naming=missing[-1]):
+            workspace.catalog.alter_namespace(workspace.namespace_record(missing, {"a": "b"}))
+        with refused(_NOT_FOUND):
+            workspace.catalog.load_namespace(missing)
+
+    # -- drop ------------------------------------------------------------------------------------
+
+    def test_a_dropped_namespace_is_gone_and_others_stay(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        path = workspace.new_namespace()
+        workspace.catalog.require_droppable(path)
+        workspace.catalog.drop_namespace(path)
+        with refused(_NOT_FOUND, naming=path[-1]):
+            workspace.catalog.load_namespace(path)
+        assert path[-1] not in list(workspace.catalog.list_namespaces(path[:-1]))
+        workspace.catalog.load_namespace(workspace.path)
+
+    def test_drop_of_a_missing_namespace_is_namespace_not_found(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        missing = workspace.missing_namespace()
+        with refused(_NOT_FOUND, naming=missing[-1]):
+            workspace.catalog.drop_namespace(missing)
+
+    def test_a_namespace_with_a_table_is_not_dropped_where_the_catalog_checks(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        skip_unless(workspace, "atomic_restrict")
+        record = workspace.create()
+        with refused(_NOT_EMPTY, naming=workspace.path[-1]):
+            workspace.catalog.drop_namespace(workspace.path)
+        require_same(workspace.catalog.load_table(record.path), record)
+
+
+def _require_holds(found: NamespaceRecord, wanted: NamespaceRecord) -> None:
+    """Require what was asked for; the catalog may add properties, such as an owner."""
+    assert found.path == wanted.path
+    held = {key: found.properties.get(key) for key in wanted.properties}
+    assert held == dict(wanted.properties)

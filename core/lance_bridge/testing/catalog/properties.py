@@ -1,0 +1,222 @@
+"""Cases: properties of entries come back as they were given, or are refused as InvalidInput."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from ...catalog import RESERVED_PREFIX, TableRecord
+from ..cases import needs
+from .cases import CatalogCases, skip_if
+from .workspace import (
+    MARKS,
+    Workspace,
+    accepted,
+    require_properties,
+    require_same,
+    same_location,
+    with_properties,
+)
+
+VALUE_LENGTHS = (255, 256, 1000, 4000, 4001, 33_000, 70_000)
+KEY_LENGTHS = (64, 127, 128, 180, 255, 256, 257, 300)
+COUNT = 150
+
+ODD_VALUES = {
+    "empty": "",
+    "space": " ",
+    "spaces around": "  a  ",
+    "newlines": "one\ntwo\r\nthree\n",
+    "tab": "a\tb",
+    "quotes": """a'b''c"d`e""",
+    "backslashes": r"a\b\\c\n\'",
+    "SQL": "'); DROP TABLE t; --",
+    "JSON": '{"a": [1, "b\\"c", null]}',
+    "HTML": "<a href='x'>&amp;</a>",
+    "URL": "https://host/a%20b?c=d&e=f#g",
+    "placeholders": "$1 ${a} %s {0} :a ?",
+    "accents": "Zoë Übergrößenträger",
+    "combining": "e\u0301",
+    "Han": "漢字仮名",
+    "emoji": "🚀👩‍👩‍👧",
+    "right to left": "שלום",
+    "long and not ASCII": "ü" * 300,
+    "number": "007",
+    "true": "TRUE",
+    "null": "null",
+}
+ODD_KEYS = (
+    "a.b.c",
+    "a b",
+    "a-b",
+    "a/b",
+    "a:b=c",
+    "a'b",
+    'a"b',
+    "a`b",
+    "Ünïcode",
+    "select",
+    "UPPER",
+    "comment",
+    "location",
+    "owner",
+    "name",
+    "type",
+)
+RESERVED = {
+    **{f"{RESERVED_PREFIX}{name}": f"value of {name}" for name in ("a", "version", "x.y.z")},
+    f"{RESERVED_PREFIX}version": "42",
+    f"{RESERVED_PREFIX}manifest": "a/b/_versions/42.manifest-0123456789abcdef",
+}
+
+
+class PropertyCases(CatalogCases):
+    """What is written is read, after create and after alter, by load, by scan and past the adapter.
+
+    A catalog that cannot hold a property refuses it, and then nothing has changed.
+    """
+
+    @pytest.mark.parametrize("length", VALUE_LENGTHS)
+    def test_a_long_value_is_kept_or_refused(self, workspace: Workspace, length: int) -> None:
+        check(workspace, {"long": _text(length)})
+
+    @pytest.mark.parametrize("length", KEY_LENGTHS)
+    def test_a_long_key_is_kept_or_refused(self, workspace: Workspace, length: int) -> None:
+        check(workspace, {f"k{_text(length - 1)}": "value"})
+
+    def test_many_properties_are_kept_or_refused(self, workspace: Workspace) -> None:
+        check(workspace, {f"key{number}": f"value {number}" for number in range(COUNT)})
+
+    @pytest.mark.parametrize("value", ODD_VALUES)
+    def test_an_odd_value_is_kept_or_refused(self, workspace: Workspace, value: str) -> None:
+        check(workspace, {"odd": ODD_VALUES[value]})
+
+    @pytest.mark.parametrize("key", ODD_KEYS)
+    def test_an_odd_key_is_kept_or_refused(self, workspace: Workspace, key: str) -> None:
+        check(workspace, {key: "value"})
+
+    def test_keys_that_differ_in_letter_case_are_kept_or_refused(
+        self, workspace: Workspace
+    ) -> None:
+        check(workspace, {"Key": "one", "key": "two"})
+
+    def test_reserved_properties_are_kept(self, workspace: Workspace) -> None:
+        assert check(workspace, RESERVED), f"core needs its own properties ({RESERVED_PREFIX}…)"
+
+    @pytest.mark.parametrize("manager", ["storage", "impl"])
+    def test_who_manages_a_table_is_kept(self, workspace: Workspace, manager: str) -> None:
+        assert check(workspace, {"managed_by": manager})
+
+    def test_a_table_without_more_properties_than_its_marks_is_kept(
+        self, workspace: Workspace
+    ) -> None:
+        record = TableRecord(workspace.table(), workspace.location(), MARKS)
+        workspace.catalog.create_table(record)
+        require_properties(workspace.catalog.load_table(record.path).properties, MARKS)
+
+    # -- alter -----------------------------------------------------------------------------------
+
+    def test_alter_replaces_properties_and_does_not_merge_them(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create("t", {"kept": "1", "changed": "1", "removed": "1"})
+        wanted = {k: v for k, v in record.properties.items() if k != "removed"}
+        wanted |= {"changed": "2", "added": "1"}
+        workspace.catalog.alter_table(record.with_properties(wanted))
+        found = workspace.catalog.load_table(record.path)
+        require_properties(found.properties, wanted)
+        require_same(workspace.scanned("t"), found)
+
+    def test_alter_keeps_everything_else(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        other = workspace.create("other")
+        record = workspace.create()
+        found = workspace.set(record, author="Ines")
+        assert (found.path, found.location) == (record.path, record.location)
+        assert found.identity == record.identity, "an altered table has another identity"
+        assert found.is_external
+        assert found.is_lance
+        require_same(workspace.catalog.load_table(other.path), other)
+
+    def test_alter_without_a_change_changes_nothing(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create("t", {"author": "Ines"})
+        for _ in range(2):
+            workspace.catalog.alter_table(workspace.catalog.load_table(record.path))
+            found = workspace.catalog.load_table(record.path)
+            assert found.location == record.location
+            require_properties(found.properties, record.properties)
+
+    def test_alter_changes_the_location(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create()
+        location = workspace.location("moved")
+        moved = TableRecord(
+            record.path,
+            location,
+            record.properties,
+            record.kind,
+            record.revision,
+            record.identity,
+        )
+        workspace.storage.put(record.location or "", "data", b"content")
+        workspace.catalog.alter_table(moved)
+        found = workspace.catalog.load_table(record.path)
+        assert same_location(found.location, location), (found.location, location)
+        require_properties(found.properties, record.properties)
+        assert found.identity == record.identity
+        assert workspace.storage.files(record.location or "") == {"data"}
+
+    @needs("read_entry")
+    def test_what_alter_removed_is_gone_from_the_catalog_itself(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create("t", {"removed": "1"})
+        kept = {k: v for k, v in record.properties.items() if k != "removed"}
+        workspace.catalog.alter_table(record.with_properties(kept))
+        assert "removed" not in workspace.target.read_entry(record.path).properties
+
+
+def check(workspace: Workspace, properties: Mapping[str, str]) -> bool:
+    """Write properties by create and by alter, and compare what is read.
+
+    Returns whether the catalog took them.
+    """
+    created = _created(workspace, properties)
+    if not workspace.capabilities.no_alter:
+        altered = _altered(workspace, properties)
+        assert altered == created, f"create took them: {created}; alter took them: {altered}"
+    return created
+
+
+def _created(workspace: Workspace, properties: Mapping[str, str]) -> bool:
+    wanted = workspace.record("created", properties)
+    if not accepted(lambda: workspace.catalog.create_table(wanted)):
+        assert "created" not in workspace.names(), "a refused create made an entry"
+        return False
+    _require(workspace, wanted)
+    return True
+
+
+def _altered(workspace: Workspace, properties: Mapping[str, str]) -> bool:
+    before = workspace.create("altered")
+    wanted = with_properties(before, **properties)
+    if not accepted(lambda: workspace.catalog.alter_table(wanted)):
+        require_same(workspace.catalog.load_table(before.path), before)
+        return False
+    _require(workspace, wanted)
+    return True
+
+
+def _require(workspace: Workspace, wanted: TableRecord) -> None:
+    found = workspace.catalog.load_table(wanted.path)
+    require_properties(found.properties, wanted.properties)
+    require_properties(workspace.scanned(wanted.path[-1]).properties, wanted.properties)
+    if not workspace.target.lacks("read_entry"):
+        raw = workspace.target.read_entry(wanted.path).properties
+        held = {key: raw[key] for key in wanted.properties if key in raw}
+        require_properties(held, wanted.properties)
+
+
+def _text(length: int) -> str:
+    """Return a text that shows where it was cut, or what of it was left out."""
+    return "".join(f"{number:04d}" for number in range(length // 4 + 1))[:length]

@@ -1,0 +1,30 @@
+"""All cases on a catalog in one class, to be subclassed."""
+
+from __future__ import annotations
+
+from .connections import ConnectionCases
+from .declarations import CapabilityCases
+from .entries import EntryCases
+from .faults import FaultCases
+from .guards import GuardCases
+from .listings import ListingCases
+from .namespaces import NamespaceCases
+from .properties import PropertyCases
+from .renames import RenameCases
+
+
+class CatalogSuite(
+    FaultCases,
+    GuardCases,
+    ListingCases,
+    ConnectionCases,
+    PropertyCases,
+    RenameCases,
+    EntryCases,
+    NamespaceCases,
+    CapabilityCases,
+):
+    """Every case on a catalog. A subclass needs only a ``target`` fixture in its module or class.
+
+    The groups are classes of their own, for a suite of some of them.
+    """

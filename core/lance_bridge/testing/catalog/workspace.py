@@ -1,0 +1,219 @@
+"""What a case on a catalog works with: a namespace of its own, and builders of records."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from lance_namespace import ErrorCode, LanceNamespaceError
+
+from ... import location as locations
+from ...catalog import (
+    GUARD,
+    LANCE,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    STORAGE,
+    TABLE_TYPE,
+    Catalog,
+    NamespaceRecord,
+    Path,
+    TableRecord,
+)
+from ..build import PREFIX, unique_name
+from ..expect import described
+from ..storage import Storage
+from ..target import Target
+from .hooks import Faults
+
+ENTRY_ID = RESERVED_PREFIX + "id"
+MARKS = {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE}
+
+
+class Workspace:
+    """A catalog under test, and a namespace that no other case uses."""
+
+    def __init__(self, target: Target, catalog: Catalog) -> None:
+        self.target = target
+        self.catalog = catalog
+        self.capabilities = catalog.capabilities
+        self.storage = Storage(target.storage_options)
+        self._namespaces: list[Path] = []
+        self._locations: list[str] = []
+        self._connections = [catalog]
+        self.path = self.new_namespace()
+
+    def connect(self) -> Catalog:
+        """Return another connection to the same catalog."""
+        catalog = self.target.catalog()
+        assert catalog is not None
+        self._connections.append(catalog)
+        return catalog
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def table(self, name: str = "t") -> Path:
+        """Return the path of a table in the namespace."""
+        return (*self.path, name)
+
+    def adopt(self, namespace: Path) -> Path:
+        """Remove this namespace, too, at the end of the case."""
+        self._namespaces.append(namespace)
+        return namespace
+
+    def missing_namespace(self) -> Path:
+        """Return the path of a namespace that does not exist, and is removed if it does later."""
+        return self.adopt((*self.target.parent, unique_name()))
+
+    def new_namespace(self, properties: Mapping[str, str] | None = None) -> Path:
+        """Create a namespace and return its path."""
+        path = self.missing_namespace()
+        if self.capabilities.no_namespace_changes:
+            self.target.make_namespace(list(path))
+        else:
+            self.catalog.create_namespace(self.namespace_record(path, properties))
+        return path
+
+    def namespace_record(
+        self, path: Path, properties: Mapping[str, str] | None = None
+    ) -> NamespaceRecord:
+        """Return a record such as core makes for a new namespace."""
+        return NamespaceRecord(path, {ENTRY_ID: unique_name(), **(properties or {})})
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def location(self, name: str = "t") -> str:
+        """Return a location of its own under the target's data root, as core would spell it."""
+        place = f"{self.target.data_root.rstrip('/')}/{self.path[-1]}_{name}.lance"
+        self._locations.append(place)
+        return locations.for_lance(self.target.register_location(place))
+
+    def record(
+        self, name: str = "t", properties: Mapping[str, str] | None = None, **changes: str
+    ) -> TableRecord:
+        """Return a record such as core makes for a new table."""
+        location = changes.pop("location", None) or self.location(name)
+        own = {**MARKS, ENTRY_ID: unique_name()}
+        return TableRecord(self.table(name), location, {**own, **(properties or {}), **changes})
+
+    def create(self, name: str = "t", properties: Mapping[str, str] | None = None) -> TableRecord:
+        """Create a table's entry and return it as the catalog has it."""
+        record = self.record(name, properties)
+        self.catalog.create_table(record)
+        return self.catalog.load_table(record.path)
+
+    def set(self, record: TableRecord, **changes: str) -> TableRecord:
+        """Alter a record with these properties added; return the entry as it is then."""
+        self.catalog.alter_table(with_properties(record, **changes))
+        return self.catalog.load_table(record.path)
+
+    def guard(self, name: str = "t") -> TableRecord:
+        """Create an entry that the catalog compares and sets; return it as the catalog has it."""
+        record = self.create(name, {"count": "0"})
+        guard = self.catalog.commit_guard(record)
+        assert isinstance(guard, str), f"commit_guard returned {guard!r}"
+        assert guard, "commit_guard returned an empty guard"
+        return self.set(record, **{GUARD: guard})
+
+    def names(self, path: Path | None = None) -> list[str]:
+        """Return the sorted names of all entries of a namespace."""
+        return sorted(self.catalog.list_tables(self.path if path is None else path))
+
+    def scanned(self, name: str) -> TableRecord:
+        """Return the only entry of this name that a scan finds."""
+        found = [r for r in self.catalog.scan_tables(self.path) if r.path[-1] == name]
+        assert len(found) == 1, f"scan_tables returned {len(found)} entries of the name {name!r}"
+        return found[0]
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Remove what the case made, as far as the catalog still can."""
+        for path in reversed(self._namespaces):
+            _try(lambda path=path: self._remove(path))  # type: ignore[misc]  # mypy: lambda default
+        for location in self._locations:
+            if PREFIX in location:
+                self.storage.remove(location)
+        for catalog in self._connections:
+            catalog.close()
+
+    def _remove(self, path: Path) -> None:
+        for name in list(self.catalog.list_tables(path)):
+            _try(lambda name=name: self._drop((*path, name)))  # type: ignore[misc]  # the same
+        if self.capabilities.no_namespace_changes:
+            self.target.remove_namespace(list(path))
+        else:
+            self.catalog.drop_namespace(path)
+
+    def _drop(self, path: Path) -> None:
+        try:
+            self.catalog.drop_table(self.catalog.load_table(path))
+        except LanceNamespaceError:
+            self.target.remove_entry(list(path[:-1]), path[-1])
+
+
+def _try(action: Callable[[], object]) -> None:
+    """Do it as far as possible: a case that failed may leave anything behind."""
+    with contextlib.suppress(LanceNamespaceError, NotImplementedError, AttributeError, TypeError):
+        action()
+
+
+def with_properties(record: TableRecord, **changes: str) -> TableRecord:
+    """Return the record with properties added."""
+    return record.with_properties({**record.properties, **changes})
+
+
+def same_location(one: str | None, other: str | None) -> bool:
+    """Return whether two spellings mean one location, as core compares them."""
+    if one is None or other is None:
+        return one == other
+    return locations.key(one) == locations.key(other)
+
+
+def require_same(found: TableRecord, wanted: TableRecord) -> None:
+    """Require that an entry read in two ways is one and the same."""
+    for name in ("path", "location", "kind", "revision", "identity", "is_external"):
+        one, other = getattr(found, name), getattr(wanted, name)
+        assert one == other, f"{name} is {one!r} in one answer and {other!r} in the other"
+    assert dict(found.properties) == dict(wanted.properties)
+
+
+def require_holds(found: TableRecord, wanted: TableRecord) -> None:
+    """Require that an entry holds what a record asked for, and no property that it did not."""
+    assert found.path == wanted.path
+    assert same_location(found.location, wanted.location), (found.location, wanted.location)
+    require_properties(found.properties, wanted.properties)
+
+
+def require_properties(found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Require equal properties, and show only what differs."""
+    lost = {key: value for key, value in wanted.items() if key not in found}
+    added = {key: value for key, value in found.items() if key not in wanted}
+    changed = {k: (v, found[k]) for k, v in wanted.items() if k in found and found[k] != v}
+    assert not lost, f"properties were lost: {lost}"
+    assert not changed, f"properties were changed (wanted, found): {changed}"
+    assert not added, f"properties were added: {added}"
+
+
+def accepted(change: Callable[[], object]) -> bool:
+    """Make a change that the catalog may refuse as InvalidInput; return whether it was made."""
+    try:
+        change()
+    except LanceNamespaceError as error:
+        if error.code == ErrorCode.INVALID_INPUT:
+            return False
+        message = f"expected success or INVALID_INPUT, got {described(error)}"
+        raise AssertionError(message) from error
+    return True
+
+
+@contextlib.contextmanager
+def faults_of(target: Target, *needs: str) -> Iterator[Faults]:
+    """Open the target's faults; skip the case where it lacks one that is needed."""
+    with target.faults() as faults:
+        for need in needs:
+            reason = faults.lacks(need)
+            if reason:
+                pytest.skip(reason)
+        yield faults

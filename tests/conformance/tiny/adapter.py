@@ -1,0 +1,245 @@
+"""A correct adapter of the small service, as a third party writes it from the documentation."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lance_namespace.errors import (
+    InternalError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    ThrottlingError,
+)
+from pydantic import Field, SecretStr
+
+from lance_bridge import (
+    Capabilities,
+    Catalog,
+    CatalogConfig,
+    LanceBridgeNamespace,
+    NameRule,
+    NamespaceRecord,
+    TableRecord,
+)
+from lance_bridge.catalog import GUARD, Path
+from lance_bridge.errors import (
+    OutcomeUnknownError,
+    concurrent_modification,
+    display,
+    invalid,
+    namespace_already_exists,
+    namespace_not_empty,
+    namespace_not_found,
+    table_already_exists,
+    table_not_found,
+)
+
+from .server import CHANGES, ConnectionLost, Json, ServerError, TinyServer
+
+logger = logging.getLogger(__name__)
+
+SERVERS: dict[str, TinyServer] = {}
+"""Running servers by the name that the property ``server`` holds."""
+
+ETAG = "etag"
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+
+def _rule(noun: str) -> NameRule:
+    return NameRule(noun, _NAME, "letters, digits and '_'", 100)
+
+
+class TinyConfig(CatalogConfig):
+    """The properties of ``impl=tiny``."""
+
+    server: str = Field(alias="server", description="Which server.")
+    user: str = Field(default="me", alias="user", description="Who calls.")
+    token: SecretStr | None = Field(default=None, alias="token", description="Lets one in.")
+
+
+class TinyCatalog(Catalog):
+    """One connection to a :class:`TinyServer`."""
+
+    def __init__(self, config: TinyConfig) -> None:
+        self._config = config
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            namespace_levels=(_rule("schema"),), table_rule=_rule("table"), atomic_restrict=True
+        )
+
+    def describe_connection(self) -> str:
+        return f"server={self._config.server}, user={self._config.user}"
+
+    def describe_server(self) -> Mapping[str, str]:
+        return {"server": "tiny"}
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def send(self, operation: str, path: Path, **body: Any) -> Json:
+        """Send a request once, and turn what goes wrong into errors of the library."""
+        try:
+            return SERVERS[self._config.server].request(operation, **body)
+        except ServerError as error:
+            raise self.meaning(error, operation, path) from error
+        except ConnectionLost as error:
+            kind = OutcomeUnknownError if operation in CHANGES else ServiceUnavailableError
+            raise kind(f"no answer to {operation} of '{display(path)}'") from error
+
+    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
+        """Return what an answer of the server means for the object at ``path``."""
+        by_code = {
+            "NO_SUCH_SCHEMA": namespace_not_found(path[:1]),
+            "NO_SUCH_TABLE": table_not_found(path),
+            "SCHEMA_EXISTS": namespace_already_exists(path),
+            "SCHEMA_NOT_EMPTY": namespace_not_empty(path, "it holds tables"),
+            "TABLE_EXISTS": table_already_exists(path),
+            "ETAG_MISMATCH": concurrent_modification(path),
+        }
+        said = f"'{display(path)}': the server answered {error} to {operation}"
+        by_status: dict[int, LanceNamespaceError] = {
+            400: invalid(said),
+            403: PermissionDeniedError(said),
+            429: ThrottlingError(said),
+            503: ServiceUnavailableError(said),
+        }
+        return by_code.get(error.code) or by_status.get(error.status) or InternalError(said)
+
+    def pages(self, operation: str, path: Path, **body: Any) -> Iterator[Json]:
+        """Yield the rows of all pages."""
+        after: str | None = ""
+        while after is not None:
+            answer = self.send(operation, path, **body, after=after)
+            yield from answer["rows"]
+            after = answer["next"]
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def list_namespaces(self, parent: Path) -> Iterable[str]:
+        return [str(row["name"]) for row in self.pages("list_schemas", parent)]
+
+    def load_namespace(self, path: Path) -> NamespaceRecord:
+        found = self.send("get_schema", path, schema=path[0])
+        return NamespaceRecord((found["name"],), found["options"], found["options"].get("location"))
+
+    def create_namespace(self, record: NamespaceRecord) -> None:
+        options = dict(record.properties)
+        self.send("make_schema", record.path, schema=record.path[0], options=options)
+
+    def alter_namespace(self, record: NamespaceRecord) -> None:
+        options = dict(record.properties)
+        self.send("change_schema", record.path, schema=record.path[0], options=options)
+
+    def drop_namespace(self, path: Path) -> None:
+        self.send("delete_schema", path, schema=path[0])
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def record(self, namespace: Path, row: Json) -> TableRecord:
+        """Return the record of a table's row."""
+        return TableRecord(
+            path=(*namespace, row["name"]),
+            location=row["location"],
+            properties=dict(row["options"]),
+            kind=row["kind"],
+            revision=row["etag"],
+            identity=row["id"],
+            is_external=row["kind"] == "EXTERNAL",
+        )
+
+    def fields(self, record: TableRecord) -> Json:
+        """Return what the server is to hold of a record."""
+        return {
+            "location": record.location,
+            "options": dict(record.properties),
+            "kind": "EXTERNAL",
+        }
+
+    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+        for row in self.pages("list", namespace, schema=namespace[0]):
+            if row.get("broken"):
+                logger.warning("entry %s is broken", row["name"])
+                yield TableRecord((*namespace, row["name"]), None, kind="broken", is_external=False)
+            else:
+                yield self.record(namespace, row)
+
+    def list_tables(self, namespace: Path) -> Iterable[str]:
+        return [
+            str(row["name"])
+            for row in self.pages("list", namespace, schema=namespace[0], brief=True)
+        ]
+
+    def load_table(self, path: Path) -> TableRecord:
+        return self.record(path[:-1], self.send("get", path, schema=path[0], table=path[1]))
+
+    def create_table(self, record: TableRecord) -> TableRecord:
+        schema, table = record.path
+        row = self.send("create", record.path, schema=schema, table=table, **self.fields(record))
+        return self.record(record.path[:-1], row)
+
+    def alter_table(self, record: TableRecord) -> None:
+        if record.properties.get(GUARD, ETAG) != ETAG:
+            raise InvalidTableStateError(f"'{display(record.path)}' has another guard")
+        schema, table = record.path
+        body = {**self.fields(record), "if_match": record.revision}
+        self.send("update", record.path, schema=schema, table=table, **body)
+
+    def load_marks(self, path: Path) -> Mapping[str, str]:
+        row = self.send("get", path, schema=path[0], table=path[1])
+        return {"kind": row["kind"]}
+
+    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
+        schema, table = record.path
+        body = {**self.fields(record), "kind": marks["kind"], "if_match": record.revision}
+        self.send("update", record.path, schema=schema, table=table, **body)
+
+    def commit_guard(self, record: TableRecord) -> str:
+        self.load_table(record.path)
+        return ETAG
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        schema, table = record.path
+        guarded = GUARD in record.properties
+        body = {"to": (new_path[0], new_path[1]), "if_match": record.revision if guarded else None}
+        try:
+            self.send("move", record.path, schema=schema, table=table, **body)
+        except LanceNamespaceError as error:
+            cause = error.__cause__
+            code = cause.code if isinstance(cause, ServerError) else ""
+            if code == "TABLE_EXISTS":
+                raise table_already_exists(new_path) from error
+            if code == "NO_SUCH_SCHEMA":
+                raise namespace_not_found(new_path[:1]) from error
+            raise
+
+    def drop_table(self, record: TableRecord) -> None:
+        schema, table = record.path
+        self.send("delete", record.path, schema=schema, table=table)
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
+        body = {"table_id": record.identity or "", "location": record.location, "write": write}
+        answer = self.send("credentials", record.path, **body)
+        ends = int((time.time() + answer["seconds"]) * 1000)
+        return {"token": answer["token"], "expires_at_millis": str(ends)}
+
+
+class TinyNamespace(LanceBridgeNamespace):
+    """``impl=tiny``."""
+
+    impl = "tiny"
+    config_type = TinyConfig
+
+    def open_catalog(self, config: TinyConfig) -> Catalog:
+        return TinyCatalog(config)
+
+    _open = open_catalog

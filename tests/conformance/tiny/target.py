@@ -1,0 +1,160 @@
+"""The small service as a target of the kit, with all its hooks."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path as FilePath
+
+from lance_namespace import LanceNamespace
+
+from lance_bridge.catalog import Catalog, Path
+from lance_bridge.config import load
+from lance_bridge.testing import Faults, HeldChange, RawEntry, Target
+
+from .adapter import SERVERS, TinyConfig, TinyNamespace
+from .server import CHANGES, PAGE, ConnectionLost, Json, ServerError, TinyServer
+
+_TOKEN = "a very secret token"
+Request = Callable[[str, Json], None]
+
+
+class TinyTarget(Target):
+    """A server of its own, seen through an adapter of a given class."""
+
+    page_size = PAGE
+    secrets = (_TOKEN,)
+    broken_marks = ("no etag",)
+
+    def __init__(self, data_root: FilePath, kind: Callable[[TinyConfig], Catalog]) -> None:
+        self.data_root = str(data_root)
+        self._kind = kind
+        self.server = PurgingServer(uuid.uuid4().hex)
+        SERVERS[self.server.name] = self.server
+        self._properties = {"server": self.server.name, "token": _TOKEN}
+
+    def connect(self) -> LanceNamespace:
+        return TinyNamespace(**self._properties)
+
+    def catalog(self) -> Catalog:
+        return self._kind(load(TinyConfig, "tiny", self._properties))
+
+    def other_catalog(self) -> Catalog:
+        return self._kind(load(TinyConfig, "tiny", {**self._properties, "user": "you"}))
+
+    def read_entry(self, path: Path) -> RawEntry:
+        row = self.server.tables[path[0], path[1]]
+        return RawEntry(row["location"], dict(row["options"]), row["kind"] == "EXTERNAL")
+
+    def write_entry(self, path: Path, entry: RawEntry) -> None:
+        self.server.request(
+            "create",
+            schema=path[0],
+            table=path[1],
+            location=entry.location,
+            options=dict(entry.properties),
+            kind="EXTERNAL" if entry.is_external else "MANAGED",
+        )
+
+    def make_marked_table(
+        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    ) -> None:
+        assert mark == "no etag"
+        self.server.tables[namespace_id[0], name] = {"name": name, "broken": location}
+
+    def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
+        self.server.tables.pop((namespace_id[0], name), None)
+
+    def grants(self, options: Mapping[str, str], location: str, *, write: bool) -> bool:
+        right, _, place = options["token"].partition(":")
+        return place == location and (right == "write" or not write)
+
+    @contextmanager
+    def faults(self) -> Iterator[Faults]:
+        yield TinyFaults(self.server, self.catalog())
+
+
+class PurgingServer(TinyServer):
+    """Deletes files as it is told to."""
+
+    def request(self, operation: str, **body: object) -> Json:
+        answer = super().request(operation, **body)
+        while self.deleted_files:
+            shutil.rmtree(self.deleted_files.pop())
+        return answer
+
+
+class TinyFaults(Faults):
+    """Trouble at the door of the server."""
+
+    def __init__(self, server: TinyServer, catalog: Catalog) -> None:
+        self._server = server
+        self._catalog = catalog
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    @contextmanager
+    def _requests(self, treat: Request) -> Iterator[None]:
+        self._server.on_request = treat
+        try:
+            yield
+        finally:
+            self._server.on_request = None
+
+    @contextmanager
+    def _answered(self, status: int, code: str, passing: int = 0) -> Iterator[None]:
+        left = passing
+
+        def treat(_: str, __: Json) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise ServerError(status, code)
+
+        with self._requests(treat):
+            yield
+
+    def refuse(self) -> AbstractContextManager[None]:
+        return self._answered(403, "FORBIDDEN")
+
+    def be_busy(self) -> AbstractContextManager[None]:
+        return self._answered(503, "BUSY")
+
+    def be_broken(self) -> AbstractContextManager[None]:
+        return self._answered(500, "INTERNAL")
+
+    def break_listing(self) -> AbstractContextManager[None]:
+        return self._answered(500, "INTERNAL", passing=1)
+
+    @contextmanager
+    def lose_next_reply(self) -> Iterator[None]:
+        def lose(operation: str) -> None:
+            if operation in CHANGES:
+                self._server.on_answer = None
+                raise ConnectionLost
+
+        self._server.on_answer = lose
+        try:
+            yield
+        finally:
+            self._server.on_answer = None
+
+    @contextmanager
+    def hold_next_change(self) -> Iterator[HeldChange]:
+        held = HeldChange()
+
+        def hold(operation: str, _: Json) -> None:
+            if operation in CHANGES:
+                self._server.on_request = None
+                held.arrived.set()
+                assert held.release.wait(30), "nobody released the change"
+
+        with self._requests(hold):
+            yield held
+
+    def changes_received(self) -> int:
+        return sum(self._server.received[name] for name in CHANGES)

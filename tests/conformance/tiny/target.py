@@ -82,7 +82,7 @@ class PurgingServer(TinyServer):
     def request(self, operation: str, **body: object) -> Json:
         answer = super().request(operation, **body)
         while self.deleted_files:
-            shutil.rmtree(self.deleted_files.pop())
+            shutil.rmtree(self.deleted_files.pop(), ignore_errors=True)
         return answer
 
 

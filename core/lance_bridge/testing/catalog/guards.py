@@ -38,154 +38,156 @@ SECOND_CHANGES: dict[str, Callable[[TableRecord], TableRecord]] = {
 class GuardCases(CatalogCases):
     """Entries with a `GUARD`, on which commits of tables depend."""
 
-    @pytest.fixture(autouse=True)
-    def _able(self, workspace: Workspace) -> None:
+    @pytest.fixture
+    def guardable(self, workspace: Workspace) -> Workspace:
+        """A workspace of a catalog that compares and sets entries."""
         skip_if(workspace, "no_alter", "no_managed_tables")
+        return workspace
 
     # -- finding the guard -----------------------------------------------------------------------
 
-    def test_finding_the_guard_changes_nothing(self, workspace: Workspace) -> None:
-        record = workspace.create("t", {"author": "Ines"})
-        guard = workspace.catalog.commit_guard(record)
+    def test_finding_the_guard_changes_nothing(self, guardable: Workspace) -> None:
+        record = guardable.create("t", {"author": "Ines"})
+        guard = guardable.catalog.commit_guard(record)
         assert isinstance(guard, str)
         assert guard
-        require_same(workspace.catalog.load_table(record.path), record)
-        assert workspace.catalog.commit_guard(record) == guard
+        require_same(guardable.catalog.load_table(record.path), record)
+        assert guardable.catalog.commit_guard(record) == guard
 
-    def test_the_guard_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
-        record = workspace.create()
-        workspace.catalog.drop_table(record)
+    def test_the_guard_of_a_missing_table_is_table_not_found(self, guardable: Workspace) -> None:
+        record = guardable.create()
+        guardable.catalog.drop_table(record)
         with refused(ErrorCode.TABLE_NOT_FOUND, _CHANGED, naming="t"):
-            workspace.catalog.commit_guard(record)
+            guardable.catalog.commit_guard(record)
 
-    def test_a_guarded_entry_keeps_what_it_is(self, workspace: Workspace) -> None:
-        before = workspace.create("t", {"count": "0"})
-        guard = workspace.catalog.commit_guard(before)
-        after = workspace.set(before, **{GUARD: guard})
+    def test_a_guarded_entry_keeps_what_it_is(self, guardable: Workspace) -> None:
+        before = guardable.create("t", {"count": "0"})
+        guard = guardable.catalog.commit_guard(before)
+        after = guardable.set(before, **{GUARD: guard})
         assert after.identity == before.identity
         assert after.location == before.location
         assert after.is_external
         require_properties(after.properties, {**before.properties, GUARD: guard})
-        require_same(workspace.scanned("t"), after)
+        require_same(guardable.scanned("t"), after)
 
     # -- one after the other ---------------------------------------------------------------------
 
     @pytest.mark.parametrize("change", SECOND_CHANGES)
     def test_the_second_change_of_one_revision_is_refused(
-        self, workspace: Workspace, change: str
+        self, guardable: Workspace, change: str
     ) -> None:
-        path = workspace.guard().path
-        first, second = workspace.catalog.load_table(path), workspace.connect().load_table(path)
-        workspace.catalog.alter_table(with_properties(first, count="1"))
-        after = workspace.catalog.load_table(path)
+        path = guardable.guard().path
+        first, second = guardable.catalog.load_table(path), guardable.connect().load_table(path)
+        guardable.catalog.alter_table(with_properties(first, count="1"))
+        after = guardable.catalog.load_table(path)
         with refused(_CHANGED, naming="t"):
-            workspace.catalog.alter_table(SECOND_CHANGES[change](second))
-        require_same(workspace.catalog.load_table(path), after)
+            guardable.catalog.alter_table(SECOND_CHANGES[change](second))
+        require_same(guardable.catalog.load_table(path), after)
 
-    def test_a_change_is_refused_though_the_values_are_back(self, workspace: Workspace) -> None:
-        stale = workspace.guard()
-        changed = workspace.set(stale, count="1")
-        back = workspace.set(changed, count="0")
+    def test_a_change_is_refused_though_the_values_are_back(self, guardable: Workspace) -> None:
+        stale = guardable.guard()
+        changed = guardable.set(stale, count="1")
+        back = guardable.set(changed, count="0")
         assert dict(back.properties) == dict(stale.properties)
         with refused(_CHANGED, naming="t"):
-            workspace.catalog.alter_table(with_properties(stale, count="5"))
-        require_same(workspace.catalog.load_table(stale.path), back)
+            guardable.catalog.alter_table(with_properties(stale, count="5"))
+        require_same(guardable.catalog.load_table(stale.path), back)
 
-    def test_a_change_that_writes_the_same_values_is_a_change(self, workspace: Workspace) -> None:
-        stale = workspace.guard()
-        workspace.catalog.alter_table(workspace.catalog.load_table(stale.path))
-        again = workspace.catalog.load_table(stale.path)
+    def test_a_change_that_writes_the_same_values_is_a_change(self, guardable: Workspace) -> None:
+        stale = guardable.guard()
+        guardable.catalog.alter_table(guardable.catalog.load_table(stale.path))
+        again = guardable.catalog.load_table(stale.path)
         assert again.revision is None or again.revision != stale.revision
         with refused(_CHANGED, naming="t"):
-            workspace.catalog.alter_table(with_properties(stale, count="5"))
+            guardable.catalog.alter_table(with_properties(stale, count="5"))
 
-    def test_each_change_of_the_latest_revision_is_made(self, workspace: Workspace) -> None:
-        record = workspace.guard()
+    def test_each_change_of_the_latest_revision_is_made(self, guardable: Workspace) -> None:
+        record = guardable.guard()
         for number in range(1, 6):
-            record = workspace.set(record, count=str(number))
+            record = guardable.set(record, count=str(number))
             assert record.properties["count"] == str(number)
 
-    def test_of_two_that_give_an_entry_its_guard_one_succeeds(self, workspace: Workspace) -> None:
-        path = workspace.create("t", {"count": "0"}).path
-        first, second = workspace.catalog.load_table(path), workspace.catalog.load_table(path)
-        guard = workspace.catalog.commit_guard(first)
-        after = workspace.set(first, **{GUARD: guard, "count": "1"})
+    def test_of_two_that_give_an_entry_its_guard_one_succeeds(self, guardable: Workspace) -> None:
+        path = guardable.create("t", {"count": "0"}).path
+        first, second = guardable.catalog.load_table(path), guardable.catalog.load_table(path)
+        guard = guardable.catalog.commit_guard(first)
+        after = guardable.set(first, **{GUARD: guard, "count": "1"})
         with refused(_CHANGED, naming="t"):
-            workspace.catalog.alter_table(with_properties(second, **{GUARD: guard, "count": "2"}))
-        require_same(workspace.catalog.load_table(path), after)
+            guardable.catalog.alter_table(with_properties(second, **{GUARD: guard, "count": "2"}))
+        require_same(guardable.catalog.load_table(path), after)
 
-    def test_a_record_of_a_dropped_table_changes_no_later_one(self, workspace: Workspace) -> None:
-        stale = workspace.guard()
-        workspace.catalog.drop_table(stale)
-        later = workspace.guard()
+    def test_a_record_of_a_dropped_table_changes_no_later_one(self, guardable: Workspace) -> None:
+        stale = guardable.guard()
+        guardable.catalog.drop_table(stale)
+        later = guardable.guard()
         with refused(_CHANGED, ErrorCode.INVALID_TABLE_STATE, naming="t"):
-            workspace.catalog.alter_table(with_properties(stale, count="5"))
-        require_same(workspace.catalog.load_table(later.path), later)
+            guardable.catalog.alter_table(with_properties(stale, count="5"))
+        require_same(guardable.catalog.load_table(later.path), later)
 
-    def test_an_unknown_guard_is_refused(self, workspace: Workspace) -> None:
-        record = workspace.create()
+    def test_an_unknown_guard_is_refused(self, guardable: Workspace) -> None:
+        record = guardable.create()
         strange = with_properties(record, **{GUARD: "a guard that no catalog knows"})
         with refused(ErrorCode.INVALID_TABLE_STATE, ErrorCode.INVALID_INPUT):
-            workspace.catalog.alter_table(strange)
-        require_same(workspace.catalog.load_table(record.path), record)
+            guardable.catalog.alter_table(strange)
+        require_same(guardable.catalog.load_table(record.path), record)
 
     # -- rename ----------------------------------------------------------------------------------
 
-    def test_a_stale_record_cannot_be_renamed(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_rename")
-        stale = workspace.guard()
-        after = workspace.set(stale, count="1")
+    def test_a_stale_record_cannot_be_renamed(self, guardable: Workspace) -> None:
+        skip_if(guardable, "no_rename")
+        stale = guardable.guard()
+        after = guardable.set(stale, count="1")
         with refused(_CHANGED, naming="t"):
-            if workspace.capabilities.renames_by_copy:
-                copy = replace(stale, path=workspace.table("new"))
-                workspace.catalog.copy_table(stale, copy)
+            if guardable.capabilities.renames_by_copy:
+                copy = replace(stale, path=guardable.table("new"))
+                guardable.catalog.copy_table(stale, copy)
             else:
-                workspace.catalog.rename_table(stale, workspace.table("new"))
-        assert workspace.names() == ["t"]
-        require_same(workspace.catalog.load_table(stale.path), after)
+                guardable.catalog.rename_table(stale, guardable.table("new"))
+        assert guardable.names() == ["t"]
+        require_same(guardable.catalog.load_table(stale.path), after)
 
-    def test_a_record_from_before_a_rename_changes_nothing(self, workspace: Workspace) -> None:
-        skip_if(workspace, "no_rename")
-        skip_if(workspace, "renames_by_copy")
-        stale = workspace.guard()
-        workspace.catalog.rename_table(stale, workspace.table("new"))
+    def test_a_record_from_before_a_rename_changes_nothing(self, guardable: Workspace) -> None:
+        skip_if(guardable, "no_rename")
+        skip_if(guardable, "renames_by_copy")
+        stale = guardable.guard()
+        guardable.catalog.rename_table(stale, guardable.table("new"))
         with refused(ErrorCode.TABLE_NOT_FOUND, _CHANGED, naming="t"):
-            workspace.catalog.alter_table(with_properties(stale, count="5"))
-        renamed = workspace.catalog.load_table(workspace.table("new"))
+            guardable.catalog.alter_table(with_properties(stale, count="5"))
+        renamed = guardable.catalog.load_table(guardable.table("new"))
         assert renamed.properties["count"] == "0"
-        assert workspace.set(renamed, count="1").properties["count"] == "1"
+        assert guardable.set(renamed, count="1").properties["count"] == "1"
 
     # -- at once ---------------------------------------------------------------------------------
 
-    def test_of_many_changes_at_once_one_is_made(self, workspace: Workspace) -> None:
-        record = workspace.guard()
+    def test_of_many_changes_at_once_one_is_made(self, guardable: Workspace) -> None:
+        record = guardable.guard()
         for turn in range(_ROUNDS):
             seen = record
 
             def change(number: int, seen: TableRecord = seen, turn: int = turn) -> None:
-                workspace.catalog.alter_table(with_properties(seen, count=f"{turn}.{number}"))
+                guardable.catalog.alter_table(with_properties(seen, count=f"{turn}.{number}"))
 
             winner = check_one_winner(race(change, _THREADS), _CHANGED)
-            record = workspace.catalog.load_table(record.path)
+            record = guardable.catalog.load_table(record.path)
             assert record.properties["count"] == f"{turn}.{winner}"
 
-    def test_counters_at_once_lose_no_count(self, workspace: Workspace) -> None:
-        path = workspace.guard().path
+    def test_counters_at_once_lose_no_count(self, guardable: Workspace) -> None:
+        path = guardable.guard().path
 
         def count(_: int) -> None:
             for _ in range(_ROUNDS):
-                _add_one(workspace, path)
+                _add_one(guardable, path)
 
         failed = [a for a in race(count, 3) if isinstance(a, LanceNamespaceError)]
         assert not failed, described(failed[0])
-        assert workspace.catalog.load_table(path).properties["count"] == str(3 * _ROUNDS)
+        assert guardable.catalog.load_table(path).properties["count"] == str(3 * _ROUNDS)
 
     @needs("faults")
-    def test_a_change_that_is_overtaken_on_its_way_is_refused(self, workspace: Workspace) -> None:
+    def test_a_change_that_is_overtaken_on_its_way_is_refused(self, guardable: Workspace) -> None:
         """The comparison must be the server's: any that is made before the request is too early."""
-        record = workspace.guard()
+        record = guardable.guard()
         with (
-            faults_of(workspace.target, "hold_next_change") as faults,
+            faults_of(guardable.target, "hold_next_change") as faults,
             ThreadPoolExecutor(2) as pool,
         ):
             slow_record = faults.catalog.load_table(record.path)
@@ -195,7 +197,7 @@ class GuardCases(CatalogCases):
                 )
                 try:
                     assert _arrives(held.arrived, slow), "no change was sent"
-                    other = workspace.connect()
+                    other = guardable.connect()
                     quick = pool.submit(other.alter_table, with_properties(record, count="quick"))
                     wait([quick], _LOCK_SECONDS)
                 finally:
@@ -203,7 +205,7 @@ class GuardCases(CatalogCases):
                 made = {"slow": _succeeded(slow), "quick": _succeeded(quick)}
         winners = [name for name, is_made in made.items() if is_made]
         assert len(winners) == 1, f"changes that were made: {winners}"
-        found = workspace.catalog.load_table(record.path)
+        found = guardable.catalog.load_table(record.path)
         assert found.properties["count"] == winners[0]
 
 

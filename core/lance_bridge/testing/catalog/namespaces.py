@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from lance_namespace import ErrorCode
 
@@ -56,6 +58,11 @@ class NamespaceCases(CatalogCases):
         workspace.catalog.create_namespace(workspace.namespace_record(longer))
         workspace.create("here")
         assert workspace.names(longer) == []
+        there = replace(workspace.record("there"), path=(*longer, "there"))
+        workspace.catalog.create_table(there)
+        assert workspace.names() == ["here"]
+        assert workspace.names(longer) == ["there"]
+        workspace.catalog.drop_table(workspace.catalog.load_table(there.path))
         workspace.catalog.drop_namespace(longer)
         assert workspace.names() == ["here"]
 
@@ -86,7 +93,9 @@ class NamespaceCases(CatalogCases):
     # -- properties ------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("key", PROPERTIES)
-    def test_a_property_is_kept_or_refused(self, workspace: Workspace, key: str) -> None:
+    def test_a_property_of_a_namespace_is_kept_or_refused(
+        self, workspace: Workspace, key: str
+    ) -> None:
         skip_if(workspace, "no_namespace_changes")
         path = workspace.missing_namespace()
         record = workspace.namespace_record(path, {key: PROPERTIES[key]})
@@ -98,14 +107,18 @@ class NamespaceCases(CatalogCases):
         _require_holds(workspace.catalog.load_namespace(path), record)
 
     @pytest.mark.parametrize("length", [256, 4001, 33_000])
-    def test_a_long_property_is_kept_or_refused(self, workspace: Workspace, length: int) -> None:
+    def test_a_long_property_of_a_namespace_is_kept_or_refused(
+        self, workspace: Workspace, length: int
+    ) -> None:
         skip_if(workspace, "no_namespace_changes")
         path = workspace.missing_namespace()
         record = workspace.namespace_record(path, {"long": ("0123456789" * length)[:length]})
         if accepted(lambda: workspace.catalog.create_namespace(record)):
             _require_holds(workspace.catalog.load_namespace(path), record)
 
-    def test_alter_replaces_properties_and_does_not_merge_them(self, workspace: Workspace) -> None:
+    def test_alter_replaces_properties_of_a_namespace_and_does_not_merge_them(
+        self, workspace: Workspace
+    ) -> None:
         skip_if(workspace, "no_namespace_changes")
         path = workspace.new_namespace({"kept": "1", "changed": "1", "removed": "1"})
         workspace.catalog.create_table(workspace.record("t"))

@@ -26,78 +26,80 @@ PROPERTIES = {
 class RenameCases(CatalogCases):
     """Rename and copy. A catalog has one of them, or says why it has neither."""
 
-    @pytest.fixture(autouse=True)
-    def _able(self, workspace: Workspace) -> None:
+    @pytest.fixture
+    def renamable(self, workspace: Workspace) -> Workspace:
+        """A workspace of a catalog that renames entries."""
         skip_if(workspace, "no_rename")
+        return workspace
 
-    def test_a_renamed_entry_keeps_all_but_its_name(self, workspace: Workspace) -> None:
-        record = workspace.create("old", PROPERTIES)
-        workspace.storage.put(record.location or "", "data", b"content")
-        _move(workspace, record, workspace.table("new"))
-        found = workspace.catalog.load_table(workspace.table("new"))
-        assert found.path == workspace.table("new")
+    def test_a_renamed_entry_keeps_all_but_its_name(self, renamable: Workspace) -> None:
+        record = renamable.create("old", PROPERTIES)
+        renamable.storage.put(record.location or "", "data", b"content")
+        _move(renamable, record, renamable.table("new"))
+        found = renamable.catalog.load_table(renamable.table("new"))
+        assert found.path == renamable.table("new")
         assert found.location == record.location
         require_properties(found.properties, record.properties)
         assert found.is_external
-        if not workspace.capabilities.renames_by_copy:
+        if not renamable.capabilities.renames_by_copy:
             assert found.identity == record.identity, "a renamed table has another identity"
-        require_same(workspace.scanned("new"), found)
-        assert workspace.names() == ["new"]
+        require_same(renamable.scanned("new"), found)
+        assert renamable.names() == ["new"]
         with refused(_NO_TABLE, naming="old"):
-            workspace.catalog.load_table(record.path)
-        assert workspace.storage.files(record.location or "") == {"data"}
+            renamable.catalog.load_table(record.path)
+        assert renamable.storage.files(record.location or "") == {"data"}
 
     def test_rename_to_an_existing_name_is_refused_and_changes_nothing(
-        self, workspace: Workspace
+        self, renamable: Workspace
     ) -> None:
-        source, taken = workspace.create("source"), workspace.create("taken")
+        source, taken = renamable.create("source"), renamable.create("taken")
         with refused(_EXISTS, naming="taken"):
-            _move(workspace, source, taken.path)
-        require_same(workspace.catalog.load_table(source.path), source)
-        require_same(workspace.catalog.load_table(taken.path), taken)
-        assert workspace.names() == ["source", "taken"]
+            _move(renamable, source, taken.path)
+        require_same(renamable.catalog.load_table(source.path), source)
+        require_same(renamable.catalog.load_table(taken.path), taken)
+        assert renamable.names() == ["source", "taken"]
 
-    def test_rename_of_a_missing_table_is_table_not_found(self, workspace: Workspace) -> None:
-        record = workspace.create("old")
-        workspace.catalog.drop_table(record)
+    def test_rename_of_a_missing_table_is_table_not_found(self, renamable: Workspace) -> None:
+        record = renamable.create("old")
+        renamable.catalog.drop_table(record)
         with refused(_NO_TABLE, naming="old"):
-            _move(workspace, record, workspace.table("new"))
-        assert workspace.names() == []
+            _move(renamable, record, renamable.table("new"))
+        assert renamable.names() == []
 
     def test_rename_into_another_namespace_keeps_all_but_the_path(
-        self, workspace: Workspace
+        self, renamable: Workspace
     ) -> None:
-        skip_if(workspace, "no_rename_across")
-        record = workspace.create("old", PROPERTIES)
-        other = (*workspace.new_namespace(), "new")
-        _move(workspace, record, other)
-        found = workspace.catalog.load_table(other)
+        skip_if(renamable, "no_rename_across")
+        record = renamable.create("old", PROPERTIES)
+        other = (*renamable.new_namespace(), "new")
+        _move(renamable, record, other)
+        found = renamable.catalog.load_table(other)
         assert found.location == record.location
         require_properties(found.properties, record.properties)
-        assert workspace.names() == []
-        assert workspace.names(other[:-1]) == ["new"]
+        assert renamable.names() == []
+        assert renamable.names(other[:-1]) == ["new"]
 
     def test_rename_into_a_missing_namespace_is_namespace_not_found(
-        self, workspace: Workspace
+        self, renamable: Workspace
     ) -> None:
-        skip_if(workspace, "no_rename_across")
-        record = workspace.create("old")
-        missing = workspace.missing_namespace()
+        skip_if(renamable, "no_rename_across")
+        record = renamable.create("old")
+        missing = renamable.missing_namespace()
         with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            _move(workspace, record, (*missing, "new"))
-        require_same(workspace.catalog.load_table(record.path), record)
+            _move(renamable, record, (*missing, "new"))
+        require_same(renamable.catalog.load_table(record.path), record)
 
     def test_a_copy_leaves_the_entry_and_has_an_identity_of_its_own(
-        self, workspace: Workspace
+        self, renamable: Workspace
     ) -> None:
-        skip_unless(workspace, "renames_by_copy")
-        record = workspace.create("old", PROPERTIES)
-        wanted = replace(record, path=workspace.table("new")).with_properties(
+        skip_unless(renamable, "renames_by_copy")
+        record = renamable.create("old", PROPERTIES)
+        wanted = replace(record, path=renamable.table("new")).with_properties(
             {**record.properties, "lance_bridge.copied": "yes"}
         )
-        workspace.catalog.copy_table(record, wanted)
-        require_same(workspace.catalog.load_table(record.path), record)
-        found = workspace.catalog.load_table(wanted.path)
+        renamable.catalog.copy_table(record, wanted)
+        require_same(renamable.catalog.load_table(record.path), record)
+        found = renamable.catalog.load_table(wanted.path)
         require_properties(found.properties, wanted.properties)
         assert found.location == record.location
         assert found.is_external

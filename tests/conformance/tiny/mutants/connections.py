@@ -1,0 +1,141 @@
+"""Adapters that describe, close or share connections wrongly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lance_namespace.errors import (
+    ServiceUnavailableError,
+)
+
+from lance_bridge import Capabilities, TableRecord
+from lance_bridge.catalog import Path
+
+from ..adapter import TinyCatalog
+from ..server import Json
+from . import mutant
+
+
+@mutant
+class OneConnection(TinyCatalog):
+    """Describes every connection alike."""
+
+    def describe_connection(self) -> str:
+        return "tiny"
+
+
+@mutant
+class DescribesItself(TinyCatalog):
+    """Describes the object, and not what it is connected to."""
+
+    def describe_connection(self) -> str:
+        return f"{super().describe_connection()} at {id(self)}"
+
+
+@mutant
+class ShowsTheToken(TinyCatalog):
+    """Shows the token to whoever sees the description."""
+
+    def describe_connection(self) -> str:
+        token = self._config.token
+        return f"{super().describe_connection()}, token={token and token.get_secret_value()}"
+
+
+@mutant
+class ClosesForGood(TinyCatalog):
+    """Cannot be used after it was closed."""
+
+    _closed = False
+
+    def close(self) -> None:
+        self._closed = True
+
+    def send(self, operation: str, path: Path, **body: Any) -> Json:
+        if self._closed:
+            raise ServiceUnavailableError("the catalog is closed")
+        return super().send(operation, path, **body)
+
+
+@mutant
+class CachesEntries(TinyCatalog):
+    """Remembers entries, and does not hear of changes by others."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self._cache: dict[Path, TableRecord] = {}
+
+    def load_table(self, path: Path) -> TableRecord:
+        if path not in self._cache:
+            self._cache[path] = super().load_table(path)
+        return self._cache[path]
+
+    def alter_table(self, record: TableRecord) -> None:
+        self._cache.pop(record.path, None)
+        super().alter_table(record)
+
+    def drop_table(self, record: TableRecord) -> None:
+        self._cache.pop(record.path, None)
+        super().drop_table(record)
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        self._cache.pop(record.path, None)
+        super().rename_table(record, new_path)
+
+
+@mutant
+class MixesUpThreads(TinyCatalog):
+    """Keeps what it was asked for on the object."""
+
+    _asked: Path = ()
+
+    def load_table(self, path: Path) -> TableRecord:
+        self._asked = path
+        time.sleep(0.001)
+        return super().load_table(self._asked)
+
+
+@mutant
+class CredentialsOfTheSchema(TinyCatalog):
+    """Vends credentials for another table of the same schema."""
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
+        first = next(iter(self.scan_tables(record.path[:-1])), record)
+        return super().vend_credentials(first, write=write)
+
+
+@mutant
+class CredentialsToWrite(TinyCatalog):
+    """Vends credentials to write to readers."""
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
+        return super().vend_credentials(record, write=write or True)
+
+
+@mutant
+class CredentialsInSeconds(TinyCatalog):
+    """Gives the end of credentials in seconds."""
+
+    def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
+        options = dict(super().vend_credentials(record, write=write) or {})
+        return {**options, "expires_at_millis": str(int(options["expires_at_millis"]) // 1000)}
+
+
+@mutant
+class FoldsCaseByDeclaration(TinyCatalog):
+    """Declares that the server folds names, which it does not."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, folds_case=True)
+
+
+@mutant
+class CannotAlterByDeclaration(TinyCatalog):
+    """Declares that entries cannot change, and changes them."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, no_alter="it has no call for that")

@@ -1,0 +1,130 @@
+"""Adapters that report trouble wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lance_namespace.errors import (
+    InternalError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+)
+
+from lance_bridge import NamespaceRecord, TableRecord
+from lance_bridge.catalog import Path
+from lance_bridge.errors import (
+    OutcomeUnknownError,
+    namespace_not_found,
+    table_not_found,
+)
+
+from ..adapter import TinyCatalog
+from ..server import ConnectionLost, Json, ServerError
+from . import mutant
+
+
+@mutant
+class BusyIsMissing(TinyCatalog):
+    """Says that a table does not exist where the server is busy."""
+
+    def load_table(self, path: Path) -> TableRecord:
+        try:
+            return super().load_table(path)
+        except ServiceUnavailableError as error:
+            raise table_not_found(path) from error
+
+
+@mutant
+class ErrorIsMissing(TinyCatalog):
+    """Takes every error on reading a schema for its absence."""
+
+    def load_namespace(self, path: Path) -> NamespaceRecord:
+        try:
+            return super().load_namespace(path)
+        except LanceNamespaceError as error:
+            raise namespace_not_found(path) from error
+
+
+@mutant
+class RefusedIsMissing(TinyCatalog):
+    """Takes a refusal for absence."""
+
+    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
+        if error.status == 403:
+            return table_not_found(path) if len(path) > 1 else namespace_not_found(path)
+        return super().meaning(error, operation, path)
+
+
+@mutant
+class BrokenListingIsEmpty(TinyCatalog):
+    """Lists no schema where the server is broken."""
+
+    def list_namespaces(self, parent: Path) -> Iterable[str]:
+        try:
+            return super().list_namespaces(parent)
+        except InternalError:
+            return []
+
+
+@mutant
+class LostIsMade(TinyCatalog):
+    """Takes a change whose reply was lost for made."""
+
+    def send(self, operation: str, path: Path, **body: Any) -> Json:
+        try:
+            return super().send(operation, path, **body)
+        except OutcomeUnknownError:
+            if operation == "create":
+                return super().send("get", path, schema=path[0], table=path[1])
+            return {}
+
+
+@mutant
+class LostIsUnavailable(TinyCatalog):
+    """Says of a change whose reply was lost that the server cannot be reached."""
+
+    def send(self, operation: str, path: Path, **body: Any) -> Json:
+        try:
+            return super().send(operation, path, **body)
+        except OutcomeUnknownError as error:
+            raise ServiceUnavailableError(str(error)) from error
+
+
+@mutant
+class RepeatsChanges(TinyCatalog):
+    """Sends a change again where its reply was lost."""
+
+    def send(self, operation: str, path: Path, **body: Any) -> Json:
+        try:
+            return super().send(operation, path, **body)
+        except OutcomeUnknownError:
+            return super().send(operation, path, **body)
+
+
+@mutant
+class RepeatsAndSaysSo(TinyCatalog):
+    """Sends a change again where its reply was lost, and then says that it is unknown."""
+
+    def send(self, operation: str, path: Path, **body: Any) -> Json:
+        try:
+            return super().send(operation, path, **body)
+        except OutcomeUnknownError:
+            try:
+                super().send(operation, path, **body)
+            except LanceNamespaceError as error:
+                raise OutcomeUnknownError(str(error)) from error
+            raise
+
+
+@mutant
+class RaisesOtherErrors(TinyCatalog):
+    """Lets an error of its client out of the library."""
+
+    def send(self, operation: str, path: Path, **body: Any) -> Json:
+        try:
+            return super().send(operation, path, **body)
+        except OutcomeUnknownError as error:
+            cause = error.__cause__
+            assert isinstance(cause, ConnectionLost)
+            raise cause from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,24 @@ import pymetastore.hive_metastore.ttypes as hive3
 from hmsclient import HMSClient
 from lance_namespace import CreateNamespaceRequest, LanceNamespace
 from pymetastore.hive_metastore.ThriftHiveMetastore import Client as CatalogsClient
+from servers.hive_entries import raw_entry
 from servers.hive_raw import BROKEN_MARKS, MARKS, raw_client, raw_table
+from servers.proxy import Fault, ThriftProxy
+from servers.thrift_faults import Hold, Refusal
 
-from lance_bridge.testing import Features, Target
+from lance_bridge.catalog import Catalog
+from lance_bridge.catalog import Path as TablePath
+from lance_bridge.testing import Faults, Features, HeldChange, RawEntry, Target
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.names import capabilities, database_argument
+
+_STARTS = ("create_", "alter_", "drop_")
+_CHANGES = tuple(f"{start}*" for start in _STARTS)
+_PROBE = b"lance_bridge_probe"
+"""In calls that only find out what the metastore can do, and change nothing."""
+_BROKEN = Refusal("java.lang.RuntimeException: out of order")
 
 FEATURES = from_capabilities(
     capabilities(catalog_levels=False),
@@ -35,6 +47,7 @@ class RunningHiveTarget(Target):
     """A metastore that somebody else runs: never stopped, and data where both sides see it."""
 
     features = FEATURES
+    identity_resolution = 1.1  # the time of creation, in seconds
     odd_marks = tuple(MARKS)
     broken_marks = tuple(BROKEN_MARKS)
     types: Any = hive
@@ -85,11 +98,92 @@ class HiveTarget(RunningHiveTarget):
         super().__init__(metastore.uri, data_root, **properties)
         self._metastore = metastore
 
+    def other_catalog(self) -> Catalog:
+        return HiveNamespace(**{**self._properties, "uri": "thrift://127.0.0.1:1"}).catalog
+
+    def read_entry(self, path: TablePath) -> RawEntry:
+        table = raw_entry(self._port, *path)
+        parameters = dict(table.parameters)
+        marks = (table.tableType, parameters.get("EXTERNAL"))
+        of_hive = {"external.table.purge", "TRANSLATED_TO_EXTERNAL"} & set(parameters)
+        is_external = marks == ("EXTERNAL_TABLE", "TRUE") and not of_hive
+        return RawEntry(table.sd.location, parameters, is_external)
+
+    def write_entry(self, path: TablePath, entry: RawEntry) -> None:
+        assert entry.location is not None
+        table = raw_table(path[-2], path[-1], entry.location, self.types)
+        table.parameters = dict(entry.properties)
+        if entry.is_external:
+            table.parameters["EXTERNAL"] = "TRUE"
+        else:
+            table.tableType = "MANAGED_TABLE"
+        self._create(path[:-1], table)
+
+    @contextmanager
+    def faults(self) -> Iterator[Faults]:
+        with ThriftProxy("127.0.0.1", self._port) as proxy:
+            own = {"uri": proxy.uri, "client.retry-timeout": "0"}
+            namespace = HiveNamespace(**{**self._properties, **own})
+            yield HiveFaults(proxy, namespace.catalog)
+            namespace.close()
+
     def stop_server(self) -> None:
         self._metastore.kill()
 
     def start_server(self) -> None:
         self._metastore.start()
+
+
+class HiveFaults(Faults):
+    """Trouble on the wire to a metastore."""
+
+    def __init__(self, proxy: ThriftProxy, catalog: Catalog) -> None:
+        self._proxy = proxy
+        self._catalog = catalog
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    @contextmanager
+    def _all(self, how: Fault | Refusal, passing: int = 0) -> Iterator[None]:
+        self._proxy.fail_next("*", how, times=float("inf"), passing=passing)
+        try:
+            yield
+        finally:
+            self._proxy.reset()
+
+    def refuse(self) -> AbstractContextManager[None]:
+        return self._all(Refusal("AccessControlException: Permission denied: user=somebody"))
+
+    def be_busy(self) -> AbstractContextManager[None]:
+        return self._all(Fault.DROP_REQUEST)
+
+    def be_broken(self) -> AbstractContextManager[None]:
+        return self._all(_BROKEN)
+
+    def break_listing(self) -> AbstractContextManager[None]:
+        return self._all(_BROKEN, passing=1)
+
+    @contextmanager
+    def lose_next_reply(self) -> Iterator[None]:
+        for change in _CHANGES:
+            self._proxy.fail_next(change, Fault.LOSE_REPLY, without=_PROBE)
+        yield
+        # What was received is still to be counted.
+        self._proxy.clear_rules()
+
+    @contextmanager
+    def hold_next_change(self) -> Iterator[HeldChange]:
+        held = HeldChange()
+        for change in _CHANGES:
+            self._proxy.fail_next(change, Hold(held.arrived, held.release), without=_PROBE)
+        yield held
+        self._proxy.clear_rules()
+
+    def changes_received(self) -> int:
+        calls = self._proxy.calls
+        return sum(n for name, n in calls.items() if name.startswith(_STARTS))
 
 
 class HiveCatalogTarget(HiveTarget):

@@ -20,9 +20,12 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TException, TMessageType, TType
 from thrift.transport.TTransport import TTransportBase
 
+from servers.thrift_faults import Hold, Refusal
+
 _CHUNK = 1 << 16
 _HOST = "127.0.0.1"
 _JOIN_SECONDS = 5.0
+_HOLD_SECONDS = 60.0
 
 
 class Fault(enum.Enum):
@@ -36,12 +39,23 @@ class Fault(enum.Enum):
     STALL = "let the server do it, and never reply, with the connection open"
 
 
+Treatment = Fault | Refusal | Hold
+
+
 @dataclass
 class _Rule:
     method: str
-    how: Fault
-    times: int
+    how: Treatment
+    times: float
     seconds: float
+    passing: int
+    without: bytes
+
+    def fits(self, method: str, raw: bytes) -> bool:
+        if not fnmatchcase(method, self.method) or (self.without and self.without in raw):
+            return False
+        self.passing -= 1
+        return self.passing < 0
 
 
 class ThriftProxy:
@@ -59,7 +73,7 @@ class ThriftProxy:
         self._calls: Counter[str] = Counter()
         self._connections = 0
         self._rules: list[_Rule] = []
-        self._fired: list[tuple[str, Fault]] = []
+        self._fired: list[tuple[str, Treatment]] = []
         self._open: set[_Connection] = set()
         self.closing = threading.Event()
         self._listener = socket.create_server((_HOST, 0))
@@ -90,7 +104,7 @@ class ThriftProxy:
             return len(self._open)
 
     @property
-    def fired(self) -> list[tuple[str, Fault]]:
+    def fired(self) -> list[tuple[str, Treatment]]:
         """The faults that happened, in order, with the method each happened to; a copy."""
         with self._lock:
             return list(self._fired)
@@ -98,17 +112,21 @@ class ThriftProxy:
     def fail_next(
         self,
         method: str = "*",
-        how: Fault = Fault.LOSE_REPLY,
+        how: Treatment = Fault.LOSE_REPLY,
         *,
-        times: int = 1,
+        times: float = 1,
         seconds: float = 0.0,
+        passing: int = 0,
+        without: bytes = b"",
     ) -> None:
         """Do ``how`` to the next ``times`` calls whose name fits ``method`` (``create_table*``).
 
-        ``seconds`` is how long DELAY_REPLY waits. The earliest rule that fits is used first.
+        ``float("inf")`` means until `reset`. ``seconds`` is how long DELAY_REPLY waits. Let the
+        first ``passing`` calls that fit through, and all that hold the bytes ``without``. The
+        earliest rule that fits is used first.
         """
         with self._lock:
-            self._rules.append(_Rule(method, how, times, seconds))
+            self._rules.append(_Rule(method, how, times, seconds, passing, without))
 
     def reset(self) -> None:
         """Forget counts and rules; connections stay open, and are not counted again."""
@@ -117,6 +135,11 @@ class ThriftProxy:
             self._connections = 0
             self._rules.clear()
             self._fired.clear()
+
+    def clear_rules(self) -> None:
+        """Break no more calls; counts stay."""
+        with self._lock:
+            self._rules.clear()
 
     def disconnect(self) -> None:
         """Close all connections that are open, as a load balancer does with idle ones."""
@@ -152,12 +175,12 @@ class ThriftProxy:
     ) -> None:
         self.close()
 
-    def take(self, method: str) -> _Rule | None:
+    def take(self, method: str, raw: bytes) -> _Rule | None:
         """Count a call, and return the rule that applies to it."""
         with self._lock:
             self._calls[method] += 1
             for rule in self._rules:
-                if fnmatchcase(method, rule.method):
+                if rule.fits(method, raw):
                     rule.times -= 1
                     if rule.times <= 0:
                         self._rules.remove(rule)
@@ -227,7 +250,7 @@ class _Connection(threading.Thread):
             self._client.sendall(data)
             return bool(data)
         request = _read_message(self._client)
-        rule = self._proxy.take(request.method)
+        rule = self._proxy.take(request.method, request.raw)
         if rule is None:
             self._upstream.sendall(request.raw)
             return True
@@ -235,6 +258,14 @@ class _Connection(threading.Thread):
 
     def _break(self, request: _Message, rule: _Rule) -> bool:
         """Apply a fault; say whether the connection goes on."""
+        if isinstance(rule.how, Refusal):
+            self._client.sendall(rule.how.reply_to(request.method, request.sequence))
+            return True
+        if isinstance(rule.how, Hold):
+            rule.how.arrived.set()
+            rule.how.release.wait(_HOLD_SECONDS)
+            self._upstream.sendall(request.raw)
+            return True
         if rule.how is Fault.DROP_REQUEST:
             return False
         if rule.how is Fault.RESET:
@@ -266,6 +297,7 @@ class _Connection(threading.Thread):
 class _Message:
     method: str
     kind: int
+    sequence: int
     raw: bytes
 
 
@@ -279,9 +311,9 @@ def _read_message(source: socket.socket) -> _Message:
     if framed:
         recorder.read(4)
     protocol: Any = TBinaryProtocol(recorder)
-    method, kind, _ = protocol.readMessageBegin()
+    method, kind, sequence = protocol.readMessageBegin()
     protocol.skip(TType.STRUCT)
-    return _Message(method, kind, bytes(recorder.taken))
+    return _Message(method, kind, sequence, bytes(recorder.taken))
 
 
 class _Recorder(TTransportBase):  # type: ignore[misc]  # thrift has no types

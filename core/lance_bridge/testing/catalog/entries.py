@@ -71,14 +71,16 @@ class EntryCases(CatalogCases):
             workspace.catalog.drop_table(record)
 
     @pytest.mark.parametrize("name", LOCATIONS)
-    def test_a_location_is_kept_or_refused(self, workspace: Workspace, name: str) -> None:
-        wanted = workspace.record(location=workspace.location(name))
+    def test_a_location_is_kept_or_refused(self, shared_workspace: Workspace, name: str) -> None:
+        workspace = shared_workspace
+        wanted = workspace.record(workspace.unique_table(), location=workspace.location(name))
         if accepted(lambda: workspace.catalog.create_table(wanted)):
             found = workspace.catalog.load_table(wanted.path).location
             assert same_location(found, wanted.location), (found, wanted.location)
-            assert workspace.scanned("t").location == found
+            assert workspace.scanned(wanted.path[-1]).location == found
+            workspace.catalog.drop_table(workspace.catalog.load_table(wanted.path))
         else:
-            assert workspace.names() == []
+            assert wanted.path[-1] not in workspace.names()
 
     def test_an_entry_is_external(self, workspace: Workspace) -> None:
         record = workspace.create()

@@ -86,28 +86,36 @@ class FaultCases(CatalogCases):
         namespace = workspace.new_namespace({"a": "b"}) if can_change else workspace.path
         return Scene(workspace, workspace.create(), namespace, workspace.missing_namespace())
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared_scene(cls, shared_workspace: Workspace) -> Scene:
+        """For operations that change nothing."""
+        workspace = shared_workspace
+        record = workspace.create(workspace.unique_table())
+        return Scene(workspace, record, workspace.path, workspace.missing_namespace())
+
     # -- reads -----------------------------------------------------------------------------------
 
     @needs("faults")
     @pytest.mark.parametrize("operation", READS)
     def test_a_read_that_is_refused_is_permission_denied(
-        self, scene: Scene, operation: str
+        self, shared_scene: Scene, operation: str
     ) -> None:
-        with faults_of(scene.workspace.target, "refuse") as faults:
+        with faults_of(shared_scene.workspace.target, "refuse") as faults:
             with faults.refuse(), refused(ErrorCode.PERMISSION_DENIED):
-                READS[operation](faults.catalog, scene)
-            require_same(faults.catalog.load_table(scene.table.path), scene.table)
+                READS[operation](faults.catalog, shared_scene)
+            require_same(faults.catalog.load_table(shared_scene.table.path), shared_scene.table)
 
     @needs("faults")
     @pytest.mark.parametrize("trouble", ["be_busy", "be_broken"])
     @pytest.mark.parametrize("operation", READS)
     def test_a_read_that_a_server_fails_is_never_answered(
-        self, scene: Scene, operation: str, trouble: str
+        self, shared_scene: Scene, operation: str, trouble: str
     ) -> None:
-        with faults_of(scene.workspace.target, trouble) as faults:
+        with faults_of(shared_scene.workspace.target, trouble) as faults:
             with getattr(faults, trouble)(), refused(*TROUBLE):
-                READS[operation](faults.catalog, scene)
-            require_same(faults.catalog.load_table(scene.table.path), scene.table)
+                READS[operation](faults.catalog, shared_scene)
+            require_same(faults.catalog.load_table(shared_scene.table.path), shared_scene.table)
 
     # -- changes ---------------------------------------------------------------------------------
 

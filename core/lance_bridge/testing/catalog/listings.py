@@ -109,11 +109,11 @@ class ListingCases(CatalogCases):
 
     @pytest.mark.parametrize("listing", LISTINGS)
     def test_a_listing_of_a_missing_namespace_is_namespace_not_found(
-        self, workspace: Workspace, listing: str
+        self, shared_workspace: Workspace, listing: str
     ) -> None:
-        missing = workspace.missing_namespace()
+        missing = shared_workspace.missing_namespace()
         with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            list(LISTINGS[listing](workspace.catalog, missing))
+            list(LISTINGS[listing](shared_workspace.catalog, missing))
 
     @pytest.mark.parametrize("listing", LISTINGS)
     def test_a_listing_is_of_its_own_namespace(self, workspace: Workspace, listing: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -42,6 +43,7 @@ class Workspace:
         self._namespaces: list[Path] = []
         self._locations: list[str] = []
         self._connections = [catalog]
+        self._numbers = itertools.count()
         self.path = self.new_namespace()
 
     def connect(self) -> Catalog:
@@ -52,6 +54,10 @@ class Workspace:
         return catalog
 
     # -- names -----------------------------------------------------------------------------------
+
+    def unique_table(self) -> str:
+        """Return a name that no table of the namespace has."""
+        return f"t{next(self._numbers)}"
 
     def table(self, name: str = "t") -> Path:
         """Return the path of a table in the namespace."""

@@ -340,6 +340,9 @@ class GlueCatalog(Catalog):
             )
         if record.revision is not None and table.get("VersionId") != record.revision:
             raise concurrent_modification(record.path)
+        # Versions of a table that was recreated begin again with the same numbers.
+        if record.identity is not None and mapping.identity_of(table) != record.identity:
+            raise concurrent_modification(record.path)
         return table
 
     def copy_table(self, record: TableRecord, copy: TableRecord) -> None:

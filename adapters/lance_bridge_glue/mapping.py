@@ -161,7 +161,6 @@ def record_from(
     kind = table.get("TableType") or ""
     unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if kind in _VIEWS else set())
     parameters = table.get("Parameters") or {}
-    created = table.get("CreateTime")
     target = table.get("TargetTable")
     if target is None and link is not None:
         target = {**link["TargetDatabase"], "Name": path[-1]}
@@ -172,12 +171,17 @@ def record_from(
         properties={k: v for k, v in parameters.items() if k not in unseen and v is not None},
         kind=kind or (RESOURCE_LINK if table.get("TargetTable") else ""),
         revision=table.get("VersionId"),
-        # Federated entries have no time of their making, and are there all the same.
-        identity=created.isoformat() if created else "unknown",
+        identity=identity_of(table),
         is_external=_is_external(table),
         link_to=name_of_target(target) if target else "",
         link_path=_path_of(target, home, region) if target else None,
     )
+
+
+def identity_of(table: Mapping[str, Any]) -> str:
+    """Return when an entry was created; federated entries have no time, and exist all the same."""
+    created = table.get("CreateTime")
+    return str(created.isoformat()) if created else "unknown"
 
 
 def _path_of(target: Mapping[str, Any], home: str | None, region: str) -> Path | None:

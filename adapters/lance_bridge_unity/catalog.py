@@ -249,6 +249,9 @@ class UnityCatalog(Catalog):
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         full, new = self._full(record.path), self._full(new_path)
+        if full[:-1] != new[:-1]:
+            reason = self._capabilities.no_rename_across
+            raise unsupported(f"Table '{display(full)}' cannot move to '{display(new)}': {reason}")
         exists = table_already_exists(new)
         with translated(f"rename table '{display(full)}'", full, duplicate=exists):
             if self._config.is_databricks:

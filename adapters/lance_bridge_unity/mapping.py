@@ -127,6 +127,7 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
         properties=properties,
         kind=kind,
         identity=_text(info, "table_id"),
+        is_external=kind == EXTERNAL,
     )
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from lance_namespace import LanceNamespace
-from servers.glue_server import GlueServer
+from servers.glue_server import SECRET_KEY, GlueServer
+from servers.http_faults import Answer, Request
 from servers.http_proxy import HttpProxy
 
-from lance_bridge.testing import Features, Target
+from lance_bridge.catalog import Catalog
+from lance_bridge.catalog import Path as TablePath
+from lance_bridge.testing import Faults, Features, RawEntry, Target
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_glue.names import capabilities
+
+from .http_faulty import HttpFaults
 
 Entry = dict[str, Any]
 
@@ -144,6 +151,8 @@ class GlueTarget(Target):
     )
     odd_marks = tuple(MARKS)
     broken_marks = tuple(BROKEN_MARKS)
+    secrets = (SECRET_KEY,)
+    identity_resolution = 1.1  # the time of creation, in seconds
 
     def __init__(
         self, server: GlueServer, proxy: HttpProxy, data_root: str, **properties: str
@@ -182,11 +191,52 @@ class GlueTarget(Target):
         except glue.exceptions.EntityNotFoundException:
             return
 
+    def other_catalog(self) -> Catalog:
+        return GlueNamespace(**{**self._properties, "catalog_id": "210987654321"}).catalog
+
+    def read_entry(self, path: TablePath) -> RawEntry:
+        table = self._server.glue.get_table(DatabaseName=path[0], Name=path[1])["Table"]
+        parameters = dict(table["Parameters"])
+        marks = (table.get("TableType"), parameters.get("EXTERNAL"))
+        location = table["StorageDescriptor"]["Location"]
+        return RawEntry(location, parameters, marks == ("EXTERNAL_TABLE", "TRUE"))
+
+    def write_entry(self, path: TablePath, entry: RawEntry) -> None:
+        assert entry.location is not None
+        table = lance_entry(path[1], entry.location)
+        table["Parameters"] = dict(entry.properties)
+        if entry.is_external:
+            table["Parameters"]["EXTERNAL"] = "TRUE"
+        else:
+            table["TableType"] = "MANAGED_TABLE"
+        self._server.glue.create_table(DatabaseName=path[0], TableInput=table)
+
+    @contextmanager
+    def faults(self) -> Iterator[Faults]:
+        # botocore repeats changes by itself, and the adapter then says that all is unknown.
+        namespace = GlueNamespace(**{**self._properties, "max_retries": "0"})
+        yield GlueFaults(self._proxy, namespace.catalog)
+        namespace.close()
+
     def stop_server(self) -> None:
         self._proxy.stop()
 
     def start_server(self) -> None:
         self._proxy.start()
+
+
+class GlueFaults(HttpFaults):
+    """Trouble on the way to Glue, as AWS words it."""
+
+    refusal = Answer.of_aws("AccessDeniedException")
+    busy = Answer.of_aws("ThrottlingException")
+    failure = Answer.of_aws("InternalServiceException", status=500)
+
+    def concerns(self, request: Request) -> bool:
+        return bool(request.key)
+
+    def is_change(self, request: Request) -> bool:
+        return any(fnmatchcase(request.key, f"{verb}*") for verb in ("Create", "Update", "Delete"))
 
 
 class GlueOnDiskTarget(GlueTarget):

@@ -16,8 +16,9 @@ import lance_namespace as api
 import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
 
-from lance_bridge.catalog import NamespaceRecord, TableRecord
-from lance_bridge.testing import Features, Target
+from lance_bridge.catalog import Catalog, NamespaceRecord, TableRecord
+from lance_bridge.catalog import Path as TablePath
+from lance_bridge.testing import Features, RawEntry, Target
 from lance_bridge.testing.bad_requests import BadRequestCases
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
 from lance_bridge.testing.inside.suite import InsideTableCases
@@ -71,6 +72,25 @@ class MemoryTarget(Target):
     def connect(self) -> Any:
         lake = f"{self.data_root}/lake"
         return Noting(MemoryNamespace(uri=self.data_root, root=lake), self.answered)
+
+    def catalog(self) -> Catalog:
+        return MemoryNamespace(uri=self.data_root).catalog
+
+    def other_catalog(self) -> Catalog:
+        return MemoryNamespace(uri="another").catalog
+
+    def read_entry(self, path: TablePath) -> RawEntry:
+        record = self._server.tables[path]
+        return RawEntry(record.location, record.properties, record.is_external)
+
+    def write_entry(self, path: TablePath, entry: RawEntry) -> None:
+        self._server.tables[path] = TableRecord(
+            path,
+            entry.location,
+            entry.properties,
+            identity=self._server.stamp(),
+            is_external=entry.is_external,
+        )
 
     def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
         path = (*namespace_id, name)

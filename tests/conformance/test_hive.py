@@ -9,7 +9,7 @@ import pytest
 from conftest import external_metastores
 from servers.metastores import VERSIONS, Metastores
 
-from lance_bridge.testing import ConformanceSuite, Target, without
+from lance_bridge.testing import CatalogSuite, ConformanceSuite, Target, without
 
 from .hive_target import HiveCatalogTarget, HiveTarget, RunningHiveTarget
 
@@ -58,3 +58,18 @@ class TestHiveWithCatalogs(ConformanceSuite):
         target = HiveCatalogTarget(metastores.get(request.param), data_root)
         target.features = without(target.features, "inside_in_full")
         return target
+
+
+@pytest.mark.server
+class TestHiveCatalog(CatalogSuite):
+    """The adapter alone, with entries that are compared under a lock and by a condition."""
+
+    @pytest.fixture(scope="class", params=INSIDE_IN_FULL)
+    @classmethod
+    def target(
+        cls,
+        request: pytest.FixtureRequest,
+        metastores: Metastores,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Target:
+        return HiveTarget(metastores.get(request.param), tmp_path_factory.mktemp("data"))

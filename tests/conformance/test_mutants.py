@@ -83,7 +83,7 @@ def run_suite(mutants: Collection[str], report: Path) -> Outcome:
 
 def require_good(outcome: Outcome, count: int) -> None:
     assert outcome.failed[CONTROL] == []
-    assert outcome.passed[CONTROL] > 200
+    assert outcome.passed[CONTROL] > 150
     missed = outcome.missed
     assert count - len(missed) >= MUST_FIND * count, f"passed the kit: {missed}"
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lance_namespace import LanceNamespace
+from servers.http_faults import Answer, Request
+from servers.http_proxy import HttpProxy
 from servers.objectstore import MotoServer
 from servers.unity import DATABRICKS, WAREHOUSE_ID, Bucket, UnityServer
 
-from lance_bridge.testing import Features, Target
+from lance_bridge.catalog import Catalog
+from lance_bridge.catalog import Path as TablePath
+from lance_bridge.testing import Faults, Features, RawEntry, Target
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.names import capabilities
+
+from .http_faulty import HttpFaults
 
 CATALOG = "lance_kit"
 _BASE = Features(
@@ -107,6 +114,28 @@ class UnityTarget(Target):
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         self.server.remove_table(CATALOG, namespace_id[-1], name)
 
+    def other_catalog(self) -> Catalog:
+        return UnityNamespace(**{**self.properties(), "endpoint": "http://127.0.0.1:1"}).catalog
+
+    def read_entry(self, path: TablePath) -> RawEntry:
+        info = self.server.table(CATALOG, *path[-2:])
+        properties = {str(key): str(value) for key, value in info["properties"].items()}
+        return RawEntry(info["storage_location"], properties, info["table_type"] == "EXTERNAL")
+
+    def write_entry(self, path: TablePath, entry: RawEntry) -> None:
+        kind = "EXTERNAL" if entry.is_external else "MANAGED"
+        place = None if entry.location is None else _uri(entry.location)
+        fields = {"storage_location": place, "properties": dict(entry.properties)}
+        self._add(path[:-1], path[-1], table_type=kind, data_source_format="TEXT", **fields)
+
+    @contextmanager
+    def faults(self) -> Iterator[Faults]:
+        with HttpProxy(self.server.url) as proxy:
+            own = {"endpoint": proxy.endpoint, "retry_timeout": "0"}
+            namespace = UnityNamespace(**{**self.properties(), **own})
+            yield UnityFaults(proxy, namespace.catalog)
+            namespace.close()
+
     def stop_server(self) -> None:
         self.server.stop()
 
@@ -114,8 +143,25 @@ class UnityTarget(Target):
         self.server.start()
 
 
+class UnityFaults(HttpFaults):
+    """Trouble on the way to Unity Catalog."""
+
+    refusal = Answer.of_json(403, {"error_code": "PERMISSION_DENIED", "message": "no right"})
+    busy = Answer.of_json(429, {"error_code": "RESOURCE_EXHAUSTED", "message": "too much"})
+    failure = Answer.of_json(500, {"error_code": "INTERNAL", "message": "out of order"})
+
+    def concerns(self, request: Request) -> bool:
+        return request.path.startswith("/api/")
+
+    def is_change(self, request: Request) -> bool:
+        is_read = request.method == "GET" or "/temporary-" in request.path
+        return self.concerns(request) and not is_read
+
+
 class DatabricksTarget(UnityTarget):
     """Databricks with a SQL warehouse, logged in by OAuth, machine to machine."""
+
+    secrets = ("double-secret",)
 
     def __init__(self, server: UnityServer, data_root: str) -> None:
         assert server.dialect is DATABRICKS

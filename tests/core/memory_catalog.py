@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
 
+from lance_namespace.errors import InvalidTableStateError
 from pydantic import Field, SecretStr
 
 from lance_bridge import CatalogConfig, LanceBridgeNamespace
@@ -33,6 +34,7 @@ from lance_bridge.catalog import (
 )
 from lance_bridge.errors import (
     concurrent_modification,
+    display,
     namespace_already_exists,
     namespace_not_found,
     table_already_exists,
@@ -42,6 +44,9 @@ from lance_bridge.errors import (
 Moment = Literal["before", "after"]
 Fault = Callable[[str, Moment], None]
 """Called with the name of a change and whether its effect is still to come; may raise."""
+
+REVISION = "revision"
+"""The guard of all entries."""
 
 NO_RENAME = "it has no call for that"
 NO_ALTER = "its entries never change"
@@ -190,16 +195,19 @@ class MemoryCatalog(Catalog):
     def alter_table(self, record: TableRecord) -> None:
         def effect() -> None:
             self._compare(record)
-            self.server.tables[record.path] = replace(record, revision=self.server.stamp())
+            changed = replace(record, revision=self.server.stamp(), is_external=True)
+            self.server.tables[record.path] = changed
 
         self.server.change("alter_table", effect)
 
     def commit_guard(self, record: TableRecord) -> str:
         self.load_table(record.path)
-        return "revision"
+        return REVISION
 
     def _compare(self, record: TableRecord) -> None:
         found = self.load_table(record.path)
+        if record.properties.get(GUARD, REVISION) != REVISION:
+            raise InvalidTableStateError(f"'{display(record.path)}' has a guard that is not known")
         is_guarded = GUARD in found.properties or GUARD in record.properties
         if is_guarded and found.revision != record.revision:
             raise concurrent_modification(record.path)

@@ -176,6 +176,13 @@ class UnityServer:
             entry.json()
             return entry
 
+    def table(self, catalog: str, schema: str, name: str) -> dict[str, Any]:
+        """Return what the server holds of a table."""
+        with self.state.lock:
+            entry = self._siblings((catalog, schema)).get(name)
+            assert entry is not None, f"{name} does not exist"
+            return dict(entry.info)
+
     def remove_table(self, catalog: str, schema: str, name: str) -> None:
         """Remove a name, with all entries that have it, if there is any; so with its schema."""
         with self.state.lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -119,6 +120,7 @@ class GuardCases(CatalogCases):
     def test_a_record_of_a_dropped_table_changes_no_later_one(self, guardable: Workspace) -> None:
         stale = guardable.guard()
         guardable.catalog.drop_table(stale)
+        time.sleep(guardable.target.identity_resolution)
         later = guardable.guard()
         with refused(_CHANGED, ErrorCode.INVALID_TABLE_STATE, naming="t"):
             guardable.catalog.alter_table(with_properties(stale, count="5"))

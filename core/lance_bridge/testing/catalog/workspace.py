@@ -90,10 +90,10 @@ class Workspace:
     # -- tables ----------------------------------------------------------------------------------
 
     def location(self, name: str = "t") -> str:
-        """Return a location of its own under the target's data root, as core would spell it."""
+        """Return a location of its own under the target's data root."""
         place = f"{self.target.data_root.rstrip('/')}/{self.path[-1]}_{name}.lance"
         self._locations.append(place)
-        return locations.for_lance(self.target.register_location(place))
+        return self.target.register_location(place)
 
     def record(
         self, name: str = "t", properties: Mapping[str, str] | None = None, **changes: str

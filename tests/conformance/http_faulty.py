@@ -1,0 +1,87 @@
+"""Faults of a server that is reached through an `HttpProxy`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from servers.http_faults import Answer, Delay, Fault, Request
+from servers.http_proxy import HttpProxy
+
+from lance_bridge.catalog import Catalog
+from lance_bridge.testing import Faults, HeldChange
+
+_ALWAYS = float("inf")
+
+
+class HttpFaults(Faults):
+    """What all such servers have in common; a subclass knows their answers and their changes."""
+
+    refusal: Answer
+    busy: Answer
+    failure: Answer
+
+    def __init__(self, proxy: HttpProxy, catalog: Catalog) -> None:
+        self._proxy = proxy
+        self._catalog = catalog
+
+    @abstractmethod
+    def concerns(self, request: Request) -> bool:
+        """Return whether a request is one to the catalog, and not to log in."""
+
+    @abstractmethod
+    def is_change(self, request: Request) -> bool:
+        """Return whether a request changes something."""
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    @contextmanager
+    def _answered(self, answer: Answer, passing: int = 0) -> Iterator[None]:
+        left = passing
+
+        def fits(request: Request) -> bool:
+            nonlocal left
+            left -= self.concerns(request)
+            return self.concerns(request) and left < 0
+
+        self._proxy.fail_next(fits, answer, times=_ALWAYS)
+        try:
+            yield
+        finally:
+            self._proxy.reset()
+
+    def refuse(self) -> AbstractContextManager[None]:
+        return self._answered(self.refusal)
+
+    def be_busy(self) -> AbstractContextManager[None]:
+        return self._answered(self.busy)
+
+    def be_broken(self) -> AbstractContextManager[None]:
+        return self._answered(self.failure)
+
+    def break_listing(self) -> AbstractContextManager[None]:
+        return self._answered(self.failure, passing=1)
+
+    @contextmanager
+    def lose_next_reply(self) -> Iterator[None]:
+        self._proxy.fail_next(self.is_change, Fault.LOSE_REPLY)
+        yield
+
+    @contextmanager
+    def hold_next_change(self) -> Iterator[HeldChange]:
+        held = HeldChange()
+
+        def fits(request: Request) -> bool:
+            if self.is_change(request):
+                held.arrived.set()
+                return True
+            return False
+
+        self._proxy.fail_next(fits, Delay(release=held.release))
+        yield held
+
+    def changes_received(self) -> int:
+        return sum(self.is_change(request) for request in self._proxy.requests)

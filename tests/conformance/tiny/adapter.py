@@ -26,6 +26,7 @@ from lance_bridge import (
     NameRule,
     NamespaceRecord,
     TableRecord,
+    select_tables,
 )
 from lance_bridge.catalog import GUARD, Path
 from lance_bridge.errors import (
@@ -126,7 +127,7 @@ class TinyCatalog(Catalog):
     # -- namespaces ------------------------------------------------------------------------------
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
-        return [str(row["name"]) for row in self.pages("list_schemas", parent)]
+        return sorted({str(row["name"]) for row in self.pages("list_schemas", parent)})
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         found = self.send("get_schema", path, schema=path[0])
@@ -165,7 +166,13 @@ class TinyCatalog(Catalog):
             "kind": "EXTERNAL",
         }
 
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
+        return select_tables(self.entries(namespace), lance_only=lance_only, after=after)
+
+    def entries(self, namespace: Path) -> Iterator[TableRecord]:
+        """Yield all entries of a schema in the server's order."""
         for row in self.pages("list", namespace, schema=namespace[0]):
             if row.get("broken"):
                 logger.warning("entry %s is broken", row["name"])
@@ -173,11 +180,11 @@ class TinyCatalog(Catalog):
             else:
                 yield self.record(namespace, row)
 
-    def list_tables(self, namespace: Path) -> Iterable[str]:
-        return [
-            str(row["name"])
-            for row in self.pages("list", namespace, schema=namespace[0], brief=True)
-        ]
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        if lance_only:
+            return super().list_tables(namespace, lance_only=True)
+        rows = self.pages("list", namespace, schema=namespace[0], brief=True)
+        return sorted({str(row["name"]) for row in rows})
 
     def load_table(self, path: Path) -> TableRecord:
         return self.record(path[:-1], self.send("get", path, schema=path[0], table=path[1]))

@@ -47,7 +47,7 @@ class EntryCases(CatalogCases):
         assert created.identity in (None, loaded.identity)
         assert loaded.is_lance
         require_same(workspace.scanned("t"), loaded)
-        lance = list(workspace.catalog.scan_lance_tables(workspace.path, None))
+        lance = list(workspace.catalog.scan_tables(workspace.path, lance_only=True))
         assert [record.path for record in lance] == [wanted.path]
         require_same(lance[0], loaded)
 
@@ -130,8 +130,8 @@ class EntryCases(CatalogCases):
         assert workspace.names() == ["lance", "parquet"]
         scanned = {record.path[-1] for record in workspace.catalog.scan_tables(workspace.path)}
         assert scanned == {"lance", "parquet"}
-        assert list(workspace.catalog.list_lance_tables(workspace.path)) == ["lance"]
-        found = [r.path[-1] for r in workspace.catalog.scan_lance_tables(workspace.path, None)]
+        assert list(workspace.catalog.list_tables(workspace.path, lance_only=True)) == ["lance"]
+        found = [r.path[-1] for r in workspace.catalog.scan_tables(workspace.path, lance_only=True)]
         assert found == ["lance"]
 
     @needs("write_entry")
@@ -143,8 +143,8 @@ class EntryCases(CatalogCases):
         entry = RawEntry(workspace.location(), {"table_type": mark, "managed_by": "storage"})
         workspace.target.write_entry(path, entry)
         assert workspace.catalog.load_table(path).is_lance
-        assert list(workspace.catalog.list_lance_tables(workspace.path)) == ["t"]
-        found = list(workspace.catalog.scan_lance_tables(workspace.path, None))
+        assert list(workspace.catalog.list_tables(workspace.path, lance_only=True)) == ["t"]
+        found = list(workspace.catalog.scan_tables(workspace.path, lance_only=True))
         assert [record.path for record in found] == [path]
 
     @needs("read_entry")

@@ -38,9 +38,9 @@ READS: dict[str, Operation] = {
     "load a missing namespace": lambda c, s: c.load_namespace(s.free),
     "list_namespaces": lambda c, s: list(c.list_namespaces(s.namespace[:-1])),
     "list_tables": lambda c, s: list(c.list_tables(s.table.path[:-1])),
-    "list_lance_tables": lambda c, s: list(c.list_lance_tables(s.table.path[:-1])),
+    "list Lance tables": lambda c, s: list(c.list_tables(s.table.path[:-1], lance_only=True)),
     "scan_tables": lambda c, s: list(c.scan_tables(s.table.path[:-1])),
-    "scan_lance_tables": lambda c, s: list(c.scan_lance_tables(s.table.path[:-1], None)),
+    "scan Lance tables": lambda c, s: list(c.scan_tables(s.table.path[:-1], lance_only=True)),
 }
 
 

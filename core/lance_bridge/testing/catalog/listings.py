@@ -24,10 +24,10 @@ Listing = Callable[[Catalog, Path], Iterable[str]]
 
 LISTINGS: dict[str, Listing] = {
     "list_tables": lambda catalog, path: catalog.list_tables(path),
-    "list_lance_tables": lambda catalog, path: catalog.list_lance_tables(path),
+    "list_lance_only": lambda catalog, path: catalog.list_tables(path, lance_only=True),
     "scan_tables": lambda catalog, path: (r.path[-1] for r in catalog.scan_tables(path)),
-    "scan_lance_tables": lambda catalog, path: (
-        r.path[-1] for r in catalog.scan_lance_tables(path, None)
+    "scan_lance_only": lambda catalog, path: (
+        r.path[-1] for r in catalog.scan_tables(path, lance_only=True)
     ),
 }
 
@@ -77,14 +77,13 @@ class ListingCases(CatalogCases):
         for name in (full.names[0], full.names[full.workspace.target.page_size], full.names[-1]):
             require_same(scanned[name], catalog.load_table((*full.path, name)))
 
-    def test_a_scan_of_lance_tables_is_sorted_and_begins_after_a_name(
-        self, full: FullNamespace
-    ) -> None:
+    @pytest.mark.parametrize("lance_only", [True, False])
+    def test_a_scan_begins_after_a_name(self, full: FullNamespace, lance_only: bool) -> None:
         catalog, names = full.workspace.catalog, full.names
         for after in (None, "", "a", names[0], "t00002x", names[-_MORE], names[-1], "zz"):
             wanted = [name for name in names if after is None or name > after]
-            found = [r.path[-1] for r in catalog.scan_lance_tables(full.path, after)]
-            assert found == wanted, f"after {after!r}"
+            records = catalog.scan_tables(full.path, lance_only=lance_only, after=after)
+            assert [r.path[-1] for r in records] == wanted, f"after {after!r}"
 
     @needs("faults")
     @pytest.mark.parametrize("listing", LISTINGS)
@@ -167,3 +166,4 @@ def _require_names(found: list[str], wanted: list[str]) -> None:
     missing = sorted(set(wanted) - set(found))
     assert not missing, f"{len(missing)} of {len(wanted)} are missing: {missing[:5]}"
     assert set(found) == set(wanted), f"not there: {sorted(set(found) - set(wanted))[:5]}"
+    assert found == sorted(found), "not sorted"

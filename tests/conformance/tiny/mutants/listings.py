@@ -31,8 +31,8 @@ class FirstPageOnly(TinyCatalog):
 class TenTables(TinyCatalog):
     """Lists ten names at most; everything else reads all pages."""
 
-    def list_tables(self, namespace: Path) -> Iterable[str]:
-        return list(islice(super().list_tables(namespace), 10))
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        return list(islice(super().list_tables(namespace, lance_only=lance_only), 10))
 
 
 @mutant
@@ -47,13 +47,13 @@ class FirstPageOfSchemas(TinyCatalog):
 class RepeatsAcrossPages(TinyCatalog):
     """Begins each page with the last row of the page before."""
 
-    def pages(self, operation: str, path: Path, **body: Any) -> Iterator[Json]:
-        last: Json | None = None
-        for number, row in enumerate(super().pages(operation, path, **body)):
-            if number % 10 == 0 and last is not None:
-                yield last
-            yield row
-            last = row
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        names: list[str] = []
+        for number, name in enumerate(super().list_tables(namespace, lance_only=lance_only)):
+            if number % 10 == 0:
+                names += names[-1:]
+            names.append(name)
+        return names
 
 
 @mutant
@@ -76,7 +76,7 @@ class EndsWhereItBreaks(TinyCatalog):
 class StopsAtABrokenEntry(TinyCatalog):
     """Fails the whole listing over one entry that cannot be read."""
 
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
+    def entries(self, namespace: Path) -> Iterator[TableRecord]:
         for row in self.pages("list", namespace, schema=namespace[0]):
             yield self.record(namespace, row)
 
@@ -85,35 +85,41 @@ class StopsAtABrokenEntry(TinyCatalog):
 class HidesBrokenEntries(TinyCatalog):
     """Leaves out of the names what cannot be read, so that a schema looks empty."""
 
-    def list_tables(self, namespace: Path) -> Iterable[str]:
-        return [
-            record.path[-1] for record in self.scan_tables(namespace) if record.kind != "broken"
-        ]
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        records = self.scan_tables(namespace, lance_only=lance_only)
+        return [record.path[-1] for record in records if record.kind != "broken"]
 
 
 @mutant
 class UnsortedScan(TinyCatalog):
-    """Returns Lance tables in the server's order, newest first."""
+    """Returns Lance tables in the opposite order."""
 
-    def scan_lance_tables(self, namespace: Path, after: str | None) -> Iterable[TableRecord]:
-        return list(super().scan_lance_tables(namespace, after))[::-1]
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
+        found = list(super().scan_tables(namespace, lance_only=lance_only, after=after))
+        return found[::-1] if lance_only else found
 
 
 @mutant
 class ScanIncludesTheMarker(TinyCatalog):
     """Begins a scan at the name after which it should begin."""
 
-    def scan_lance_tables(self, namespace: Path, after: str | None) -> Iterable[TableRecord]:
-        found = sorted(self.scan_tables(namespace), key=lambda record: record.path)
-        return [r for r in found if r.is_lance and (after is None or r.path[-1] >= after)]
+    def scan_tables(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterable[TableRecord]:
+        found = super().scan_tables(namespace, lance_only=lance_only)
+        return [r for r in found if after is None or r.path[-1] >= after]
 
 
 @mutant
 class LowerCaseMarkOnly(TinyCatalog):
     """Knows Lance tables by table_type=lance in lower case alone."""
 
-    def list_lance_tables(self, namespace: Path) -> Iterable[str]:
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         records = self.scan_tables(namespace)
+        if not lance_only:
+            return super().list_tables(namespace)
         return [r.path[-1] for r in records if r.properties.get("table_type") == "lance"]
 
 
@@ -121,12 +127,12 @@ class LowerCaseMarkOnly(TinyCatalog):
 class ListsEverySchema(TinyCatalog):
     """Lists the tables of all schemas whose names begin alike."""
 
-    def list_tables(self, namespace: Path) -> Iterable[str]:
-        names: list[str] = list(super().list_tables(namespace))
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        names: list[str] = list(super().list_tables(namespace, lance_only=lance_only))
         for (schema, table), _ in list(SERVERS[self._config.server].tables.items()):
             if schema != namespace[0] and schema.startswith(namespace[0]):
                 names.append(table)
-        return names
+        return sorted(names)
 
 
 @mutant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -83,8 +83,8 @@ class LosesReservedProperties(TinyCatalog):
 class LosesReservedPropertiesOnScan(TinyCatalog):
     """Shows lance_bridge.* when an entry is loaded, and not when it is scanned."""
 
-    def scan_tables(self, namespace: Path) -> Iterable[TableRecord]:
-        for found in super().scan_tables(namespace):
+    def entries(self, namespace: Path) -> Iterator[TableRecord]:
+        for found in super().entries(namespace):
             own = {k: v for k, v in found.properties.items() if not k.startswith(RESERVED_PREFIX)}
             yield found.with_properties(own)
 

@@ -18,7 +18,7 @@ class HiveNamespace(LanceBridgeNamespace):
     config_type = HiveConfig
 
     def open_catalog(self, config: HiveConfig) -> Catalog:
-        extras.require(self.impl, "hmsclient", "thrift")
+        extras.require(self.impl, "hmsclient", "pymetastore", "thrift")
         from .catalog import HiveCatalog  # noqa: PLC0415 - needs the packages checked above
 
         return HiveCatalog(config)

@@ -263,8 +263,9 @@ def _explain(impl: str, error: ValidationError) -> str:
         key = ".".join(str(part) for part in item["loc"])
         text = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
-            text = "is required"
-        problems.append(f"property '{key}': {text}" if key else text)
+            problems.append(f"property '{key}' is required")
+        else:
+            problems.append(f"property '{key}': {text}" if key else text)
     return f"impl={impl}: " + "; ".join(problems)
 
 

@@ -24,7 +24,7 @@ def parse_namespace(identifier: Sequence[str] | None, capabilities: Capabilities
     rules = capabilities.namespace_levels
     if len(names) > len(rules):
         raise invalid(
-            f"Namespace identifier {_shown(names)} has {len(names)} names; "
+            f"Namespace identifier {_shown(names)} has {_count(names)}; "
             f"this catalog has {_levels(rules)}"
         )
     return _checked(names, rules, capabilities)
@@ -45,7 +45,7 @@ def parse_table_namespace(
     rules = capabilities.namespace_levels
     if len(names) != len(rules):
         raise invalid(
-            f"Namespace identifier {_shown(names)} has {len(names)} names; "
+            f"Namespace identifier {_shown(names)} has {_count(names)}; "
             f"tables are in {_levels(rules)}"
         )
     return _checked(names, rules, capabilities)
@@ -71,10 +71,14 @@ def parse_table(
     if len(names) != len(rules):
         hint = "" if default or len(names) != 1 else ". Set default-namespace to use one name"
         raise invalid(
-            f"Table identifier {_shown(names)} has {len(names)} names; "
+            f"Table identifier {_shown(names)} has {_count(names)}; "
             f"this catalog takes {_levels(rules)}{hint}"
         )
     return _checked(names, rules, capabilities)
+
+
+def _count(names: Path) -> str:
+    return f"{len(names)} name{'' if len(names) == 1 else 's'}"
 
 
 def _checked(names: Path, rules: Sequence[NameRule], capabilities: Capabilities) -> Path:

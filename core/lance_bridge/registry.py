@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -71,6 +72,17 @@ def is_implementation(name: str) -> bool:
     return name in lance_namespace.NATIVE_IMPLS or name in catalogs()
 
 
+def implementation(name: str) -> type[LanceNamespace]:
+    """Return the class of what `connect` returns for a name. No property is looked at.
+
+    Raises:
+        InvalidInputError: (13) there is none, or the configuration file cannot be read.
+        UnsupportedOperationError: (0) it cannot be imported.
+    """
+    named = {} if is_implementation(name) else _named_catalogs()
+    return find(named[name]["impl"]) if name in named else find(name, named)
+
+
 def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespace]:
     """Return the class that a name stands for.
 
@@ -82,7 +94,9 @@ def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespa
     class_path = known.get(name, name)
     if "." not in class_path:
         choices = sorted({*known, *(named or {})})
-        raise invalid(f"There is no catalog '{name}': known are {', '.join(choices)}")
+        near = difflib.get_close_matches(name, choices, n=1)
+        hint = f"did you mean '{near[0]}'? Known" if near else "known"
+        raise invalid(f"There is no catalog '{name}': {hint} are {', '.join(choices)}")
     module, _, attribute = class_path.rpartition(".")
     try:
         kind = getattr(importlib.import_module(module), attribute)

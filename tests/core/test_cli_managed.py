@@ -101,7 +101,7 @@ def test_a_property_that_is_none_is_refused(properties: list[str]) -> None:
 def test_pylance_s_own_namespaces_are_not_managed(tmp_path: object) -> None:
     command = ["managed", "check", "dir", "a.b", "-p", f"root={tmp_path}"]
     failed = CliRunner().invoke(app, command)
-    assert failed.exit_code == 1
+    assert failed.exit_code == 2
     assert "pylance's own" in failed.stderr
 
 

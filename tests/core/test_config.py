@@ -119,7 +119,7 @@ def test_an_unknown_key_is_invalid_and_a_near_one_suggested(key: str, hint: str)
 
 
 def test_a_missing_required_key_is_named() -> None:
-    with pytest.raises(InvalidInputError, match="property 'uri': is required"):
+    with pytest.raises(InvalidInputError, match="property 'uri' is required"):
         load(MemoryConfig, "memory", {})
 
 

@@ -49,7 +49,7 @@ def test_only_the_innermost_namespaces_hold_tables(names: list[str] | None) -> N
 def test_a_table_has_a_name_on_every_level(names: list[str]) -> None:
     assert parse_table(["a", "b", "c"], EXACT) == ("a", "b", "c")
     with pytest.raises(
-        InvalidInputError, match=rf"{len(names)} names; .*\[catalog, schema, table\]"
+        InvalidInputError, match=rf"{len(names)} names?; .*\[catalog, schema, table\]"
     ):
         parse_table(names, EXACT)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lance_bridge.cli.common import misused
+
+from .__main__ import LARGEST_PORT, main
 from .releases import RELEASES
 
 _DEFAULT = "2.3"
@@ -35,14 +39,25 @@ def start(
 
     Example: lance-bridge metastore start --port 0
     """
-    from .__main__ import main  # noqa: PLC0415 - what only this command needs
-
+    _check(version, port, settings or ())
     arguments = ["--version", version, "--port", str(port)]
     arguments += ["--directory", str(directory)] if directory is not None else []
     arguments += ["--warehouse", warehouse] if warehouse is not None else []
     for each in settings or ():
         arguments += ["--setting", each]
     raise typer.Exit(main(arguments))
+
+
+def _check(version: str, port: int, settings: Sequence[str]) -> None:
+    """End the command where an option cannot be: with one line, as other commands do."""
+    if version not in RELEASES:
+        raise misused(f"--version {version} is not among {', '.join(sorted(RELEASES))}")
+    if not 0 <= port <= LARGEST_PORT:
+        raise misused(f"--port must be between 0 and {LARGEST_PORT}, and not {port}")
+    for each in settings:
+        name, equals, _ = each.partition("=")
+        if not (name and equals):
+            raise misused(f"--setting is given as name=value, and not '{each}'")
 
 
 @app.callback()

@@ -15,12 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from lance_bridge import extras
+from lance_bridge.extras import MissingExtraError
+
 from .artifacts import jars_of
 from .configuration import hive_site, to_xml
 from .directory import Claim, in_use, usable
-from .errors import MetastoreStartError
+from .errors import ArtifactsUnavailableError, MetastoreStartError
 from .java import find_java
-from .probe import answers
 from .process import GuardedProcess
 from .releases import release
 
@@ -183,6 +185,7 @@ class Metastore:
             self._claim.take(self.directory)
         java = find_java(self.release.minimum_java, self._java)
         jars = jars_of(self.release)
+        _require_client()
         atexit.register(self.close)
         for attempt in range(1, _ATTEMPTS + 1):
             port = self._port or _free_port()
@@ -306,6 +309,8 @@ class Metastore:
         ]
 
     def _wait_for_answer(self, port: int, instance: str, site: Mapping[str, str]) -> None:
+        from .probe import answers  # noqa: PLC0415 - needs the packages checked before the start
+
         deadline = time.monotonic() + self._start_timeout
         while not answers(port, instance, site):
             if not self.is_running:
@@ -330,6 +335,14 @@ class Metastore:
 
 class _PortTakenError(MetastoreStartError):
     """Another program has the port."""
+
+
+def _require_client() -> None:
+    """Check that the server can be asked whether it answers."""
+    try:
+        extras.require("hive-embedded", "hmsclient", "thrift")
+    except MissingExtraError as error:
+        raise ArtifactsUnavailableError(str(error)) from error
 
 
 def _is_free(port: int) -> bool:

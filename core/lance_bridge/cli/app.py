@@ -10,6 +10,7 @@ import typer
 from . import catalogs, configuration, maintain, managed, migrate, namespaces, tables
 from .check import PASSED_ON, check
 from .doctor import doctor
+from .output import log_messages
 from .plugins import add_commands
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ def _tell_version(*, asked: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     *,
     _version: Annotated[
         bool,
@@ -51,3 +53,4 @@ def _options(
     Exit codes: 0 done; 1 the catalog or the storage refused, or failed; 2 the command was given
     wrongly; 3 it looked for something and found it; 130 Ctrl-C.
     """
+    context.with_resource(log_messages())

@@ -14,7 +14,7 @@ from ..catalog import Capabilities
 from ..config import config_path, named_catalogs
 from ..namespace import LanceBridgeNamespace
 from .common import CatalogName, OutputOption, Properties, connected, told
-from .output import Output, pairs_table, table_of, tell_parts, working
+from .output import WIDE, Output, pairs_table, table_of, tell_parts, working
 
 app = typer.Typer(help="Catalogs: list them, and test one.", no_args_is_help=True)
 
@@ -38,7 +38,7 @@ def list_catalogs(output: OutputOption = Output.TEXT) -> None:
     }
     parts = [
         table_of(["impl", "class"], installed),
-        table_of(["catalog", "impl", "connection", "problem"], configured),
+        table_of(["catalog", "impl", "connection", "problem"], configured, longest=WIDE),
     ]
     tell_parts(output, fields, parts)
 

@@ -8,25 +8,23 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from lance_namespace import LanceNamespace
+from lance_namespace import NATIVE_IMPLS
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
 
-from ..errors import invalid
 from ..exit_codes import FAILED, MISUSED
 from ..names import parts_of
+from ..registry import catalogs, implementation
 from .completion import catalog_names
 from .output import Output, message
 
-CatalogName = Annotated[
-    str,
-    typer.Argument(
-        help="hive, glue, unity, or a catalog of the configuration file.",
-        autocompletion=catalog_names,
-    ),
-]
+_NAMES_OF_CATALOGS = (
+    f"An installed implementation ({', '.join(sorted(catalogs()))}), a catalog of the "
+    "configuration file (see: catalogs list), or a class path."
+)
+CatalogName = Annotated[str, typer.Argument(help=_NAMES_OF_CATALOGS, autocompletion=catalog_names)]
 TableName = Annotated[
     str,
     typer.Argument(
@@ -58,21 +56,34 @@ def told() -> Iterator[None]:
 def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceBridgeNamespace]:
     """Connect to a catalog; end the command with a message where anything fails."""
     given = pairs(properties)
+    require_catalog(catalog)
     with told():
-        namespace = bridged(lance_bridge.connect(catalog, given), catalog)
+        namespace = lance_bridge.connect(catalog, given)
+        assert isinstance(namespace, LanceBridgeNamespace)
         with namespace:
             yield namespace
 
 
-def bridged(namespace: LanceNamespace, catalog: str) -> LanceBridgeNamespace:
-    """Return a namespace that is one of ours.
+def require_catalog(name: str) -> None:
+    """End the command where a name is that of a namespace which is not this library's.
 
-    Raises:
-        InvalidInputError: (13) it is pylance's own.
+    A name that stands for nothing passes: connecting to it says why.
     """
-    if not isinstance(namespace, LanceBridgeNamespace):
-        raise invalid(f"'{catalog}' is pylance's own implementation: this is about catalogs")
-    return namespace
+    try:
+        found = implementation(name)
+    except LanceNamespaceError:
+        return
+    if issubclass(found, LanceBridgeNamespace):
+        return
+    path = f"{found.__module__}.{found.__name__}"
+    owner = "pylance's own" if path in NATIVE_IMPLS.values() else "not lance-bridge's own"
+    hint = f": it works on {', '.join(sorted(catalogs()))}"
+    if path == NATIVE_IMPLS["dir"]:
+        hint += (
+            ". To give the tables of a directory names in a catalog, see "
+            "lance-bridge migrate register --help"
+        )
+    raise misused(f"'{name}' is {owner} ({path}), which this command does not work on{hint}")
 
 
 def pairs(given: Sequence[str] | None) -> dict[str, str]:

@@ -49,7 +49,8 @@ def change(path: Path, catalog: str, properties: Mapping[str, str | None]) -> No
         # A link to it stays a link.
         _replace(path.resolve(), after)
     except (OSError, UnicodeDecodeError) as error:
-        raise invalid(f"{path} cannot be changed: {error}") from error
+        reason = getattr(error, "strerror", None) or str(error)  # without the temporary file's name
+        raise invalid(f"{path} cannot be changed: {reason}") from error
 
 
 def _changed(path: Path, text: str, catalog: str, properties: Mapping[str, str | None]) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..doctor import Diagnosis, diagnose
 from ..exit_codes import FOUND
-from .common import CatalogName, OutputOption, Properties, pairs, told
+from .common import CatalogName, OutputOption, Properties, pairs, require_catalog, told
 from .durations import duration
 from .output import Output, counting, message, table_of, tell_parts
 from .paging import PageToken
@@ -39,6 +39,7 @@ def doctor(
     Example: lance-bridge doctor prod --limit 100
     """
     given, age = pairs(properties), duration("--idle", idle)
+    require_catalog(catalog)
     with told(), counting(f"doctor {catalog}") as counted:
         found = diagnose(catalog, given, limit=limit, page_token=page_token, idle=age, told=counted)
     tell_parts(output, {"catalog": catalog, **asdict(found)}, _parts(catalog, found))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-_WIDE = 10_000
+WIDE = 10_000
 """The width of a table that goes to a file or a program: nothing is cut."""
 _LONGEST_CELL = 60
 
@@ -38,6 +39,23 @@ class Output(str, Enum):
 def message(text: str) -> None:
     """Tell something that is no answer, such as a failure."""
     typer.echo(f"lance-bridge: {text}", err=True)
+
+
+@contextmanager
+def log_messages() -> Iterator[None]:
+    """Print what libraries log as a warning or worse, such as that a call is retried."""
+    handler = _MessageHandler(logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+class _MessageHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        message(text if record.name.startswith("lance_bridge") else f"{record.name}: {text}")
 
 
 def tell(output: Output, text: str, fields: Mapping[str, Any]) -> None:
@@ -68,12 +86,20 @@ def tell_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table 
             _print(part)
 
 
-def table_of(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], title: str = "") -> Table:
-    """Return a table for people. A column's name is its key in the rows, underscores as spaces."""
+def table_of(
+    columns: Sequence[str],
+    rows: Iterable[Mapping[str, Any]],
+    title: str = "",
+    longest: int = _LONGEST_CELL,
+) -> Table:
+    """Return a table for people. A column's name is its key in the rows, underscores as spaces.
+
+    Values of more than ``longest`` characters are cut.
+    """
     heads = [each.replace("_", " ") for each in columns]
     table = Table(*heads, box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+        table.add_row(*(Text(_cell(row.get(column), longest)) for column in columns))
     return table
 
 
@@ -81,7 +107,7 @@ def pairs_table(fields: Mapping[str, Any]) -> Table:
     """Return a table of names and values."""
     table = Table(box=box.SIMPLE, show_header=False)
     for key, value in fields.items():
-        table.add_row(Text(key.replace("_", " ")), Text(_cell(value, longest=_WIDE)))
+        table.add_row(Text(key.replace("_", " ")), Text(_cell(value, longest=WIDE)))
     return table
 
 
@@ -141,7 +167,7 @@ def _cell(value: Any, longest: int = _LONGEST_CELL) -> str:
 
 def _print(table: Table) -> None:
     out = sys.stdout
-    width = None if out.isatty() else _WIDE
+    width = None if out.isatty() else WIDE
     Console(file=out, width=width, highlight=False, soft_wrap=width is not None).print(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from lance_namespace import (
     RegisterTableRequest,
     RenameTableRequest,
 )
+from lance_namespace.errors import LanceNamespaceError
 from rich.table import Table
 
 from ..entries import listing
@@ -34,7 +36,7 @@ from .common import (
     names_of,
     pairs,
 )
-from .output import Output, pairs_table, table_of, tell, tell_parts, working
+from .output import Output, message, pairs_table, table_of, tell, tell_parts, working
 from .paging import Limit, PageToken, tell_page
 
 app = typer.Typer(
@@ -189,8 +191,30 @@ def register(
             id=names, location=location, mode=mode, properties=given or None
         )
         answer = namespace.register_table(request)
+        _warn_if_empty(namespace, names, catalog, answer.location or location)
     fields = {"table": table, "location": answer.location}
     tell(output, f"{table}: registered at {answer.location}", fields)
+
+
+def _warn_if_empty(
+    namespace: LanceBridgeNamespace, names: list[str], catalog: str, location: str
+) -> None:
+    """Say that no Lance table is where one was registered, which may be a slip of the pen.
+
+    RegisterTable makes the entry in any case, and such a table is one that is only declared.
+    """
+    table = written(names)
+    try:
+        is_empty = _is_only_declared(namespace, names)
+    except LanceNamespaceError as error:
+        message(f"whether there is a Lance table at {location} could not be checked: {error}")
+        return
+    if is_empty:
+        message(
+            f"there is no Lance table at {location}: until one is written there, {table} is only "
+            f"declared. To remove the entry: lance-bridge table deregister {catalog} "
+            f"{shlex.quote(table)}"
+        )
 
 
 @app.command()
@@ -256,9 +280,13 @@ def drop(
 
 
 def _require_declared(namespace: LanceBridgeNamespace, names: list[str]) -> None:
-    request = DescribeTableRequest(id=names, check_declared=True, vend_credentials=False)
-    if not namespace.describe_table(request).is_only_declared:
+    if not _is_only_declared(namespace, names):
         raise invalid(f"Table '{written(names)}' holds data by now, and was not dropped")
+
+
+def _is_only_declared(namespace: LanceBridgeNamespace, names: list[str]) -> bool:
+    request = DescribeTableRequest(id=names, check_declared=True, vend_credentials=False)
+    return bool(namespace.describe_table(request).is_only_declared)
 
 
 app.command()(contents.head)

@@ -21,6 +21,7 @@ from lance_namespace.errors import (
 )
 
 from ..errors import invalid, require_text
+from ..names import written
 from .commits import is_refusal
 from .dataset import LANCE_FAILURES, brief, failure, panics_as_errors
 
@@ -53,11 +54,6 @@ _MISSING = re.compile(
 )
 """How Lance and DataFusion say that an expression names a field that is not there."""
 
-_VALID = re.compile(r"Valid fields are (.+?)\.(?:, /|\s*$)", re.DOTALL)
-"""How they list the fields that there are, before the place in their source code."""
-_VALID_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",\s])+')
-_OF_LANCE = re.compile(r"_row\w+|_distance|_score|_relevance_score")
-"""Columns that Lance adds to every table, or to a search."""
 _MOST_COLUMNS = 20
 """How many columns a message lists."""
 
@@ -88,7 +84,8 @@ def check_predicate(
         ServiceUnavailableError: (17) the storage does not answer.
     """
     bad = misfit(what, predicate, table)
-    check(lambda sql: dataset.scanner(filter=sql).explain_plan(), predicate, bad)
+    with listing_columns(dataset):
+        check(lambda sql: dataset.scanner(filter=sql).explain_plan(), predicate, bad)
 
 
 def types_of(
@@ -120,8 +117,9 @@ def types_of(
         with panics_as_errors():
             schema = plan(*map(enclosed, columns.values()))
     except NOT_PLANNED as error:
-        for name, sql in columns.items():
-            check(plan, sql, bad[name])
+        with listing_columns(dataset):
+            for name, sql in columns.items():
+                check(plan, sql, bad[name])
         raise not_planned(error, f"The columns do not fit table '{table}'") from error
     return {name: schema.field(i).type for i, name in enumerate(columns)}
 
@@ -242,8 +240,7 @@ def not_planned(error: Exception, bad: str) -> LanceNamespaceError:
         return ServiceUnavailableError(f"The table could not be read: {brief(error)}")
     missing = missing_in(error)
     if missing is not None:
-        text = f"{bad}: there is no column {missing}"
-        return TableColumnNotFoundError(text + _columns_listed_in(error))
+        return TableColumnNotFoundError(f"{bad}: there is no column {missing}")
     if isinstance(error, RuntimeError):
         # A panic inside Lance.
         return invalid(f"{bad}: it has something that Lance cannot plan")
@@ -257,16 +254,21 @@ def missing_in(error: Exception) -> str | None:
     return found and (found["field"] or found["column"] or found["nested"])
 
 
-def _columns_listed_in(error: Exception) -> str:
-    """Return the columns that a failure to plan lists, as the end of a message; else nothing."""
-    found = _VALID.search(str(error))
-    names = _VALID_NAME.findall(found[1]) if found else []
-    columns = [each.replace('"', "`") for each in names if not _OF_LANCE.fullmatch(each)]
-    if not columns:
-        return ""
-    left = len(columns) - _MOST_COLUMNS
-    more = f" and {left} more" if left > 0 else ""
-    return f"; its columns are {', '.join(columns[:_MOST_COLUMNS])}{more}"
+@contextmanager
+def listing_columns(dataset: lance.LanceDataset) -> Iterator[None]:
+    """Add a table's columns to the message where a column is missing.
+
+    Raises:
+        TableColumnNotFoundError: (12) with the first columns of the table.
+    """
+    try:
+        yield
+    except TableColumnNotFoundError as error:
+        columns = [written([each]) for each in dataset.schema.names]
+        left = len(columns) - _MOST_COLUMNS
+        more = f" and {left} more" if left > 0 else ""
+        listed = ", ".join(columns[:_MOST_COLUMNS])
+        raise TableColumnNotFoundError(f"{error}; its columns are {listed}{more}") from error
 
 
 @contextmanager

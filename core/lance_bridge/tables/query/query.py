@@ -224,7 +224,8 @@ def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
         with panics_as_errors():
             return run(scan.scanner(query.columns, is_filtered=True))
     except expressions.NOT_PLANNED as error:
-        raise _why_not(scan) or expressions.failed(error, _failed(query)) from error
+        with expressions.listing_columns(query.dataset):
+            raise _why_not(scan) or expressions.failed(error, _failed(query)) from error
 
 
 def _is_field(dataset: lance.LanceDataset, path: str) -> bool:

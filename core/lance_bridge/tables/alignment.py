@@ -8,9 +8,35 @@ for decimals, and what a caller has read already is as unaligned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
+
+_ANYWHERE = (pa.null(), pa.bool_(), pa.binary(1))
+_NUMBERS = (
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    *(pa.float16(), pa.float32(), pa.float64()),
+    *(pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us")),
+    *(pa.timestamp("us"), pa.duration("us"), pa.month_day_nano_interval()),
+    *(pa.decimal32(1), pa.decimal64(1)),
+)
+_OFFSETS = {
+    **{kind.id: 4 for kind in (pa.string(), pa.binary())},
+    **{kind.id: 8 for kind in (pa.large_string(), pa.large_binary())},
+}
+_LAYOUTS = {
+    **{kind.id: (1, 1) for kind in _ANYWHERE},
+    **{kind.id: (kind.bit_width // 8, min(kind.bit_width // 8, 8)) for kind in _NUMBERS},
+    **{kind.id: (kind.bit_width // 8, 16) for kind in (pa.decimal128(1), pa.decimal256(1))},
+    **{kind.id: (16, 16) for kind in (pa.string_view(), pa.binary_view())},
+    **{kind: (size, size) for kind, size in _OFFSETS.items()},
+}
+"""Of each type without arrays inside: the bytes of an item in its second buffer, which holds
+numbers, offsets or views, and what the address of that buffer must be a multiple of."""
 
 
 def align_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -29,40 +55,32 @@ def align(array: pa.Array) -> pa.Array:
     returned as they are.
     """
     kind = array.type
+    if kind.id in _LAYOUTS:
+        return _align_values(array)
     if isinstance(kind, pa.BaseExtensionType):
-        storage = array.storage
-        aligned = align(storage)
-        return array if aligned is storage else kind.wrap_array(aligned)
-    if arrow.is_dictionary(kind):
-        return _align_dictionary(array)
-    if arrow.is_struct(kind):
-        return _align_struct(array)
-    if arrow.is_fixed_size_list(kind):
-        return _align_vectors(array)
-    if arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_map(kind):
-        return _align_list(array)
-    return array if arrow.is_nested(kind) or kind.num_fields else _align_values(array)
+        return _align_extension(array)
+    for is_of, align_nested in _NESTED:
+        if is_of(kind):
+            return align_nested(array)
+    return array
 
 
 def _align_values(array: pa.Array) -> pa.Array:
-    """Align what has no arrays inside: the second of its buffers holds numbers, offsets or views.
-
-    The first is bits, and those after the second are bytes: they can be anywhere.
-    """
+    """Align the second buffer. The first is bits, and others are bytes: they can be anywhere."""
     kind = array.type
-    size, alignment = _size_and_alignment(kind)
+    size, alignment = _LAYOUTS[kind.id]
     if alignment == 1:
         return array
     validity, values, *rest = array.buffers()
     if not len(array):
         # Without values Arrow allows to leave out even the one offset, which Lance reads.
-        is_whole = values is not None and (values.size or not _has_offsets(kind))
+        is_whole = values is not None and (values.size or kind.id not in _OFFSETS)
         return array if is_whole and not values.address % alignment else pa.array([], kind)
     if not values.address % alignment:
         return array
     # A slice is copied, and not all it is a slice of; validity can be cut at whole bytes only.
     skipped, offset = array.offset // 8 * 8, array.offset % 8
-    count = offset + len(array) + _has_offsets(kind)
+    count = offset + len(array) + (kind.id in _OFFSETS)
     return pa.Array.from_buffers(
         kind,
         len(array),
@@ -75,32 +93,16 @@ def _align_values(array: pa.Array) -> pa.Array:
     )
 
 
-def _size_and_alignment(kind: pa.DataType) -> tuple[int, int]:
-    """Return the bytes of an item in the second buffer, and what its address is a multiple of."""
-    if _has_offsets(kind):
-        size = 8 if arrow.is_large_string(kind) or arrow.is_large_binary(kind) else 4
-        return size, size
-    if arrow.is_string_view(kind) or arrow.is_binary_view(kind):
-        return 16, 16
-    if arrow.is_null(kind) or arrow.is_boolean(kind) or arrow.is_fixed_size_binary(kind):
-        return 1, 1
-    size = kind.bit_width // 8
-    return size, 16 if arrow.is_decimal(kind) and size > 8 else min(size, 8)
-
-
-def _has_offsets(kind: pa.DataType) -> bool:
-    return bool(
-        arrow.is_string(kind)
-        or arrow.is_binary(kind)
-        or arrow.is_large_string(kind)
-        or arrow.is_large_binary(kind)
-    )
-
-
 def _copy(buffer: pa.Buffer) -> pa.Buffer:
     copy = pa.allocate_buffer(buffer.size)  # at a multiple of 64
     memoryview(copy)[:] = memoryview(buffer)
     return copy
+
+
+def _align_extension(array: pa.ExtensionArray) -> pa.Array:
+    storage = array.storage
+    aligned = align(storage)
+    return array if aligned is storage else array.type.wrap_array(aligned)
 
 
 def _align_dictionary(array: pa.DictionaryArray) -> pa.Array:
@@ -155,3 +157,13 @@ def _align_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Arr
 def _mask(array: pa.Array) -> pa.Array | None:
     """Return where the values are null, as pyarrow takes it for a nested array."""
     return array.is_null() if array.null_count else None
+
+
+_NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.Array]], ...] = (
+    (arrow.is_dictionary, _align_dictionary),
+    (arrow.is_struct, _align_struct),
+    (arrow.is_fixed_size_list, _align_vectors),
+    (arrow.is_list, _align_list),
+    (arrow.is_large_list, _align_list),
+    (arrow.is_map, _align_list),
+)

@@ -104,7 +104,7 @@ def _types(depth: int) -> st.SearchStrategy[pa.DataType]:
 def _struct(kinds: list[tuple[pa.DataType, bool]]) -> pa.DataType:
     return pa.struct(
         [
-            pa.field(f"f{i}", kind, nullable=i > 0 or may_be_null)
+            pa.field(f"f{i}", kind, nullable=i > 0 or may_be_null or pa.types.is_null(kind))
             for i, (kind, may_be_null) in enumerate(kinds)
         ]
     )

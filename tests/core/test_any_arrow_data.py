@@ -68,7 +68,7 @@ def test_data_arrives_with_equal_values_or_is_refused(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @given(CASES)
-@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_much_data_arrives_with_equal_values_or_is_refused(case: Case) -> None:
     check_write(case)
 
@@ -117,6 +117,11 @@ def check_refusal(message: str, case: Case, wanted: pa.Table) -> None:
     elif "must not be null" in message:
         assert case.nulls
         assert "'c'" in message
+    elif "non-null in the schema" in message or "unmasked nulls" in message:
+        # Below a list that is null Lance finds nulls, too, and names the field that has them.
+        assert case.nulls
+        assert "not null" in str(case.kind)
+        assert "f0" in message
     else:
         assert f"column 'c' of type {case.kind}:" in message
 

@@ -88,7 +88,7 @@ check-types: $(STAMP)
 	@echo "mypy --strict"; $(PY) -m mypy --strict --no-error-summary $(TYPED)
 
 check-docs: $(STAMP)
-	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark" tests/docs
+	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark and not slow" tests/docs
 
 demo: $(STAMP) ## run the main job on a real metastore, and the same calls on all three catalogs
 	@$(PY) demo/run.py

@@ -41,7 +41,7 @@ RESERVED_FILE = ".lance-reserved"
 _VERSIONS = "_versions"
 _LANCE_FILES = (
     _VERSIONS, "data", "_deletions", "_indices", "_transactions", "_refs", "tree", "_mem_wal",
-    "_blobs", "_latest.manifest", RESERVED_FILE,
+    "_blobs", "_computed", "_latest.manifest", RESERVED_FILE,
 )  # fmt: skip
 _SHARED_NAMES = ("data", "tree")
 """Of these, names that other formats use too: Iceberg keeps its files in `data`."""

@@ -22,7 +22,7 @@ _LONGEST_NAME = 200
 44 more; a `/` has four more there (``%252F``)."""
 _LANCE_DIRECTORIES = {
     "_versions", "data", "_deletions", "_indices", "_transactions", "_refs", "tree", "_mem_wal",
-    "_blobs",
+    "_blobs", "_computed",
 }  # fmt: skip
 
 

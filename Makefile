@@ -7,6 +7,8 @@ TEST_PROCESSES ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip --disable-pip-version-check install --quiet
+CLIENTS := .cache/clients
+CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
@@ -22,8 +24,9 @@ JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-fast test-slow test-spark check check-lint check-format check-types check-docs \
-	demo bench bench-spark bench-migrate kerberos metastores sparks wheel lock docker-driver clean
+.PHONY: help venv test test-clients test-fast test-slow test-spark check check-lint check-format \
+	check-types check-docs demo bench bench-spark bench-migrate kerberos metastores sparks wheel lock \
+	docker-driver clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,8 +75,19 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark that tests run on (abou
 kerberos: $(STAMP) ## add what the Kerberos tests need (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
+test-clients: metastores $(CLIENTS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs (about 8 GB, once)
+	@$(CLIENTS)/bin/python -m pytest -m clients tests/clients $(PYTEST_ARGS)
+
+$(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.toml | $(STAMP)
+	@echo "setting up $(CLIENTS)"
+	@$(PYTHON) -m venv --clear $(CLIENTS)
+	@$(CLIENTS_PIP) --require-hashes -r requirements/build.txt
+	@$(CLIENTS_PIP) --require-hashes --no-build-isolation --no-deps -r requirements/clients.txt
+	@$(CLIENTS_PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
 test-fast: $(STAMP) ## run the tests that need no server, no Spark and no download
-	@$(PY) -m pytest -m "not server and not spark and not slow" $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not server and not spark and not slow and not clients" $(PYTEST_ARGS)
 
 check: check-lint check-format check-types check-docs ## lint, format, types, documents (make -k check: all of them)
 
@@ -88,7 +102,7 @@ check-types: $(STAMP)
 	@echo "mypy --strict"; $(PY) -m mypy --strict --no-error-summary $(TYPED)
 
 check-docs: $(STAMP)
-	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark and not slow" tests/docs
+	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark and not slow and not clients" tests/docs
 
 demo: $(STAMP) ## run the main job on a real metastore, and the same calls on all three catalogs
 	@$(PY) demo/run.py
@@ -114,7 +128,9 @@ lock: $(STAMP) ## resolve the locked dependencies again (needs the package index
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
 	@$(COMPILE) --upgrade pyproject.toml --extra hive --extra glue --extra unity --extra spark --extra cli --extra report --extra testing --group dev \
 		--constraint requirements/build.txt --output-file requirements/dev.txt
-	@echo "$(LOCKS) written"
+	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra hive --extra glue --extra unity --extra spark --extra cli --extra report --extra testing --group clients \
+		--constraint requirements/build.txt --output-file requirements/clients.txt
+	@echo "$(LOCKS) requirements/clients.txt written"
 
 docker-driver: $(JDBC_JAR) ## fetch the PostgreSQL driver that docker/hive.yaml mounts
 

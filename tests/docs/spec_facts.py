@@ -17,13 +17,14 @@ REPOSITORY = Path(__file__).parents[2]
 CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/spark")
 """Where the cases that a spec names may be, beside the tests of its adapter."""
 INSIDE, SPARK, CLI, MIGRATION = "operations", "spark", "cli", "migration"
+CLIENTS = "clients"
 """The specs of what is the same on every catalog."""
 ADAPTERS = "adapters"
 """How a catalog is added."""
 SPECS = {
     path.stem: Spec(path)
     for path in sorted((REPOSITORY / "specs").glob("*.md"))
-    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION, ADAPTERS)
+    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION, CLIENTS, ADAPTERS)
 }
 """By catalog."""
 OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")

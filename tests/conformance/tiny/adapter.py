@@ -249,4 +249,3 @@ class TinyNamespace(LanceBridgeNamespace):
     def open_catalog(self, config: TinyConfig) -> Catalog:
         return TinyCatalog(config)
 
-    _open = open_catalog

@@ -1,0 +1,204 @@
+"""LanceDB, unmodified: every method of its connection to a namespace."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import pytest
+from clients.catalogs import Backend, Database, rows
+from lance_namespace.errors import NamespaceNotEmptyError, TableNotFoundError
+
+import lance_bridge_hive
+
+pytestmark = pytest.mark.server
+
+Connection = Any
+SPEC = Path(__file__).parents[2] / "specs" / "clients.md"
+
+
+@pytest.fixture
+def db(on_hive: Database) -> Connection:
+    """A connection by the catalog's name, as LanceDB's users make it."""
+    return lancedb.connect_namespace(on_hive.impl, on_hive.properties)
+
+
+def test_a_connection_is_made_by_name_by_class_and_around_a_namespace(on_hive: Database) -> None:
+    by_name = lancedb.connect_namespace("hive", on_hive.properties)
+    by_class = lancedb.connect_namespace(on_hive.backend.class_path, on_hive.properties)
+    with on_hive.backend.connect() as namespace:
+        around = lancedb.LanceNamespaceDBConnection(namespace)
+        by_name.create_table("t", rows(3), namespace_path=on_hive.path)
+        for connection in (by_class, around):
+            assert connection.open_table("t", namespace_path=on_hive.path).count_rows() == 3
+        assert around.namespace_client() is namespace
+    assert isinstance(by_name.namespace_client(), lance_bridge_hive.HiveNamespace)
+    assert by_name.uri == "namespace://hive"
+
+
+def test_a_connection_is_made_again_from_its_text(db: Connection, on_hive: Database) -> None:
+    text = json.loads(db.serialize())
+    again = lancedb.connect_namespace(
+        text["namespace_client_impl"], text["namespace_client_properties"]
+    )
+    assert again.namespace_exists(on_hive.path)
+
+
+def test_namespaces_are_created_described_listed_and_dropped(
+    db: Connection, on_hive: Database
+) -> None:
+    path = [f"{on_hive.path[-1]}_more"]
+    assert not db.namespace_exists(path)
+    db.create_namespace(path, properties={"owner_team": "films"})
+    assert db.namespace_exists(path)
+    assert db.describe_namespace(path).properties["owner_team"] == "films"
+    db.create_namespace(path, mode="exist_ok")
+    with pytest.raises(RuntimeError, match="Namespace already exists: "):
+        db.create_namespace(path)
+    found: list[str] = []
+    token = None
+    while token or not found:
+        page = db.list_namespaces(page_token=token, limit=1)
+        assert len(page.namespaces) <= 1
+        found += page.namespaces
+        token = page.page_token
+    assert {on_hive.path[-1], path[-1]} <= set(found)
+    assert found == db.list_namespaces().namespaces
+    db.drop_namespace(path)
+    assert not db.namespace_exists(path)
+    with pytest.raises(RuntimeError, match="Namespace not found: "):
+        db.drop_namespace(path)
+    db.drop_namespace(path, mode="skip")
+
+
+def test_a_namespace_with_tables_is_dropped_by_cascade_only(
+    db: Connection, on_hive: Database
+) -> None:
+    db.create_table("t", rows(1), namespace_path=on_hive.path)
+    with pytest.raises(NamespaceNotEmptyError):
+        db.drop_namespace(on_hive.path)
+    assert db.open_table("t", namespace_path=on_hive.path).count_rows() == 1
+    db.drop_namespace(on_hive.path, behavior="cascade")
+    assert not db.namespace_exists(on_hive.path)
+
+
+def test_a_table_is_created_in_every_mode(db: Connection, on_hive: Database) -> None:
+    path = {"namespace_path": on_hive.path}
+    assert db.create_table("t", rows(3), **path).count_rows() == 3
+    with pytest.raises(RuntimeError, match="Table already exists: "):
+        db.create_table("t", rows(5), **path)
+    assert db.create_table("t", rows(5), exist_ok=True, **path).count_rows() == 3
+    assert db.create_table("t", rows(5), mode="overwrite", **path).count_rows() == 5
+    empty = db.create_table("empty", schema=rows(1).schema, **path)
+    assert (empty.count_rows(), empty.schema) == (0, rows(1).schema)
+    from_rows = db.create_table("plain", [{"id": 1, "vector": [0.0, 1.0]}], **path)
+    assert from_rows.search([0.0, 1.0]).to_list()[0]["id"] == 1
+
+
+def test_a_missing_table_is_lancedbs_own_error(db: Connection, on_hive: Database) -> None:
+    with pytest.raises(TableNotFoundError, match="Table not found: "):
+        db.open_table("missing", namespace_path=on_hive.path)
+    with pytest.raises(RuntimeError, match="Table not found: "):
+        db.drop_table("missing", namespace_path=on_hive.path)
+    with pytest.raises(RuntimeError, match="Namespace not found: "):
+        db.open_table("t", namespace_path=["missing"])
+
+
+def test_tables_are_listed_renamed_and_dropped(db: Connection, on_hive: Database) -> None:
+    path = on_hive.path
+    for name in ("a", "b", "c", "d"):
+        db.create_table(name, rows(2), namespace_path=path)
+    first = db.list_tables(path, limit=3)
+    rest = db.list_tables(path, page_token=first.page_token, limit=3)
+    assert (first.tables, rest.tables, rest.page_token) == (["a", "b", "c"], ["d"], None)
+    with pytest.warns(DeprecationWarning, match="list_tables"):
+        assert list(db.table_names(namespace_path=path)) == ["a", "b", "c", "d"]
+    db.rename_table("a", "z", cur_namespace_path=path, new_namespace_path=path)
+    db.rename_table("b", "y", cur_namespace_path=path)
+    assert db.table_exists([*path, "z"])
+    assert not db.table_exists([*path, "a"])
+    assert db.open_table("z", namespace_path=path).count_rows() == 2
+    db.drop_table("z", namespace_path=path)
+    db.drop_table_async("y", namespace_path=path).wait()
+    assert db.list_tables(path).tables == ["c", "d"]
+    db.drop_all_tables(namespace_path=path)
+    assert db.list_tables(path).tables == []
+
+
+def test_one_name_is_a_table_of_the_default_namespace(on_hive: Database) -> None:
+    [name] = on_hive.path
+    db = lancedb.connect_namespace("hive", {**on_hive.properties, "default-namespace": name})
+    assert db.create_table("films", rows(3)).count_rows() == 3
+    assert db.open_table("films").count_rows() == 3
+    assert db["films"].search([0.0] * 8).limit(1).to_list()[0]["id"] == 0
+    assert db.list_tables().tables == ["films"]
+    assert db.table_exists([name, "films"])
+    db.rename_table("films", "movies")
+    with pytest.raises(TableNotFoundError, match="Table not found: films"):
+        db.open_table("films")
+    db.drop_table("movies")
+    assert db.list_tables(on_hive.path).tables == []
+
+
+def test_materialized_views_are_tables_of_the_default_namespace(on_hive: Database) -> None:
+    [name] = on_hive.path
+    db = lancedb.connect_namespace("hive", {**on_hive.properties, "default-namespace": name})
+    options = {"new_table_enable_stable_row_ids": "true"}
+    source = db.create_table("films", rows(4), storage_options=options)
+    view = db.create_materialized_view("late", "films", where="id > 1", select=["id"])
+    assert view.table.count_rows() == 2
+    source.add(rows(2, 4))
+    view.refresh()
+    assert db.open_materialized_view("late").table.count_rows() == 4
+    db.create_materialized_view_async("early", "films", where="id < 2").wait()
+    assert sorted(db.list_materialized_views()) == ["early", "late"]
+    db.drop_materialized_view("late")
+    db.drop_materialized_view_async("early").wait()
+    assert db.list_tables().tables == ["films"]
+
+
+def test_what_lancedb_keeps_for_its_cloud_it_refuses_before_any_call(db: Connection) -> None:
+    refused: dict[str, tuple[Any, ...]] = {
+        "alter_secret": ("s", "v"),
+        "cancel_job": ("j",),
+        "create_function": (None,),
+        "create_function_async": (None,),
+        "create_secret": ("s", "v"),
+        "create_view": ("v", "SELECT 1"),
+        "describe_query": (uuid.uuid4(),),
+        "describe_secret": ("s",),
+        "describe_view": ("v",),
+        "drop_database": (),
+        "drop_secret": ("s",),
+        "drop_view": ("v",),
+        "drop_view_async": ("v",),
+        "execute_query": ("SELECT 1",),
+        "execute_query_async": ("SELECT 1",),
+        "list_functions": (),
+        "list_jobs": (),
+        "list_secrets": (),
+        "list_views": (),
+        "open_job": ("j",),
+        "pause_job": ("j",),
+        "resume_job": ("j",),
+    }
+    for name, arguments in refused.items():
+        with pytest.raises(NotImplementedError):
+            getattr(db, name)(*arguments)
+    for name in ("get_function", "drop_function", "drop_function_async"):
+        with pytest.raises(NotImplementedError):
+            getattr(db, name)("f", version="1")
+
+
+def test_the_lines_to_paste_run(hive: Backend) -> None:
+    section = SPEC.read_text(encoding="utf-8").partition("\n## LanceDB\n")[2].partition("\n## ")[0]
+    [snippet] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    known: dict[str, Any] = {}
+    exec(snippet.replace("thrift://metastore:9083", hive.properties["uri"]), known)
+    found = known["table"].search([1.0, 0.0]).limit(1).to_list()
+    assert [row["title"] for row in found] == ["M"]
+    known["db"].drop_namespace(["films"], behavior="cascade")

@@ -51,7 +51,8 @@ declared impossible must raise UnsupportedOperationError and change nothing. A p
 refused as InvalidInput; it may not be changed or lost.
 
 Needs pytest and hypothesis (``pip install 'lance-bridge[testing]'``). Without writing any code, a
-configured catalog is put through the same cases by ``python -m lance_bridge.testing``.
+configured catalog is put through both suites by ``python -m lance_bridge.testing``, which has none
+of the hooks.
 """
 
 from __future__ import annotations

@@ -248,4 +248,3 @@ class TinyNamespace(LanceBridgeNamespace):
 
     def open_catalog(self, config: TinyConfig) -> Catalog:
         return TinyCatalog(config)
-

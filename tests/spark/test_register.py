@@ -5,20 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
+import venv
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from lance_namespace import CreateNamespaceRequest
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
+from pyspark import SparkFiles
 from pyspark.errors import PySparkException
+from servers.sparks import Spark
 from servers.unity.process import UnityProcess
 
 from lance_bridge.spark.jvm import jar
 from lance_bridge.spark.names import CATALOG_CLASS, catalogs_of
 from lance_bridge.spark.registration import register, settings
+from lance_bridge.spark.workers import _problem_of, check_python
 
 from .catalogs import TOKEN, unity_catalog
 
@@ -103,6 +109,100 @@ def test_without_the_jar_all_but_sql_is_registered_and_a_warning_says_so(
     assert catalogs_of(spark)["nojar"].properties["impl"] == "hive"
     spark.conf.unset("spark.sql.catalog.nojar.impl")
     spark.conf.unset("spark.sql.catalog.nojar.uri")
+
+
+# -- the workers' Python ---------------------------------------------------------------------------
+
+
+def answering(directory: Path, answer: str) -> str:
+    """Make a program that answers as a Python does that is asked what it is and has."""
+    program = directory / "python3"
+    program.write_text(f"#!/bin/sh\n{answer}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def refusal(spark: Any, executable: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register with workers of another Python; return why that is refused."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", executable)
+    with pytest.raises(UnsupportedOperationError) as raised:
+        register(spark, {"other_python": {"impl": "hive", "uri": "thrift://localhost:1"}})
+    assert spark.conf.get("spark.sql.catalog.other_python.impl", None) is None
+    [line] = str(raised.value).splitlines()
+    assert f"set PYSPARK_PYTHON to {sys.executable}" in line
+    return line
+
+
+def test_a_python_of_workers_that_is_missing_is_refused(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = str(tmp_path / "python3")
+    assert f"{missing}, which is not there" in refusal(spark, missing, monkeypatch)
+
+
+def test_a_python_of_workers_of_another_version_is_refused(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = answering(tmp_path, "echo 3.9")
+    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
+    line = refusal(spark, other, monkeypatch)
+    assert f"{other}, which is Python 3.9, and the driver is {mine}" in line
+
+
+def test_a_python_of_workers_without_the_package_is_refused(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    bare = str(tmp_path / "bare" / "bin" / "python")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    line = refusal(spark, bare, monkeypatch)
+    assert f"{bare}, which has no package lance_bridge, lance, pyarrow" in line
+
+
+def test_a_program_that_is_no_python_is_refused(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "is no Python 3 that runs" in refusal(spark, answering(tmp_path, "exit 1"), monkeypatch)
+
+
+def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "python3"))
+    monkeypatch.setattr(spark.sparkContext, "master", "yarn")
+    with caplog.at_level(logging.WARNING):
+        check_python(spark)
+    assert "which is not there" in caplog.text
+
+
+def test_packages_that_are_added_to_the_session_are_found(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "bare/bin/python"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    archive = Path(SparkFiles.getRootDirectory()) / f"{tmp_path.name}.zip"
+    with ZipFile(archive, "w") as file:
+        for package in ("lance_bridge", "lance", "pyarrow"):
+            file.writestr(f"{package}/__init__.py", "")
+    # What addPyFile does, which cannot be undone.
+    monkeypatch.setattr(spark.sparkContext, "_python_includes", [archive.name])
+    check_python(spark)
+    archive.unlink()
+    _problem_of.cache_clear()
+    with pytest.raises(UnsupportedOperationError):
+        check_python(spark)
+
+
+def test_a_session_that_was_started_with_another_python_is_refused(tmp_path: Path) -> None:
+    missing = str(tmp_path / "python3")
+    started = Spark(environment={"PYSPARK_PYTHON": missing})
+    told = started.run("spark.registering:refusal", tmp_path)
+    assert f"{missing}, which is not there" in told
+    assert "(PYSPARK_PYTHON): set PYSPARK_PYTHON to" in told
 
 
 def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:

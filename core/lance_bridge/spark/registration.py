@@ -15,6 +15,7 @@ from .jobs import SparkEngine
 from .jvm import jar
 from .names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from .source import with_catalogs
+from .workers import check_python
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,11 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
     Raises:
         InvalidInputError: (13) a name given here is that of another connector's catalog; nothing
             is set.
+        UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) is not
+            there, of another minor version than this one, or without this package; nothing is set.
     """
+    if not _is_remote(spark):
+        check_python(spark)
     _refuse_others(spark, catalogs or {})
     for name, properties in (catalogs or {}).items():
         for key, value in properties.items():

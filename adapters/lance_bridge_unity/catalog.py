@@ -15,6 +15,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 
+from lance_bridge import location as locations
 from lance_bridge.catalog import (
     TABLE_TYPE,
     Capabilities,
@@ -111,7 +112,10 @@ class UnityCatalog(Catalog):
             return mapping.namespace_from(path, full, self._client.get(self._object(full)))
 
     def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
-        return namespace.location or self._place_of_catalog(self._full(namespace.path)[0])
+        """Return a directory of the schema's own: schemas and catalogs may share a storage root."""
+        full = self._full(namespace.path)
+        root = namespace.location or self._place_of_catalog(full[0])
+        return locations.join(root, *locations.namespace_directories(full)) if root else None
 
     def _place_of_catalog(self, catalog: str) -> str | None:
         full = (catalog,)

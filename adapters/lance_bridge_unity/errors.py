@@ -34,6 +34,7 @@ _ABSENT = re.compile(
 _LEVELS = {"CATALOG": 1, "SCHEMA": 2, "TABLE": 3}
 _ABSENT_OF_ANY_LEVEL = {"NOT_FOUND", "RESOURCE_DOES_NOT_EXIST"}
 _NOT_EMPTY_TEXT = re.compile(r"\bnot empty\b", re.I)
+_MANAGED_STORAGE = re.compile(r"\bmanaged storage\b", re.I)
 _BAD_TOKEN = re.compile(r"\binvalid access token\b", re.I)
 _NO_ROUTE = {"", "ENDPOINT_NOT_FOUND"}
 
@@ -189,5 +190,16 @@ def _explained(error: Refused, what: str) -> LanceNamespaceError:
     kind = error.error_type
     if kind is ServiceUnavailableError and error.change:
         kind = OutcomeUnknownError
-    hint = ". It has no such call: check host and api_path" if error.lacks_route else ""
-    return kind(f"Unity Catalog refused to {what}: {error}{hint}")
+    return kind(f"Unity Catalog refused to {what}: {error}{_hint(error)}")
+
+
+def _hint(error: Refused) -> str:
+    """Return what to do, where the server's words leave that open."""
+    if error.lacks_route:
+        return ". It has no such call: check host and api_path"
+    if _MANAGED_STORAGE.search(error.text):
+        return (
+            ". Give a location outside of the storage that the server manages, or set the property "
+            "'root' to one"
+        )
+    return ""

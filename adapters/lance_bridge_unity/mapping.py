@@ -22,6 +22,9 @@ COMMENT = ("catalog.comment", "schema.comment")
 STORAGE_ROOT = ("catalog.storage-root", "schema.storage-root")
 """The same for where the server puts managed data."""
 
+MANAGED_DIRECTORY = "/__unitystorage"
+"""Below a storage root: where the server keeps managed tables, and takes no external ones."""
+
 OTHER_MARK = TABLE_TYPE.upper()
 """Holds Lance's mark where SQL does not take its usual key: Spark 4.3 keeps that for itself, and
 tells keys apart by letter case."""
@@ -79,8 +82,16 @@ def namespace_from(path: Path, full: Path, info: Json) -> NamespaceRecord:
     root = _text(info, "storage_root")
     fields = {COMMENT[len(full) - 1]: _text(info, "comment"), STORAGE_ROOT[len(full) - 1]: root}
     properties = {**_properties(info), **{k: v for k, v in fields.items() if v}}
-    location = _text(info, "storage_location") or root
+    location = root or _without_managed(_text(info, "storage_location"))
     return NamespaceRecord((*path[:-1], _name(info, full)), properties, location)
+
+
+def _without_managed(location: str | None) -> str | None:
+    """Return the storage root of a location that the server derived from it, or another as it is.
+
+    The open-source server refuses external tables below the directory that it adds.
+    """
+    return location.partition(MANAGED_DIRECTORY)[0] if location else None
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ fragment and a user, and decodes ``%XX`` once. Local paths are taken as they are
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
@@ -22,6 +24,8 @@ _LANCE_SCHEME = {
     "az": "az", "abfs": "abfss", "abfss": "abfss",
 }  # fmt: skip
 _MAX_LENGTH = 2048
+_LONGEST_NAME = 200
+"""Bytes of a name in a file name; file systems allow 255, with our suffixes."""
 _BUCKET = re.compile(r"[A-Za-z0-9._$-]+")
 _CONTAINER_OF_ACCOUNT = re.compile(r"[A-Za-z0-9._$-]+@[A-Za-z0-9.-]+")
 _USER = re.compile(r"(?<=//)[^/?#]*:[^/?#]*@")
@@ -124,6 +128,20 @@ def table_uri(location: str) -> str:
 def join(location: str, *names: str) -> str:
     """Return a place under ``location``."""
     return "/".join((location.rstrip("/"), *names))
+
+
+def file_name(name: str, ending: str) -> str:
+    """Return a name as a file name; of a long one, its beginning and a digest."""
+    if len(name.encode()) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        name = f"{name.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
+    return f"{name}{ending}"
+
+
+def namespace_directories(namespace: Sequence[str]) -> list[str]:
+    """Return the directories of a namespace's tables below a root, outermost first."""
+    *outer, innermost = namespace
+    return [*(file_name(name, "") for name in outer), file_name(innermost, ".db")]
 
 
 def key(location: str) -> tuple[str, ...]:

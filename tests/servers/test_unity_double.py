@@ -246,6 +246,22 @@ def test_type_json_must_be_a_whole_field_from_0_5_on(
     assert raw.post("/tables", table("whole", columns=[column()]))["columns"][0]["name"] == "id"
 
 
+# -- managed storage -----------------------------------------------------------------------------
+
+
+def test_a_storage_root_has_a_directory_where_external_tables_are_refused(new: UnityServer) -> None:
+    raw = raw_of(new)
+    made = raw.post("/schemas", {"name": "m", "catalog_name": "c", "storage_root": "s3://b/r/"})
+    managed = f"s3://b/r/__unitystorage/schemas/{made['schema_id']}"
+    assert (made["storage_root"], made["storage_location"]) == ("s3://b/r", managed)
+    for refused in (f"{managed}/t", "s3://b/__unitystorage", "s3://b/r"):
+        body = table(schema_name="m", storage_location=refused)
+        assert raw.error("POST", "/tables", body) == (400, "INVALID_ARGUMENT")
+    assert raw.post("/tables", table(schema_name="m", storage_location="s3://b/r/t"))
+    catalog = raw.post("/catalogs", {"name": "d", "storage_root": "file:///r"})
+    assert catalog["storage_location"] == f"file:///r/__unitystorage/catalogs/{catalog['id']}"
+
+
 # -- rename --------------------------------------------------------------------------------------
 
 RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import uuid
 from collections.abc import Iterator
@@ -21,8 +20,6 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import NamespaceRecord, Path, TableRecord
 from ..errors import OutcomeUnknownError, display, invalid
-
-_LONGEST_NAME = 200
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +46,9 @@ def default_location(bridge: Bridge, path: Path, home: Home) -> str:
     """
     *namespace, table = path
     record = home.record
-    file_name = _file_name(table, ".lance")
+    file_name = locations.file_name(table, ".lance")
     if bridge.config.root is not None:
-        outer = [_file_name(name, "") for name in namespace[:-1]]
-        parents = [*outer, _file_name(namespace[-1], ".db")]
+        parents = locations.namespace_directories(namespace)
         return locations.check(locations.join(bridge.config.root, *parents, file_name))
     parent = bridge.catalog.place_for_tables(record)
     if not parent or not locations.is_supported(parent):
@@ -70,14 +66,6 @@ def _needs_location(path: Path, where: str) -> InvalidInputError:
         f"Table '{display(path)}' needs a location: namespace '{display(namespace)}' is {where}. "
         "Set the property 'root', or give a location"
     )
-
-
-def _file_name(name: str, ending: str) -> str:
-    """Return a name as a file name; file systems allow 255 bytes, with our suffixes."""
-    if len(name.encode()) > _LONGEST_NAME:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        name = f"{name.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
-    return f"{name}{ending}"
 
 
 @contextmanager

@@ -291,17 +291,6 @@ def test_the_storage_root_of_a_namespace_cannot_change(connect: Connect) -> None
         catalog.alter_namespace(namespace("c", "s", **{"schema.storage-root": "s3://b/new"}))
 
 
-def test_tables_of_a_schema_without_a_place_go_to_its_catalogs(proxy: HttpProxy) -> None:
-    catalog_of = {"host": proxy.endpoint}
-    with closing(UnityCatalog(load(UnityConfig, "unity", catalog_of))) as catalog:
-        catalog.create_namespace(namespace("d", **{"catalog.storage-root": "file:///data/d"}))
-        catalog.create_namespace(namespace("d", "e"))
-        assert catalog.load_namespace(("d", "e")).location is None
-        place = catalog.place_for_tables(catalog.load_namespace(("d", "e")))
-        assert place is not None
-        assert place.startswith("file:///data/d")
-
-
 def test_reading_a_schema_is_one_request(proxy: HttpProxy, connect: Connect) -> None:
     assert connect(root="").load_namespace(("c", "s")).location is None
     assert sum(proxy.counts.values()) == 1

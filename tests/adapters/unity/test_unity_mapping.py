@@ -200,9 +200,21 @@ def test_a_change_takes_a_comment_away_that_is_not_given() -> None:
     }
 
 
-def test_the_managed_location_is_preferred_to_the_root() -> None:
-    info = {"name": "s", "storage_root": "s3://b/r", "storage_location": "s3://b/r/x"}
-    assert mapping.namespace_from(("c", "s"), ("c", "s"), info).location == "s3://b/r/x"
+@pytest.mark.parametrize(
+    ("info", "location"),
+    [
+        ({"storage_root": "s3://b/r", "storage_location": "s3://b/r/x"}, "s3://b/r"),
+        ({"storage_location": "s3://b/r/__unitystorage/schemas/1"}, "s3://b/r"),
+        ({"storage_location": "s3://b/r"}, "s3://b/r"),
+        ({}, None),
+    ],
+)
+def test_the_location_of_a_schema_is_its_root_and_not_where_managed_tables_go(
+    info: dict[str, str], location: str | None
+) -> None:
+    assert (
+        mapping.namespace_from(("c", "s"), ("c", "s"), {"name": "s", **info}).location == location
+    )
 
 
 # -- credentials ---------------------------------------------------------------------------------

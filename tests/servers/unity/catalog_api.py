@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from . import published, rules
 from .dialects import Dialect, Level
+from .locations import MANAGED_PREFIX, normalized, require_unmanaged
 from .messages import Answer, ApiError, Request, ServerFault, duplicate, missing
 from .others import Others
 from .router import Route
@@ -181,7 +182,8 @@ class CatalogApi:
 
     def create_catalog(self, request: Request) -> Answer:
         body = request.fields
-        entry = self.make(Level.CATALOG, body, {"storage_root": body.get("storage_root")})
+        entry = self.make(Level.CATALOG, body, {})
+        self._set_storage_root(entry, body.get("storage_root"), "catalogs")
         self.put(self.state.catalogs, entry, entry.name)
         return Answer(200, entry.json())
 
@@ -189,12 +191,25 @@ class CatalogApi:
         body = request.fields
         rules.require_name(body.get("name"), self.dialect)
         parent = self.catalog(str(body.get("catalog_name")))
-        where = {"catalog_name": parent.name, "storage_root": body.get("storage_root")}
-        entry = self.make(Level.SCHEMA, body, where)
+        entry = self.make(Level.SCHEMA, body, {"catalog_name": parent.name})
+        self._set_storage_root(entry, body.get("storage_root"), "schemas")
         entry.info["full_name"] = f"{parent.name}.{entry.name}"
         taken = f"{parent.name}.{entry.name}" if self.dialect.databricks else entry.name
         self.put(parent.children, entry, taken)
         return Answer(200, entry.json())
+
+    def _set_storage_root(self, entry: Entry, root: str | None, kind: str) -> None:
+        """Set the root, and the directory below it that is for managed data alone."""
+        if root is None:
+            return
+        if not self.dialect.managed_storage:
+            entry.change(storage_root=root)
+            return
+        root = normalized(root, self.dialect)
+        require_unmanaged(root, self.dialect)
+        location = f"{root}/{MANAGED_PREFIX}/{kind}/{entry.id}"
+        rules.require_length(location, rules.MAX_STORAGE_LOCATION)
+        entry.change(storage_root=root, storage_location=location)
 
     def make(self, level: Level, body: Mapping[str, Any], more: Mapping[str, Any]) -> Entry:
         """Return a new object with what all have in common."""

@@ -46,6 +46,8 @@ class Dialect:
     """There is a route that renames a table."""
     whole_type_json: bool = False
     """A column's ``type_json`` has to be a whole StructField."""
+    managed_storage: bool = False
+    """A storage root has a directory for managed data, where external tables are refused."""
     databricks: bool = False
     """Names fold case, tables are made through SQL, and nulls are left out of replies."""
     credentials_url: bool = False
@@ -59,7 +61,12 @@ OPEN_SOURCE_0_3 = Dialect(
     "oss-0.3", _same(404, "NOT_FOUND"), _same(409, "ALREADY_EXISTS"), _PRECONDITION, _INVALID
 )
 OPEN_SOURCE_0_4 = Dialect(
-    "oss-0.4", _same(404, "NOT_FOUND"), _each(400, "ALREADY_EXISTS"), _PRECONDITION, _INVALID
+    "oss-0.4",
+    _same(404, "NOT_FOUND"),
+    _each(400, "ALREADY_EXISTS"),
+    _PRECONDITION,
+    _INVALID,
+    managed_storage=True,
 )
 OPEN_SOURCE_0_6 = Dialect(
     "oss-0.6",
@@ -70,6 +77,7 @@ OPEN_SOURCE_0_6 = Dialect(
     renames=True,
     whole_type_json=True,
     credentials_url=True,
+    managed_storage=True,
 )
 DATABRICKS = Dialect(
     "databricks",

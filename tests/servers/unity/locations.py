@@ -10,6 +10,8 @@ from .dialects import Dialect
 from .messages import ApiError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+MANAGED_PREFIX = "__unitystorage"
+"""The directory below a storage root for what the server manages."""
 _OBJECT_STORES = {"s3", "gs", "abfs", "abfss"}
 # Java's URI takes neither these nor a percent sign that begins no escape.
 _NOT_IN_URI = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})')
@@ -35,6 +37,13 @@ def normalized(location: str, dialect: Dialect) -> str:
         authority, slash, path = rest.removeprefix("//").partition("/")
         return f"{scheme}://{authority}" + (_tidy(slash + path) if path.strip("/") else "")
     raise ApiError(dialect.invalid, f"Unsupported URI scheme: {scheme}")
+
+
+def require_unmanaged(location: str, dialect: Dialect) -> None:
+    """Raise ApiError where the server keeps a place for managed data."""
+    if dialect.managed_storage and MANAGED_PREFIX in location:
+        text = f"Input path '{location}' contains managed storage prefix {MANAGED_PREFIX}."
+        raise ApiError(dialect.invalid, text)
 
 
 def _tidy(path: str) -> str:

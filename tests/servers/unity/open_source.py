@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from . import published, rules
 from .catalog_api import PREFIX, CatalogApi
 from .credentials import Credentials
 from .dialects import Level
-from .locations import normalized
+from .locations import normalized, require_unmanaged
 from .messages import Answer, ApiError, Request, ServerFault, duplicate
 from .router import Route
 from .state import State
@@ -74,7 +75,21 @@ class OpenSourceApi(CatalogApi):
             text = f"External table storage location must include a non-empty path prefix: {given}"
             raise ApiError(self.dialect.invalid, text)
         rules.require_length(location, rules.MAX_LOCATION)
+        self._require_outside_of_managed_storage(location)
         return location
+
+    def _require_outside_of_managed_storage(self, location: str) -> None:
+        require_unmanaged(location, self.dialect)
+        below = location.rstrip("/") + "/"
+        if any(managed.startswith(below) for managed in self.managed_locations()):
+            text = f"Input path '{location}' overlaps with managed storage."
+            raise ApiError(self.dialect.invalid, text)
+
+    def managed_locations(self) -> Iterator[str]:
+        """Yield the directories of managed data, of all catalogs and schemas."""
+        for catalog in self.state.catalogs:
+            for entry in (catalog, *catalog.children):
+                yield from filter(None, [entry.info.get("storage_location")])
 
     def rename_table(self, request: Request) -> Answer:
         """The id, location and properties stay."""

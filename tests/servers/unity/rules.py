@@ -16,6 +16,8 @@ MAX_NAME = 255
 MAX_PROPERTY = 255
 MAX_COMMENT = 65_535
 MAX_LOCATION = 2_048
+MAX_STORAGE_LOCATION = 255
+"""Of a catalog or schema: with what the server adds to its storage root."""
 FORMATS = ("DELTA", "CSV", "JSON", "AVRO", "PARQUET", "ORC", "TEXT")
 
 

@@ -166,6 +166,13 @@ class Catalog(ABC):
             NamespaceNotEmptyError: (3) it holds what core does not list, such as functions.
         """
 
+    def require_drop_permission(self, path: Path) -> None:  # noqa: B027 - most cannot know
+        """Raise PermissionDenied (15) where the caller may not drop a namespace.
+
+        Asked before Cascade drops the first of its tables, while something is inside. Does nothing
+        where the catalog answers that only by dropping it.
+        """
+
     # -- tables ----------------------------------------------------------------------------------
 
     @abstractmethod

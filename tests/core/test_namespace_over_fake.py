@@ -12,7 +12,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import TableRecord
 
 from .building import DATASET, TABLE, at, count_rows, create
-from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 
 
 def test_a_table_lives_its_whole_life_under_three_levels(
@@ -150,6 +150,57 @@ def test_cascade_changes_nothing_where_a_foreign_table_is_inside(
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
     assert not server.effects
     assert count_rows(namespace, TABLE) == 3
+
+
+def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        create(namespace, [*DATASET, name])
+
+    def refuse_the_third(change: str, moment: Moment) -> None:
+        if moment == "before" and change == "drop_table" and server.effects.count(change) == 2:
+            raise errors.PermissionDeniedError("not yours")
+
+    server.effects.clear()
+    server.fault = refuse_the_third
+    with pytest.raises(errors.PermissionDeniedError) as told:
+        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+    prefix = "eu.shop.sales"
+    assert str(told.value).startswith(
+        f"Namespace 'eu' is dropped in part. Dropped with their data: {prefix}.a, {prefix}.b. "
+        f"Failed at: {prefix}.c. Not dropped: {prefix}.d. not yours"
+    )
+    server.fault = None
+    assert [count_rows(namespace, [*DATASET, name]) for name in ("c", "d")] == [3, 3]
+
+
+def test_a_cascade_whose_namespace_cannot_be_dropped_names_the_tables_that_are_gone(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+
+    def refuse(change: str, moment: Moment) -> None:
+        if (change, moment) == ("drop_namespace", "before"):
+            raise errors.PermissionDeniedError("not yours")
+
+    server.fault = refuse
+    with pytest.raises(errors.PermissionDeniedError, match=f"data: {'.'.join(TABLE)}. No table"):
+        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
+
+
+def test_a_cascade_that_fails_at_its_first_table_says_what_that_says(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+
+    def refuse(change: str, moment: Moment) -> None:
+        if (change, moment) == ("drop_table", "before"):
+            raise errors.PermissionDeniedError("not yours")
+
+    server.fault = refuse
+    with pytest.raises(errors.PermissionDeniedError, match=r"^not yours$"):
+        namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
 
 
 def test_cascade_looks_for_shared_places_in_each_of_its_namespaces(

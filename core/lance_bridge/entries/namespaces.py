@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 
 from lance_namespace.errors import (
+    LanceNamespaceError,
     NamespaceAlreadyExistsError,
     NamespaceNotFoundError,
 )
@@ -35,6 +38,10 @@ from .outcome import settle
 from .sharing import LocationIndex
 
 _NAMED = 5
+_REPORTED = 100
+"""How many of the tables that are gone an error names; the log names all."""
+
+logger = logging.getLogger(__name__)
 
 
 def create(
@@ -144,8 +151,9 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
     """Drop a namespace and return the properties that it had. Source: DropNamespace.
 
     Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes
-    nothing where one of them could not be dropped or an entry of another kind lives there. Of a
-    link, only the link is dropped, and Cascade is refused.
+    nothing where one of them could not be dropped, an entry of another kind lives there, or the
+    catalog can say that the caller may not drop the namespace. What interrupts it later names the
+    tables that are gone. Of a link, only the link is dropped, and Cascade is refused.
 
     Raises:
         NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
@@ -167,11 +175,16 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
             raise invalid(
                 f"Namespace '{display(path)}' is a link to {record.link_to}: drop the tables there"
             )
-        _empty(bridge, path)
-    if not bridge.capabilities.atomic_restrict and not record.link_to:
-        _refuse_content(bridge, path)
-    _drop_entry(bridge, path)
+        _cascade(bridge, record)
+    else:
+        _drop_if_empty(bridge, record)
     return _visible(record.properties)
+
+
+def _drop_if_empty(bridge: Bridge, record: NamespaceRecord) -> None:
+    if not bridge.capabilities.atomic_restrict and not record.link_to:
+        _refuse_content(bridge, record.path)
+    _drop_entry(bridge, record.path)
 
 
 def _drop_entry(bridge: Bridge, path: Path) -> None:
@@ -195,9 +208,28 @@ def _refuse_content(bridge: Bridge, path: Path) -> None:
         raise namespace_not_empty(path, f"it holds {kind} {_some(inside)}")
 
 
-def _empty(bridge: Bridge, path: Path) -> None:
-    """Drop all Lance tables and namespaces under ``path``, after checking that each can be."""
-    inner, records = _content(bridge, path)
+def _cascade(bridge: Bridge, record: NamespaceRecord) -> None:
+    """Drop all Lance tables and namespaces under a namespace, and itself, after all checks."""
+    inner, records = _content(bridge, record.path)
+    _require_cascade(bridge, record.path, inner, records)
+    dropped = 0
+    try:
+        for table in records:
+            tables.drop_with_data(bridge, table)
+            dropped += 1
+        for child in inner:
+            _drop_entry(bridge, child)
+        _drop_if_empty(bridge, record)
+    except LanceNamespaceError as error:
+        if not dropped:
+            raise
+        raise _dropped_in_part(record.path, records, dropped, error) from error
+
+
+def _require_cascade(
+    bridge: Bridge, path: Path, inner: list[Path], records: list[TableRecord]
+) -> None:
+    """Check all that can be known before anything is dropped."""
     foreign = [display(record.path) for record in records if not record.is_lance]
     if foreign:
         raise namespace_not_empty(
@@ -205,14 +237,39 @@ def _empty(bridge: Bridge, path: Path) -> None:
         )
     for each in (*inner, path):
         bridge.catalog.require_droppable(each)
-    if records:
-        index = LocationIndex(bridge, [record.path[:-1] for record in records])
-        for record in records:
-            tables.require_droppable(bridge, record, index)
+    if not records:
+        return
+    for name, entries in Counter(record.path for record in records).items():
+        if entries > 1:
+            bridge.catalog.load_table(
+                name
+            )  # raises, and says why it can be neither read nor dropped
+    index = LocationIndex(bridge, [record.path[:-1] for record in records])
     for record in records:
-        tables.drop_with_data(bridge, record)
-    for child in inner:
-        _drop_entry(bridge, child)
+        tables.require_droppable(bridge, record, index)
+    # The namespaces between the tables and this one: those that hold something.
+    occupied = {
+        record.path[:end] for record in records for end in range(len(path), len(record.path))
+    }
+    for each in sorted(occupied):
+        bridge.catalog.require_drop_permission(each)
+
+
+def _dropped_in_part(
+    path: Path, records: list[TableRecord], dropped: int, cause: LanceNamespaceError
+) -> LanceNamespaceError:
+    """Return the cause with what is gone and what is left."""
+    names = [display(record.path) for record in records]
+    gone, failed, left = names[:dropped], names[dropped : dropped + 1], names[dropped + 1 :]
+    logger.warning("dropped with their data: %s", ", ".join(gone))
+    parts = [
+        f"Namespace '{display(path)}' is dropped in part. "
+        f"Dropped with their data: {_some(gone, _REPORTED)}",
+        f"Failed at: {failed[0]}" if failed else "No table is left",
+        *([f"Not dropped: {_some(left, _REPORTED)}"] if left else []),
+        str(cause),
+    ]
+    return type(cause)(". ".join(parts))
 
 
 def _content(bridge: Bridge, path: Path) -> tuple[list[Path], list[TableRecord]]:
@@ -237,6 +294,6 @@ def _require_changes(bridge: Bridge, path: Path) -> None:
         raise unsupported(f"Namespace '{display(path)}' cannot be created or dropped: {reason}")
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+def _some(names: list[str], most: int = _NAMED) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lance_namespace.errors import InternalError
@@ -34,7 +35,11 @@ _SPARKS_OWN = ("transient_lastDdlTime", "option.serialization.format")
 
 _TEXT_FORMAT = "TEXT"
 _LONGEST_PROPERTY = 255
-_LONGEST_COMMENT = 65_535
+_LONGEST_COMMENT_OF = {False: 255, True: 65_535}
+"""Characters in the comment of a namespace: of the open-source server, and of Databricks."""
+_LONGEST_COLUMN_NAME = 255
+_LONGEST_STORAGE_ROOT = 255 - len(f"{MANAGED_DIRECTORY}/catalogs/{uuid.UUID(int=0)}")
+"""The open-source server keeps it with what it adds."""
 _UNSTATED_LIFE_MILLIS = 300_000
 """Credentials that do not say when they end are looked at again after this time."""
 
@@ -46,21 +51,27 @@ _SIMPLE_TYPES = {
     "string": ("STRING", "string"), "variant": ("VARIANT", "variant"),
     "void": ("NULL", "void"), "null": ("NULL", "void"),
 }  # fmt: skip
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REFUSED_COLUMN = "lance_table_not_readable_as_text"
+"""In an entry alone, never in the data."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 
 # -- namespaces ----------------------------------------------------------------------------------
 
 
-def namespace_body(full: Path, record: NamespaceRecord) -> Json:
+def namespace_body(full: Path, record: NamespaceRecord, *, databricks: bool = False) -> Json:
     """Return the request that creates a catalog (one name) or a schema (two).
 
     Raises:
         InvalidInputError: (13) what the server cannot hold.
     """
-    body = namespace_changes(full, record.properties)
-    root = record.properties.get(STORAGE_ROOT[len(full) - 1])
+    body = namespace_changes(full, record.properties, databricks=databricks)
+    key = STORAGE_ROOT[len(full) - 1]
+    root = record.properties.get(key)
     if root:
+        if not databricks:
+            _require_length(f"Property {key}", root, _LONGEST_STORAGE_ROOT)
         body["storage_root"] = root
     if not body["comment"]:
         del body["comment"]
@@ -68,12 +79,14 @@ def namespace_body(full: Path, record: NamespaceRecord) -> Json:
     return {"name": full[-1], **parent, **body}
 
 
-def namespace_changes(full: Path, properties: Mapping[str, str]) -> Json:
+def namespace_changes(
+    full: Path, properties: Mapping[str, str], *, databricks: bool = False
+) -> Json:
     """Return the request that replaces comment and properties; the same errors."""
     comment, root = COMMENT[len(full) - 1], STORAGE_ROOT[len(full) - 1]
     own = {key: value for key, value in properties.items() if key not in (comment, root)}
     text = properties.get(comment, "")
-    _require_length(f"Property {comment}", text, _LONGEST_COMMENT)
+    _require_length(f"Property {comment}", text, _LONGEST_COMMENT_OF[databricks])
     return {"comment": text, "properties": checked(own)}
 
 
@@ -110,7 +123,7 @@ def table_body(full: Path, record: TableRecord) -> Json:
         "schema_name": schema,
         "table_type": EXTERNAL,
         "data_source_format": _TEXT_FORMAT,
-        "columns": [_column(column, at) for at, column in enumerate(record.columns)],
+        "columns": _columns(record.columns),
         "storage_location": record.location,
         "properties": checked(record.properties),
     }
@@ -181,7 +194,26 @@ def _name(info: Json, where: Path) -> str:
 # -- columns -------------------------------------------------------------------------------------
 
 
+def _columns(columns: Sequence[Column]) -> list[Json]:
+    """Return the columns of an entry, of which Spark's reader of text refuses at least one.
+
+    It finds no file of text in a Lance table: without columns, or with strings only, it would
+    answer with no rows where it must not answer at all.
+    """
+    if all(column.type == "string" for column in columns):
+        columns = (*columns, _refused_column([column.name for column in columns]))
+    return [_column(column, position) for position, column in enumerate(columns)]
+
+
+def _refused_column(taken: Sequence[str]) -> Column:
+    name = _REFUSED_COLUMN
+    while name in taken:
+        name += "_"
+    return Column(name, "binary", nullable=True)
+
+
 def _column(column: Column, position: int) -> Json:
+    _require_length(f"Column name {column.name[:60]!r}…", column.name, _LONGEST_COLUMN_NAME)
     # Servers from 0.5 on want the whole field here, and others take it.
     field = {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
     decimal = _DECIMAL.fullmatch(column.type) if isinstance(column.type, str) else None
@@ -220,9 +252,16 @@ def type_text(spark: str | Mapping[str, Any]) -> str:
     if kind == "map":
         return f"map<{type_text(spark['keyType'])},{type_text(spark['valueType'])}>"
     if kind == "struct":
-        inner = (f"{field['name']}:{type_text(field['type'])}" for field in spark["fields"])
+        inner = (
+            f"{_quoted(field['name'])}:{type_text(field['type'])}" for field in spark["fields"]
+        )
         return f"struct<{','.join(inner)}>"
     return str(kind)
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a field as SQL takes it."""
+    return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def _simple(spark: str) -> tuple[str, str]:

@@ -24,17 +24,57 @@ def column(spark: Any, *, nullable: bool = True) -> dict[str, Any]:
 
 
 def test_a_table_is_external_and_of_the_format_that_goes_with_the_marks() -> None:
-    body = mapping.table_body(FULL, TableRecord(FULL, "s3://b/t", MARKS))
+    record = TableRecord(FULL, "s3://b/t", MARKS, columns=(Column("x", "long"),))
+    body = mapping.table_body(FULL, record)
+    assert [each["name"] for each in body.pop("columns")] == ["x"]
     assert body == {
         "name": "t",
         "catalog_name": "c",
         "schema_name": "s",
         "table_type": "EXTERNAL",
         "data_source_format": "TEXT",
-        "columns": [],
         "storage_location": "s3://b/t",
         "properties": MARKS,
     }
+
+
+@pytest.mark.parametrize(
+    ("types", "has_one"),
+    [([], False), (["string"], False), (["string", "string"], False), (["string", "long"], True)],
+)
+def test_an_entry_has_a_column_that_readers_of_text_refuse(types: list[str], has_one: bool) -> None:
+    """Spark's refuses all but strings; without such a column it would answer with no rows."""
+    columns = tuple(Column(f"x{number}", each) for number, each in enumerate(types))
+    made = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS, columns=columns))["columns"]
+    names = [column.name for column in columns]
+    assert [each["name"] for each in made][: len(names)] == names
+    assert any(each["type_name"] != "STRING" for each in made)
+    assert (len(made) == len(names)) is has_one
+
+
+def test_the_column_that_is_refused_has_a_name_of_its_own() -> None:
+    [refused] = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS))["columns"]
+    columns = (Column(refused["name"], "string"),)
+    made = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS, columns=columns))["columns"]
+    assert len({each["name"] for each in made}) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plain_1", "struct<plain_1:int>"),
+        ("a b", "struct<`a b`:int>"),
+        ("a`b", "struct<`a``b`:int>"),
+        ("1a", "struct<`1a`:int>"),
+        ("ü:x", "struct<`ü:x`:int>"),
+    ],
+)
+def test_names_of_nested_fields_are_quoted_where_sql_needs_it(name: str, text: str) -> None:
+    field = {"name": name, "type": "integer", "nullable": True, "metadata": {}}
+    spark = {"type": "struct", "fields": [field]}
+    assert column(spark)["type_text"] == text
+    array = {"type": "array", "elementType": spark, "containsNull": True}
+    assert column(array)["type_text"] == f"array<{text}>"
 
 
 @pytest.mark.parametrize(

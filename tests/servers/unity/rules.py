@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .dialects import Dialect
+from .dialects import Dialect, Level
 from .messages import ApiError, ServerFault
 
 NAME = re.compile(r"[a-zA-Z0-9_@-]+")
@@ -15,6 +15,9 @@ _CLOUD_NAME = re.compile(r"[^\x00-\x20./\x7f]+")
 MAX_NAME = 255
 MAX_PROPERTY = 255
 MAX_COMMENT = 65_535
+MAX_NAMESPACE_COMMENT = 255
+"""On the open-source server."""
+MAX_COLUMN_NAME = 255
 MAX_LOCATION = 2_048
 MAX_STORAGE_LOCATION = 255
 """Of a catalog or schema: with what the server adds to its storage root."""
@@ -52,6 +55,12 @@ def require_properties(properties: object) -> dict[str, str]:
     return {key: str(value) for key, value in properties.items()}
 
 
+def max_comment(level: Level, dialect: Dialect) -> int:
+    """Return how many characters the comment of an object may have."""
+    is_short = level is not Level.TABLE and not dialect.databricks
+    return MAX_NAMESPACE_COMMENT if is_short else MAX_COMMENT
+
+
 def require_length(text: str | None, limit: int) -> str | None:
     """Return the text. Raises ServerFault where the server's column does not hold it."""
     if text is not None and len(text) > limit:
@@ -77,6 +86,7 @@ def _column(column: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
         _require_struct_field(column, dialect)
     if not isinstance(column.get("type_text"), str) or column.get("type_name") is None:
         raise ServerFault('Cannot invoke "String.toLowerCase()" because type_text is null')
+    require_length(column.get("name"), MAX_COLUMN_NAME)
     kept = {key: value for key, value in column.items() if value is not None}
     return {"nullable": True, **kept, "type_text": column["type_text"].lower()}
 

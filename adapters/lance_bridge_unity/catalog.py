@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
 
 from lance_namespace.errors import (
     InternalError,
     LanceNamespaceError,
+    NamespaceNotEmptyError,
     PermissionDeniedError,
-    ServiceUnavailableError,
 )
 
 from lance_bridge import location as locations
@@ -25,9 +22,7 @@ from lance_bridge.catalog import (
     TableRecord,
     select_tables,
 )
-from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.errors import (
-    OutcomeUnknownError,
     concurrent_modification,
     display,
     invalid,
@@ -42,16 +37,14 @@ from .client import Client, route
 from .config import UnityConfig
 from .errors import Lost, Refused, translated
 from .names import NO_WAREHOUSE
+from .races import changing, read_back
 
 logger = logging.getLogger(__name__)
-
-RecordT = TypeVar("RecordT", NamespaceRecord, TableRecord)
 
 _KINDS = ("catalogs", "schemas", "tables")
 _OWN_SCHEMA = "information_schema"
 """Databricks keeps it in every catalog; it holds views only and cannot be dropped."""
 _OTHER_CONTENT = {"volumes": "volumes", "functions": "functions", "models": "registered_models"}
-_LOCKS = tuple(threading.Lock() for _ in range(64))
 
 
 class UnityCatalog(Catalog):
@@ -129,16 +122,17 @@ class UnityCatalog(Catalog):
 
     def create_namespace(self, record: NamespaceRecord) -> None:
         full = self._full(record.path)
-        body = mapping.namespace_body(full, record)
+        body = mapping.namespace_body(full, record, databricks=self._config.is_databricks)
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
-        with _creating(full), translated(what, full[:-1], duplicate=exists):
+        with changing(full), translated(what, full[:-1], duplicate=exists):
             self._client.change("POST", self._at("/", _KINDS[len(full) - 1]), body)
-            _read_back(full, lambda: self.load_namespace(record.path), record, exists)
+            read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         full = self._full(record.path)
-        body = mapping.namespace_changes(full, record.properties)
+        databricks = self._config.is_databricks
+        body = mapping.namespace_changes(full, record.properties, databricks=databricks)
         if not body["properties"]:
             raise invalid(
                 f"Namespace '{display(full)}' cannot be left without properties: the server would "
@@ -153,7 +147,7 @@ class UnityCatalog(Catalog):
 
     def drop_namespace(self, path: Path) -> None:
         full = self._full(path)
-        with translated(f"drop namespace '{display(full)}'", full):
+        with changing(full), translated(f"drop namespace '{display(full)}'", full):
             try:
                 # Without `force`, which would delete what is inside and its files.
                 self._client.change("DELETE", self._object(full), silent=True)
@@ -172,6 +166,17 @@ class UnityCatalog(Catalog):
                 found = next(self._client.pages(self._at("/", kind), key, query), None)
             if found is not None:
                 raise namespace_not_empty(full, f"it holds {kind}, such as {found.get('name')}")
+
+    def require_drop_permission(self, path: Path) -> None:
+        """Ask for the drop, which the server refuses for want of a right, or for what is inside.
+
+        It looks at rights first. They come from owners and grants of three levels, and no call
+        answers with what they add up to.
+        """
+        try:
+            self.drop_namespace(path)
+        except NamespaceNotEmptyError as error:
+            logger.debug("may be dropped once it is empty: %s", error)
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -200,17 +205,34 @@ class UnityCatalog(Catalog):
             yield from self._client.pages(self._at("/tables"), "tables", query)
 
     def load_table(self, path: Path) -> TableRecord:
+        record = self._load_table(path)
+        while self._may_be_vanishing(record):
+            before, record = record, self._load_table(path)
+            if record.identity == before.identity:
+                break
+        return record
+
+    def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)
         with translated(f"read table '{display(full)}'", full):
             return mapping.record_from(path[:-1], self._client.get(self._object(full)))
+
+    def _may_be_vanishing(self, record: TableRecord) -> bool:
+        """Return whether a table may have been read while it was dropped.
+
+        The open-source server reads the entry, and then its properties: where a drop comes in
+        between, a Lance table looks like a table of text that has none. Read again, it is gone.
+        """
+        is_plain = record.kind == mapping.EXTERNAL and not record.properties
+        return is_plain and not self._config.is_databricks
 
     def create_table(self, record: TableRecord) -> TableRecord:
         full = self._full(record.path)
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
-        with _creating(full), translated(what, full[:-1], duplicate=exists):
+        with changing(full), translated(what, full[:-1], duplicate=exists):
             self._create(full, record)
-            return _read_back(full, lambda: self.load_table(record.path), record, exists)
+            return read_back(full, lambda: self.load_table(record.path), record, exists)
 
     def _create(self, full: Path, record: TableRecord) -> None:
         if not self._config.is_databricks:
@@ -257,7 +279,8 @@ class UnityCatalog(Catalog):
             reason = self._capabilities.no_rename_across
             raise unsupported(f"Table '{display(full)}' cannot move to '{display(new)}': {reason}")
         exists = table_already_exists(new)
-        with translated(f"rename table '{display(full)}'", full, duplicate=exists):
+        what = f"rename table '{display(full)}'"
+        with changing(full, new), translated(what, full, duplicate=exists):
             if self._config.is_databricks:
                 self._run(sql.rename_table(full, new))
                 return
@@ -280,7 +303,7 @@ class UnityCatalog(Catalog):
 
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
-        with translated(f"drop table '{display(full)}'", full):
+        with changing(full), translated(f"drop table '{display(full)}'", full):
             self._client.change("DELETE", self._object(full), silent=True)
 
     def _run(self, statement: str) -> None:
@@ -315,50 +338,6 @@ class UnityCatalog(Catalog):
             logger.warning("going on without vended credentials: %s", error)
             return None
         return options
-
-
-def _creating(full: Path) -> threading.Lock:
-    """Return the lock under which this process creates a name.
-
-    Of two that do so at once, the open-source server tells both that they did, and leaves the name
-    broken. Other processes are found out by reading back.
-    """
-    return _LOCKS[zlib.crc32(display(full).encode()) % len(_LOCKS)]
-
-
-def _read_back(
-    full: Path, load: Callable[[], RecordT], made: RecordT, exists: LanceNamespaceError
-) -> RecordT:
-    """Return what was just made as the server has it, if it is this caller's own.
-
-    Raises:
-        LanceNamespaceError: ``exists``: it is a rival's.
-        InternalError: (18) the name is broken.
-        OutcomeUnknownError: (17) it cannot be read, or is not there.
-    """
-    try:
-        try:
-            found = load()
-        except ServiceUnavailableError as error:
-            if not _is_failure(error):
-                raise
-            found = load()  # a name that is broken fails again
-    except LanceNamespaceError as error:
-        if _is_failure(error):
-            raise InternalError(
-                f"'{display(full)}' was created, and the server now fails to read it: somebody "
-                "else created the same name at the same time, which breaks it. Use another name, "
-                f"or have its rows removed from the server's database. {error}"
-            ) from error
-        raise OutcomeUnknownError(f"'{display(full)}' may have been created: {error}") from error
-    if found.properties.get(ENTRY_ID) != made.properties.get(ENTRY_ID):
-        raise exists
-    return found
-
-
-def _is_failure(error: LanceNamespaceError) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, Refused) and cause.status == 500
 
 
 def _changes(full: Path, found: TableRecord, wanted: TableRecord) -> Iterator[str]:

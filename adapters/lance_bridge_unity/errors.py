@@ -35,6 +35,7 @@ _LEVELS = {"CATALOG": 1, "SCHEMA": 2, "TABLE": 3}
 _ABSENT_OF_ANY_LEVEL = {"NOT_FOUND", "RESOURCE_DOES_NOT_EXIST"}
 _NOT_EMPTY_TEXT = re.compile(r"\bnot empty\b", re.I)
 _MANAGED_STORAGE = re.compile(r"\bmanaged storage\b", re.I)
+_AMBIGUOUS = re.compile(r"\bnot return a unique result\b", re.I)
 _BAD_TOKEN = re.compile(r"\binvalid access token\b", re.I)
 _NO_ROUTE = {"", "ENDPOINT_NOT_FOUND"}
 
@@ -65,6 +66,13 @@ _BY_STATUS: dict[int, type[LanceNamespaceError]] = {
     HTTPStatus.TOO_MANY_REQUESTS: ThrottlingError,
     HTTPStatus.NOT_IMPLEMENTED: UnsupportedOperationError,
 }
+
+
+_BROKEN_NAME = (
+    ". Several entries of the server have this name, because two clients created it or renamed to "
+    "it at the same time: every call about it fails until all but one are removed from the "
+    "server's database. Use another name meanwhile; `lance-bridge doctor` lists the entries"
+)
 
 
 class Lost(Exception):
@@ -125,6 +133,13 @@ class Refused(Exception):
         return self.code == "FAILED_PRECONDITION" or self.code.endswith("NOT_EMPTY") or said
 
     @property
+    def is_ambiguous(self) -> bool:
+        """True where several objects have the name, after two callers took it at once."""
+        return self.status == HTTPStatus.INTERNAL_SERVER_ERROR and bool(
+            _AMBIGUOUS.search(self.text)
+        )
+
+    @property
     def lacks_route(self) -> bool:
         """True where the server has no such call, whatever object it is about."""
         return self.status in (404, 405) and self.code in _NO_ROUTE
@@ -136,6 +151,8 @@ class Refused(Exception):
             return UnauthenticatedError  # as Databricks answers, with no code of its own
         if self.lacks_route:
             return UnsupportedOperationError
+        if self.is_ambiguous:
+            return InternalError
         known = _BY_CODE.get(self.code) or _BY_STATUS.get(self.status)
         if known is not None:
             return known
@@ -197,6 +214,8 @@ def _hint(error: Refused) -> str:
     """Return what to do, where the server's words leave that open."""
     if error.lacks_route:
         return ". It has no such call: check host and api_path"
+    if error.is_ambiguous:
+        return _BROKEN_NAME
     if _MANAGED_STORAGE.search(error.text):
         return (
             ". Give a location outside of the storage that the server manages, or set the property "

@@ -107,6 +107,22 @@ def test_the_main_commands_on_unity() -> None:
     pass_through("lake.sales")
 
 
+def test_a_name_that_two_clients_took_is_a_finding_with_its_entries(unity: UnityServer) -> None:
+    create("lake", "sales", "orders")
+    [whole] = unity.state.tables()
+    place = {"storage_location": f"{whole.info['storage_location']}-2"}
+    other = unity.add_table("lake", "sales", "orders", properties={"table_type": "lance"}, **place)
+    found, *more = answer_of("doctor", "prod", code=3)["findings"]
+    assert (found["kind"], found["subject"]) == (Kind.BROKEN_NAME.value, "lake.sales.orders")
+    assert found["command"] == "lance-bridge doctor prod"
+    for entry in (whole, other):
+        assert f"{entry.id} at {entry.info['storage_location']}" in found["message"]
+    assert more == []
+    unity.remove_table("lake", "sales", "orders")
+    run("table", "register", "prod", "lake.sales.orders", whole.info["storage_location"])
+    assert pasted(found["command"]).exit_code == 0
+
+
 def test_credentials_that_are_refused_are_asked_for(glue: GlueServer) -> None:
     create("sales", "orders")
     with glue.known_keys_only():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import islice
+from itertools import groupby, islice
 from typing import TypeVar
 
 from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
@@ -149,9 +149,9 @@ class _Rounds:
 
     def _look_at_tables(self) -> None:
         examiner = Examiner(self._bridge, self._commands, self._idle)
-        self._findings += self._examined(self._tables(), examiner.of_table)
+        self._findings += self._examined(self._tables(), examiner.of_name)
 
-    def _tables(self) -> Iterator[tuple[Key, TableRecord]]:
+    def _tables(self) -> Iterator[tuple[Key, list[TableRecord]]]:
         after = self._page.after
         if after is not None and after[0] != _TABLES:
             return
@@ -165,13 +165,16 @@ class _Rounds:
                 continue
             yield from self._tables_of(namespace, after)
 
-    def _tables_of(self, namespace: Path, after: Key | None) -> Iterator[tuple[Key, TableRecord]]:
+    def _tables_of(
+        self, namespace: Path, after: Key | None
+    ) -> Iterator[tuple[Key, list[TableRecord]]]:
+        """Yield the entries by name; there is more than one only where a name is broken."""
         is_begun = after is not None and after[1:-1] == namespace
         last = after[-1] if after is not None and is_begun else None
         try:
             scan = self._bridge.catalog.scan_tables(namespace, lance_only=True, after=last)
-            for record in scan:
-                yield (_TABLES, *record.path), record
+            for path, entries in groupby(scan, key=lambda record: record.path):
+                yield (_TABLES, *path), list(entries)
         except NamespaceNotFoundError:
             return  # dropped meanwhile
         except LanceNamespaceError as error:

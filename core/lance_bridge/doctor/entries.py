@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lance_namespace.errors import (
@@ -43,6 +43,23 @@ class Examiner:
     bridge: Bridge
     commands: Commands
     idle: float
+
+    def of_name(self, records: Sequence[TableRecord]) -> list[Finding]:
+        """Return what is wrong with a name, for which a catalog may list more than one entry."""
+        first, *others = records
+        return self._of_broken_name(records) if others else self.of_table(first)
+
+    def _of_broken_name(self, records: Sequence[TableRecord]) -> list[Finding]:
+        try:
+            self.bridge.catalog.load_table(records[0].path)
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return []  # dropped meanwhile
+        except LanceNamespaceError as error:
+            entries = "; ".join(f"{each.identity} at {each.location}" for each in records)
+            again = self.commands.on_catalog(["doctor"])
+            message = f"{error}. The entries are {entries}"
+            return [Finding(Kind.BROKEN_NAME, written(records[0].path), message, again)]
+        return []  # read while it was changed
 
     def of_table(self, record: TableRecord) -> list[Finding]:
         """Return what is wrong with a Lance table's entry and its storage."""

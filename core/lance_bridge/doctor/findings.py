@@ -20,6 +20,7 @@ class Kind(str, Enum):
     CATALOG = "catalog-error"
     STORAGE = "storage-error"
     CLOCK_SKEW = "clock-skew"
+    BROKEN_NAME = "broken-name"
     LOCATION_GONE = "location-gone"
     DECLARED_ONLY = "declared-only"
     MARKS_DISAGREE = "marks-disagree"

@@ -15,7 +15,8 @@ from lance_namespace.errors import (
 from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
-from ..errors import display
+from ..errors import concurrent_modification, display
+from .properties import ENTRY_ID
 
 _THREADS = 8
 """Namespaces that are read at once: most catalogs have a call or more for each."""
@@ -26,6 +27,7 @@ class LocationIndex:
 
     def __init__(self, bridge: Bridge, namespaces: Iterable[Path]) -> None:
         """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
+        self._bridge = bridge
         everywhere = bridge.config.drop_check == "catalog"
         scope = innermost_namespaces(bridge) if everywhere else iter(set(namespaces))
         with ThreadPoolExecutor(_THREADS) as threads:
@@ -37,17 +39,28 @@ class LocationIndex:
 
         Raises:
             InvalidTableStateError: (19) another entry has, contains or is inside the location.
+            TableNotFoundError: (4) the other entry is this one, renamed meanwhile.
+            ConcurrentModificationError: (14) likewise, and another table has the name by now.
         """
         if not record.location:
             return
         own = locations.key(record.location)
         for path, place in self._places.items():
             if path != record.path and locations.overlap(own, place):
+                self._require_unchanged(record)
                 raise InvalidTableStateError(
                     f"Table '{display(record.path)}' cannot be dropped with its data: its "
                     f"location {record.location} overlaps that of '{display(path)}'. "
                     "Deregister one of them instead"
                 )
+
+    def _require_unchanged(self, record: TableRecord) -> None:
+        found = self._bridge.catalog.load_table(record.path)
+        if (found.identity, found.properties.get(ENTRY_ID)) != (
+            record.identity,
+            record.properties.get(ENTRY_ID),
+        ):
+            raise concurrent_modification(record.path)
 
 
 def innermost_namespaces(bridge: Bridge, parent: Path = ()) -> Iterator[Path]:

@@ -52,7 +52,7 @@ def record(name: str = "t", own: str = "1") -> TableRecord:
 def test_a_read_is_repeated_until_it_is_answered(
     server: UnityServer, proxy: HttpProxy, connect: Connect, fault: Fault
 ) -> None:
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     proxy.fail_next(READ, fault, times=2)
     assert connect().load_table(TABLE).path == TABLE
     assert proxy.counts[READ] == 3
@@ -62,7 +62,7 @@ def test_a_read_is_repeated_until_it_is_answered(
 def test_a_read_that_is_never_answered_is_not_absence(
     server: UnityServer, proxy: HttpProxy, connect: Connect, fault: Fault
 ) -> None:
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     proxy.fail_next(READ, fault, times=99)
     with pytest.raises(ServiceUnavailableError) as caught:
         connect(max_retries="2").load_table(TABLE)
@@ -93,7 +93,7 @@ def test_a_create_whose_reply_is_lost_is_sent_once(
 def test_a_drop_whose_reply_is_lost_is_sent_once(
     server: UnityServer, proxy: HttpProxy, connect: Connect, fault: Fault
 ) -> None:
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     proxy.fail_next(DROP, fault)
     with pytest.raises(OutcomeUnknownError):
         connect().drop_table(record())
@@ -126,7 +126,7 @@ def test_a_server_that_only_throttles_is_given_up(proxy: HttpProxy, connect: Con
 def test_the_servers_wish_to_be_left_alone_is_respected(
     server: UnityServer, proxy: HttpProxy, connect: Connect
 ) -> None:
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     proxy.fail_next(READ, Answer.of_json(503, {}, Retry_After="1"))
     started = time.monotonic()
     connect().load_table(TABLE)
@@ -145,7 +145,7 @@ def test_a_wait_beyond_the_budget_is_not_begun(proxy: HttpProxy, connect: Connec
 def test_a_failure_that_may_pass_is_asked_about_again(
     server: UnityServer, proxy: HttpProxy, connect: Connect, status: int
 ) -> None:
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     proxy.fail_next(READ, Answer.of_json(status, {}))
     assert connect().load_table(TABLE).path == TABLE
     assert proxy.counts[READ] == 2
@@ -223,7 +223,7 @@ def test_a_token_is_sent_and_shown_nowhere(
     server: UnityServer, proxy: HttpProxy, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.token = "right-hush"
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     connect(token="right-hush").load_table(TABLE)
     with pytest.raises(UnauthenticatedError) as caught:
         connect(auth_token="wrong-hush").load_table(TABLE)
@@ -236,7 +236,7 @@ def test_without_a_token_none_is_sent(
     server: UnityServer, proxy: HttpProxy, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     connect().load_table(TABLE)
     assert "authorization" not in proxy.requests[0].headers
 
@@ -251,7 +251,7 @@ def test_a_netrc_file_does_not_take_the_place_of_the_token(
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password else\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     connect(token="mine").load_table(TABLE)
     assert proxy.requests[0].headers["authorization"] == "Bearer mine"
 
@@ -314,7 +314,7 @@ def test_threads_get_their_own_answers(
 def test_a_child_process_does_not_use_its_parents_connection(
     server: UnityServer, proxy: HttpProxy, connect: Connect
 ) -> None:
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     catalog = connect()
     catalog.load_table(TABLE)
     child = os.fork()
@@ -330,7 +330,7 @@ def test_a_child_process_does_not_use_its_parents_connection(
 
 
 def test_a_closed_catalog_connects_again(server: UnityServer, connect: Connect) -> None:
-    server.add_table("c", "s", "t")
+    server.add_table("c", "s", "t", properties={"k": "v"})
     catalog = connect()
     catalog.load_table(TABLE)
     catalog.close()

@@ -18,7 +18,7 @@ from lance_bridge_unity.catalog import UnityCatalog
 Connect = Callable[..., UnityCatalog]
 
 
-@pytest.mark.parametrize("dialect", ["oss-0.3", "oss-0.4", "oss-0.6"])
+@pytest.mark.parametrize("dialect", ["oss-0.4", "oss-0.6"])
 @pytest.mark.parametrize("whose", ["catalog", "schema", "schema below a catalog's"])
 def test_tables_go_below_the_storage_root_of_their_schema_or_catalog(
     whose: str, dialect: str, tmp_path: Path

@@ -178,7 +178,8 @@ class CatalogApi:
         return Answer(200, self.schema(*self.split(request.parameters["full_name"], 2)).json())
 
     def get_table(self, request: Request) -> Answer:
-        return Answer(200, self.table(*self.split(request.parameters["full_name"], 3)).json())
+        entry = self.table(*self.split(request.parameters["full_name"], 3))
+        return Answer(200, entry.json(omit_properties=self.state.take_vanishing(entry)))
 
     def create_catalog(self, request: Request) -> Answer:
         body = request.fields
@@ -215,7 +216,7 @@ class CatalogApi:
         """Return a new object with what all have in common."""
         name = rules.require_name(body.get("name"), self.dialect)
         properties = rules.require_properties(body.get("properties"))
-        comment = rules.require_length(body.get("comment"), rules.MAX_COMMENT)
+        comment = rules.require_length(body.get("comment"), rules.max_comment(level, self.dialect))
         common = {"name": name, "comment": comment, "properties": properties}
         return self.state.new_entry(level, {**common, **more})
 
@@ -234,7 +235,8 @@ class CatalogApi:
             entry = self.schema(*self.split(request.parameters["full_name"], 2))
         body = request.fields
         properties = rules.require_properties(body.get("properties"))
-        comment = rules.require_length(body.get("comment"), rules.MAX_COMMENT)
+        longest = rules.max_comment(entry.level, self.dialect)
+        comment = rules.require_length(body.get("comment"), longest)
         if body.get("new_name") is not None:
             raise ServerFault("the double renames neither catalogs nor schemas")
         if properties:
@@ -265,13 +267,17 @@ class CatalogApi:
             if self.dialect.databricks:
                 text = f"Schema '{catalog}.{name}' is not empty. The schema has tables(s)"
             raise ApiError(self.dialect.not_empty, text)
-        self.catalog(catalog).children.remove(entry.name)
+        siblings = self.catalog(catalog).children
+        self.state.wait_for_a_rival(siblings, entry.name)
+        siblings.discard(entry)
         return self.deleted()
 
     def delete_table(self, request: Request) -> Answer:
         catalog, schema, name = self.split(request.parameters["full_name"], 3)
         entry = self.table(catalog, schema, name)
-        self.schema(catalog, schema).children.remove(entry.name)
+        siblings = self.schema(catalog, schema).children
+        self.state.wait_for_a_rival(siblings, entry.name)
+        siblings.discard(entry)  # where another has removed it meanwhile, no row is deleted
         return self.deleted()
 
     def deleted(self) -> Answer:

@@ -103,7 +103,9 @@ class OpenSourceApi(CatalogApi):
         if new_name != entry.name:
             if siblings.get(new_name) is not None:
                 raise duplicate(self.dialect, Level.TABLE, new_name)
-            siblings.remove(entry.name)
+            self.state.wait_for_a_rival(siblings, entry.name, new_name)
+            if not siblings.discard(entry):
+                raise ServerFault("Row was updated or deleted by another transaction")
             entry.change(name=new_name)
             siblings.add(entry)
         return Answer(204)

@@ -76,6 +76,17 @@ class Names:
         del self._objects[name]
         self._sorted.remove(name)
 
+    def discard(self, entry: Entry) -> bool:
+        """Take out one object, and return whether it was there."""
+        found = self._objects.get(entry.name, [])
+        if all(each is not entry for each in found):
+            return False
+        if len(found) == 1:
+            self.remove(entry.name)
+        else:
+            found[:] = [each for each in found if each is not entry]
+        return True
+
     def page(self, after: str | None, size: int) -> list[Entry]:
         """Return at most ``size`` objects whose names come after ``after``, sorted by name."""
         start = 0 if after is None else bisect_right(self._sorted, after)
@@ -134,7 +145,7 @@ class Entry:
 
 @dataclass
 class _Meeting:
-    """Creators who want one name at the same time."""
+    """Requests that want to change one name at the same time."""
 
     arrived: int = 0
     present: int = 0
@@ -143,8 +154,8 @@ class _Meeting:
 class State:
     """Everything that one server knows, behind one lock.
 
-    ``race_window`` is how many seconds a create waits, between looking whether its name is free
-    and taking it, for another that wants the same name; both then succeed. With 0 creates are
+    ``race_window`` is how many seconds a create, a rename or a drop waits, between looking its
+    names up and changing them, for another change of one of them; both then succeed. With 0 each is
     atomic, which no open-source server's are.
     """
 
@@ -153,6 +164,8 @@ class State:
         self.lock = threading.RLock()
         self.catalogs = Names()
         self.race_window = 0.0
+        self.vanishing: set[str] = set()
+        """Tables that are dropped in the middle of their next read, by name."""
         self._meetings: dict[tuple[int, str], _Meeting] = {}
         self._arrived = threading.Condition(self.lock)
 
@@ -169,19 +182,34 @@ class State:
         """Put an object in. Raises what ``taken`` returns where its name is not free."""
         if parent.get(entry.name) is not None:
             raise taken()
-        if self.race_window:
-            self._wait_for_a_rival((id(parent), entry.name))
+        self.wait_for_a_rival(parent, entry.name)
         parent.add(entry)
 
-    def _wait_for_a_rival(self, wanted: tuple[int, str]) -> None:
-        meeting = self._meetings.setdefault(wanted, _Meeting())
-        meeting.arrived += 1
-        meeting.present += 1
+    def wait_for_a_rival(self, parent: Names, *names: str) -> None:
+        """Let others step in who change one of these names, for as long as `race_window` says."""
+        if not self.race_window:
+            return
+        wanted = [(id(parent), name) for name in names]
+        meetings = [self._meetings.setdefault(each, _Meeting()) for each in wanted]
+        for meeting in meetings:
+            meeting.arrived += 1
+            meeting.present += 1
         self._arrived.notify_all()
-        self._arrived.wait_for(lambda: meeting.arrived > 1, self.race_window)
-        meeting.present -= 1
-        if not meeting.present:
-            del self._meetings[wanted]
+        self._arrived.wait_for(lambda: any(m.arrived > 1 for m in meetings), self.race_window)
+        for each, meeting in zip(wanted, meetings, strict=True):
+            meeting.present -= 1
+            if not meeting.present:
+                del self._meetings[each]
+
+    def take_vanishing(self, entry: Entry) -> bool:
+        """Drop a table if it is to vanish while it is read, between its row and its properties."""
+        if entry.name not in self.vanishing:
+            return False
+        self.vanishing.discard(entry.name)
+        for catalog in self.catalogs:
+            for schema in catalog.children:
+                schema.children.discard(entry)
+        return True
 
     def tables(self) -> Iterator[Entry]:
         """Return every table there is."""

@@ -28,6 +28,8 @@ from lance_bridge.testing.inside.suite import InsideTableCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
+from lance_bridge.testing.restart import RestartCases
+from lance_bridge.testing.space import Space
 from lance_bridge.testing.tables import TableCases
 
 from .unity_target import CATALOG, DatabricksTarget, UnityOnS3Target, UnityTarget
@@ -100,6 +102,23 @@ class TestUnityOnS3(InsideTableCases, DataCases, DropCases, PylanceCases):
             target.features = without(target.features, "inside_in_full")
             yield target
             assert server.counts["POST /temporary-table-credentials"]
+
+
+class _ForgetfulTarget(UnityTarget):
+    """A server that loses its last change when it is killed, as one that writes later does."""
+
+    def stop_server(self) -> None:
+        for table in list(self.server.state.tables()):
+            self.server.remove_table(CATALOG, table.info["schema_name"], table.name)
+        super().stop_server()
+
+
+def test_a_server_that_loses_what_it_acknowledged_is_told_how_to_keep_it(tmp_path: Path) -> None:
+    with UnityServer(OPEN_SOURCE_0_6) as server:
+        space = Space(_ForgetfulTarget(server, str(tmp_path)))
+        with pytest.raises(AssertionError, match=r"acknowledged.*WRITE_DELAY=0"):
+            RestartCases().test_the_first_call_of_an_idle_client_after_a_restart_succeeds(space)
+        space.close()
 
 
 BROKEN = {"table_type": "lance"}

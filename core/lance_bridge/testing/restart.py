@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from lance_namespace import (
     LanceNamespaceError,
+    NamespaceNotFoundError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -22,10 +23,18 @@ from .storage import same_place
 THREADS = 8
 OPERATIONS = 50
 """Each thread does at least so many."""
+_LOST = (
+    "What the server had acknowledged is gone after it was killed: it answers before it writes to "
+    "its disk. Unity Catalog with H2, as it is shipped, does so for up to 0.5 s: append "
+    "';WRITE_DELAY=0' to hibernate.connection.url in etc/conf/hibernate.properties"
+)
 
 
 class RestartCases(Cases):
-    """What survives a restart of the server, and what callers see of it."""
+    """What survives a restart of the server, and what callers see of it.
+
+    All that was acknowledged does. A server that writes later than it answers fails here at times.
+    """
 
     @needs("stop_server", "start_server")
     def test_the_first_call_of_an_idle_client_after_a_restart_succeeds(self, space: Space) -> None:
@@ -33,7 +42,11 @@ class RestartCases(Cases):
         before = space.location(table_id)
         space.target.stop_server()
         space.target.start_server()
-        assert same_place(space.location(table_id), before)
+        try:
+            location = space.location(table_id)
+        except (NamespaceNotFoundError, TableNotFoundError) as error:
+            raise AssertionError(f"{described(error)}. {_LOST}") from error
+        assert same_place(location, before)
 
     @needs("stop_server", "start_server")
     def test_a_first_change_by_an_idle_client_after_a_restart_succeeds(self, space: Space) -> None:
@@ -80,7 +93,8 @@ class RestartCases(Cases):
             assert not hanging, f"{len(hanging)} threads hang"
         for future in futures:
             future.result()
-        assert [worker.wrong for worker in workers] == [[] for _ in workers]
+        wrong = [worker.wrong for worker in workers if worker.wrong]
+        assert not wrong, f"{wrong}. If it contradicts what was answered just before: {_LOST}"
         assert all(worker.done >= OPERATIONS for worker in workers)
 
 

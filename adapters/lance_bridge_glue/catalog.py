@@ -170,7 +170,7 @@ class GlueCatalog(Catalog):
                     "get_user_defined_functions", "UserDefinedFunctions", **what
                 ):
                     name = function.get("FunctionName")
-                    raise namespace_not_empty(path, f"it holds function {name}")
+                    raise namespace_not_empty(path, f"It holds function {name}")
             except ClientError as error:
                 if is_unknown_operation(error):
                     logger.info("the server has no functions to look for in '%s'", display(path))

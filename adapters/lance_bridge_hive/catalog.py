@@ -168,7 +168,7 @@ class HiveCatalog(Catalog):
         with translated(f"list the functions of '{display(path)}'"):
             found = self._read("get_functions", lambda c: c.get_functions(database, "*"))
         if found:
-            raise namespace_not_empty(path, f"it holds functions {', '.join(sorted(found)[:5])}")
+            raise namespace_not_empty(path, f"It holds functions {', '.join(sorted(found)[:5])}")
 
     def _is_kept(self, path: Path) -> bool:
         return is_kept(path, catalog_levels=self._config.catalog_levels)

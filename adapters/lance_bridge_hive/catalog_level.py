@@ -112,7 +112,7 @@ class CatalogLevel:
                 self._put_back(
                     catalog, location, None if DEFAULT_DATABASE in databases else missing
                 )
-            raise namespace_not_empty((name,), f"it holds namespaces {', '.join(others[:5])}")
+            raise namespace_not_empty((name,), f"It holds namespaces {', '.join(others[:5])}")
         default = self._drop_default(name) or missing
         try:
             if not unfinished:

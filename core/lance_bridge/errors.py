@@ -2,8 +2,8 @@
 
 This module adds what that package lacks: messages made in one place, so that each names the
 object and what to do, and one error that tells "failed" apart from "perhaps done". Messages of
-missing and duplicate tables and namespaces begin as those of pylance's own namespaces do: LanceDB
-and others see the text of an error only, and decide by it.
+missing and duplicate tables and namespaces, and of namespaces that are not empty, begin as those of
+pylance's own namespaces do: LanceDB and others see the text of an error only, and decide by it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def namespace_already_exists(path: Sequence[str]) -> NamespaceAlreadyExistsError
 
 def namespace_not_empty(path: Sequence[str], inside: str) -> NamespaceNotEmptyError:
     """Code 3. ``inside`` says what was found there."""
-    return NamespaceNotEmptyError(f"Namespace '{display(path)}' is not empty: {inside}")
+    return NamespaceNotEmptyError(f"Namespace not empty: {display(path)}. {inside}")
 
 
 def table_not_found(path: Sequence[str]) -> TableNotFoundError:

@@ -135,6 +135,7 @@ def test_messages_begin_as_those_of_the_directory_namespace(namespace: MemoryNam
         "declare_table": (ClientRequest(id=TABLE), "Table already exists: eu.shop.sales.Orders"),
         "describe_namespace": (ClientRequest(id=["us"]), "Namespace not found: us"),
         "create_namespace": (ClientRequest(id=["eu"]), "Namespace already exists: eu"),
+        "drop_namespace": (ClientRequest(id=DATASET), "Namespace not empty: eu.shop.sales"),
     }
     found = {name: outcome(namespace, name, request)[1] for name, (request, _) in messages.items()}
     wrong = {name: text for name, text in found.items() if not text.startswith(messages[name][1])}

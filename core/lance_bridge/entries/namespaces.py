@@ -205,7 +205,7 @@ def _refuse_content(bridge: Bridge, path: Path) -> None:
     else:
         inside, kind = list(bridge.catalog.list_tables(path)), "tables"
     if inside:
-        raise namespace_not_empty(path, f"it holds {kind} {_some(inside)}")
+        raise namespace_not_empty(path, f"It holds {kind} {_some(inside)}")
 
 
 def _cascade(bridge: Bridge, record: NamespaceRecord) -> None:

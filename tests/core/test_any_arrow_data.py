@@ -179,6 +179,46 @@ def declare_big_endian(stream: bytes) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.parametrize("form", sorted(FORMS))
+@pytest.mark.parametrize("values", [["a", "b", "c"], [Decimal(1), Decimal(2), Decimal(3)]])
+@pytest.mark.parametrize("is_delta", [False, True])
+def test_dictionaries_that_grow_or_change_are_read(
+    namespace: MemoryNamespace, server: MemoryServer, values: list[Any], is_delta: bool, form: str
+) -> None:
+    is_text = isinstance(values[0], str)
+    kind = pa.string() if is_text else pa.decimal128(38, 2)
+    words = [pa.array(values[:2], kind), pa.array(values if is_delta else values[::-1], kind)]
+    chunks = [pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), w) for w in words]
+    table = pa.table({"c": pa.chunked_array(chunks), "n": pa.chunked_array([[0, 1, 2], [3, 4, 5]])})
+    stream = to_stream(table, emit_dictionary_deltas=True)
+    with pa.ipc.open_stream(stream) as reader:
+        reader.read_all()
+        assert reader.stats.num_dictionary_deltas == is_delta
+    data = FORMS[form](place_at(stream, 8))
+    if not is_text:
+        with pytest.raises(InvalidInputError, match=r"column 'c' of type dictionary<values=dec"):
+            namespace.create_table(api.CreateTableRequest(id=TABLE), data)
+        assert not server.tables
+        return
+    namespace.create_table(api.CreateTableRequest(id=TABLE), data)
+    written = lance.dataset(server.tables[tuple(TABLE)].location or "").to_table()
+    assert read_rows(written) == read_rows(table)
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_an_unregistered_extension_type_arrives_with_its_name(
+    namespace: MemoryNamespace, server: MemoryServer, form: str
+) -> None:
+    metadata = {"ARROW:extension:name": "example.money", "ARROW:extension:metadata": "EUR"}
+    field = pa.field("c", pa.decimal128(38, 2), metadata=metadata)
+    table = pa.table({"c": [Decimal("1.23"), None]}, schema=pa.schema([field]))
+    data = FORMS[form](place_at(to_stream(table), 8))
+    namespace.create_table(api.CreateTableRequest(id=TABLE), data)
+    written = lance.dataset(server.tables[tuple(TABLE)].location or "").to_table()
+    assert written == table
+    assert written.schema.field("c").metadata == field.metadata
+
+
 # -- what Lance would lose -------------------------------------------------------------------------
 
 

@@ -118,7 +118,7 @@ class GlueCatalog(Catalog):
         if not mapping.is_near(target, self._region):
             return None
         try:
-            found = self._calls.read("get_database", "Database", **self._place_of(target))
+            found = self._calls.read("get_database", "Database", **mapping.target_arguments(target))
         except ClientError as error:
             if not is_a(error, _ABSENT, *_REFUSED):
                 raise
@@ -245,7 +245,7 @@ class GlueCatalog(Catalog):
         if not mapping.is_near(target, self._region):
             return link
         try:
-            place = self._place_of(target)
+            place = mapping.target_arguments(target)
             found = self._calls.read(
                 "get_table", "Table", DatabaseName=target.get("DatabaseName", ""), **place
             )
@@ -258,12 +258,6 @@ class GlueCatalog(Catalog):
             k: link[k] for k in ("CatalogId", "DatabaseName", "Name", "TargetTable") if k in link
         }
         return {**found, **own}
-
-    def _place_of(self, target: Mapping[str, Any]) -> dict[str, str]:
-        """Return what to ask for the target of a link by."""
-        name = target.get("Name") or target.get("DatabaseName") or ""
-        catalog = target.get("CatalogId")
-        return {"Name": name, "CatalogId": catalog} if catalog else {"Name": name}
 
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path

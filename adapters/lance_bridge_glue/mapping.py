@@ -191,6 +191,13 @@ def _path_of(target: Mapping[str, Any], home: str | None, region: str) -> Path |
     return (str(target.get("DatabaseName")).lower(), str(target.get("Name")).lower())
 
 
+def target_arguments(target: Mapping[str, Any]) -> dict[str, str]:
+    """Return the arguments by which Glue finds the target of a resource link."""
+    name = target.get("Name") or target.get("DatabaseName") or ""
+    catalog = target.get("CatalogId")
+    return {"Name": name, "CatalogId": catalog} if catalog else {"Name": name}
+
+
 def is_near(target: Mapping[str, Any], region: str) -> bool:
     """Return True where the target of a link is in this region."""
     return (target.get("Region") or region) == region

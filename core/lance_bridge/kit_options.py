@@ -44,7 +44,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "catalog",
         metavar="CATALOG",
         nargs="?",
-        help="hive, glue, unity, dir, rest, a catalog of the configuration file, or a class path",
+        help=f"an installed implementation ({', '.join(sorted(catalogs()))}), dir or rest of pylance, "
+        "a catalog of the configuration file, or a class path",
     )
     _add_repeatable(parser, "-p", "--property", help="a property of the catalog")
     parser.add_argument(

@@ -77,7 +77,7 @@ def test_help_names_what_is_installed_and_the_configuration_file() -> None:
     assert "An installed implementation (glue, hive, unity), a catalog of the" in shown
     assert "configuration file (see: catalogs list), or a class path" in shown
     shown = " ".join(run("check", "--help").stdout.replace("│", " ").split())
-    assert "dir and rest, which are pylance's own" in shown
+    assert "an installed implementation (glue, hive, unity), dir or rest of pylance" in shown
 
 
 @pytest.mark.usefixtures("config")

@@ -1,6 +1,6 @@
 """``specs/spark.md`` says what the code does: options, types, functions and errors are compared.
 
-Its snippets and those of the README's section on Spark run, in one session on a real metastore.
+Its snippets run, in one session on a real metastore.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .operation_samples import stream
 from .spark_snippets import run
 from .spec_facts import OPERATIONS_SPEC, REPOSITORY, SPARK_SPEC, operations
 from .spec_reader import function_links, functions_in
-from .test_readme import IN_SPARK, URI
+from .test_readme import URI
 
 TEXT = SPARK_SPEC.path.read_text(encoding="utf-8")
 OPTION_TABLES = [
@@ -226,49 +226,41 @@ TABLES = {
     "articles": pa.table({"id": [1, 2, 3], "title": ["a", "b", "c"]}),
     "films": pa.table({"id": [1, 2], "title": ["M", "Faust"], "year": [1931, 1926]}),
 }
-ORDERS = "SELECT * FROM VALUES (1, 2.5), (1, 3.5), (3, 1.0) AS t(article, amount)"
-"""A Parquet table of the metastore that the README joins with."""
 
 
 @pytest.fixture(scope="module")
 def printed(
     metastores: Metastores, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[tuple[str, str]]]:
-    """By document: each snippet, and what it printed or raised."""
+) -> list[tuple[str, str]]:
+    """Each snippet, and what it printed or raised."""
     uri = metastores.get("2.3").uri
     directory = tmp_path_factory.mktemp("snippets")
     with HiveNamespace(uri=uri, root=str(directory / "tables")) as namespace:
         namespace.create_namespace(CreateNamespaceRequest(id=[DATABASE]))
         for name, rows in TABLES.items():
             namespace.create_table(CreateTableRequest(id=[DATABASE, name]), stream(rows))
-    documents = {"README": snippets(IN_SPARK, uri), "spec": snippets(TEXT, uri)}
+    found = snippets(TEXT, uri)
     spark = Spark(
         conf={
             "spark.sql.catalogImplementation": "hive",
             "spark.hadoop.hive.metastore.uris": uri,
+            "spark.sql.catalog.prod.impl": "hive",
+            "spark.sql.catalog.prod.uri": uri,
         }
     )
     told = spark.run(
         "docs.spark_snippets:run",
         directory,
         seconds=500,
-        documents=documents,
-        before=[f"CREATE TABLE {DATABASE}.orders USING parquet AS {ORDERS}"],
+        documents={"spec": found},
+        before=[],
     )
-    return {
-        name: [(text, out) for (_, text), out in zip(documents[name], outs, strict=True)]
-        for name, outs in told.items()
-    }
+    return [(text, out) for (_, text), out in zip(found, told["spec"], strict=True)]
 
 
 @in_spark
-def test_every_snippet_of_the_readme_runs(printed: dict[str, list[tuple[str, str]]]) -> None:
-    require_said(printed["README"])
-
-
-@in_spark
-def test_every_snippet_of_the_spec_runs(printed: dict[str, list[tuple[str, str]]]) -> None:
-    require_said(printed["spec"])
+def test_every_snippet_of_the_spec_runs(printed: list[tuple[str, str]]) -> None:
+    require_said(printed)
 
 
 def require_said(told: list[tuple[str, str]]) -> None:

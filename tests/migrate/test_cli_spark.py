@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lance
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from cli.running import program
@@ -21,9 +19,6 @@ from migrate.test_cli import examples
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
 
-README = Path(__file__).parents[2] / "README.md"
-SECTION = README.read_text(encoding="utf-8").partition("## Migrations\n")[2].partition("\n## ")[0]
-COMMANDS = re.findall(r"^    (lance-bridge migrate .*)$", SECTION, re.MULTILINE)
 ID = re.compile(r"\d{8}-\d{6}-[a-z-]+-[0-9a-f]{6}")
 
 Command = Callable[..., str]
@@ -62,38 +57,8 @@ def pasted(prod: Place, tmp_path: Path) -> Command:
     return run
 
 
-def _rows(tmp_path: Path, prod: Place, table: str) -> list[int]:
-    found = lance.dataset(str(tmp_path / "lance" / f"{prod.prefix}.db" / f"{table}.lance"))
-    return sorted(found.to_table(columns=["id"])["id"].to_pylist())
-
-
 def _id_in(shown: str) -> str:
     return str(ID.findall(shown)[0])
-
-
-def test_the_commands_of_the_readme_convert_catch_up_and_lead_out(
-    prod: Place, pasted: Command, orders: Path, tmp_path: Path
-) -> None:
-    convert, resume, verify, catch_up, report, export, undo = COMMANDS
-    before = {path: path.read_bytes() for path in orders.iterdir()}
-    shown = pasted(convert)
-    assert "Nothing was changed" in shown
-    assert prod.table("orders_lance")[-1] not in str(prod.entries())
-    first = _id_in(shown)
-    assert "done" in pasted(resume, first)
-    assert _rows(tmp_path, prod, "orders_lance") == list(range(10))
-    assert "checksums" in pasted(verify, first)
-    add_rows(orders, 10, 15)
-    second = _id_in(pasted(catch_up, first))
-    assert second != first
-    assert _rows(tmp_path, prod, "orders_lance") == list(range(15))
-    assert str(tmp_path) in pasted(report, first)
-    pasted(export)
-    found = pq.read_table(tmp_path / "data" / "parquet" / prod.prefix / "orders_lance")
-    assert sorted(found["id"].to_pylist()) == list(range(15))
-    pasted(undo, second)
-    assert _rows(tmp_path, prod, "orders_lance") == list(range(10))
-    assert {path: path.read_bytes() for path in orders.iterdir() if path in before} == before
 
 
 def test_the_examples_of_help_run(pasted: Command, orders: Path) -> None:

@@ -332,7 +332,7 @@ def test_under_a_pinned_catalog_names_are_two(connect: Connect) -> None:
 
 
 def test_a_pinned_catalog_that_is_not_there_is_named(connect: Connect) -> None:
-    with pytest.raises(NamespaceNotFoundError, match="'nowhere'"):
+    with pytest.raises(NamespaceNotFoundError, match="not found: nowhere"):
         connect(catalog="nowhere").list_namespaces(())
 
 

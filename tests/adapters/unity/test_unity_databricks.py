@@ -100,9 +100,9 @@ def test_sql_says_what_is_missing_and_what_is_taken(databricks: Databricks) -> N
         catalog.rename_table(made, ("c", "s", "u"))
     with pytest.raises(TableNotFoundError):
         catalog.rename_table(record("x"), ("c", "s", "y"))
-    with pytest.raises(NamespaceNotFoundError, match=r"'c\.x'"):
+    with pytest.raises(NamespaceNotFoundError, match=r"not found: c\.x"):
         catalog.create_table(TableRecord(("c", "x", "t"), "s3://bucket/t", {}))
-    with pytest.raises(NamespaceNotFoundError, match="'x'"):
+    with pytest.raises(NamespaceNotFoundError, match="not found: x"):
         catalog.create_table(TableRecord(("x", "s", "t"), "s3://bucket/t", {}))
 
 

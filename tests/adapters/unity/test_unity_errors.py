@@ -37,20 +37,20 @@ def refused(status: int, code: str, text: str = "no", *, change: bool = False) -
 @pytest.mark.parametrize(
     ("code", "kind", "named"),
     [
-        ("CATALOG_NOT_FOUND", NamespaceNotFoundError, "'c'"),
-        ("SCHEMA_NOT_FOUND", NamespaceNotFoundError, "'c.s'"),
-        ("TABLE_NOT_FOUND", TableNotFoundError, "'c.s.t'"),
-        ("NOT_FOUND", TableNotFoundError, "'c.s.t'"),
-        ("CATALOG_DOES_NOT_EXIST", NamespaceNotFoundError, "'c'"),
-        ("SCHEMA_DOES_NOT_EXIST", NamespaceNotFoundError, "'c.s'"),
-        ("TABLE_DOES_NOT_EXIST", TableNotFoundError, "'c.s.t'"),
-        ("RESOURCE_DOES_NOT_EXIST", TableNotFoundError, "'c.s.t'"),
-        ("NoSuchCatalogException", NamespaceNotFoundError, "'c'"),
-        ("NoSuchSchemaException", NamespaceNotFoundError, "'c.s'"),
-        ("NoSuchTableException", TableNotFoundError, "'c.s.t'"),
-        ("NotFoundException", TableNotFoundError, "'c.s.t'"),
-        ("NO_SUCH_CATALOG_EXCEPTION", NamespaceNotFoundError, "'c'"),
-        ("TABLE_OR_VIEW_NOT_FOUND", TableNotFoundError, "'c.s.t'"),
+        ("CATALOG_NOT_FOUND", NamespaceNotFoundError, "c"),
+        ("SCHEMA_NOT_FOUND", NamespaceNotFoundError, "c.s"),
+        ("TABLE_NOT_FOUND", TableNotFoundError, "c.s.t"),
+        ("NOT_FOUND", TableNotFoundError, "c.s.t"),
+        ("CATALOG_DOES_NOT_EXIST", NamespaceNotFoundError, "c"),
+        ("SCHEMA_DOES_NOT_EXIST", NamespaceNotFoundError, "c.s"),
+        ("TABLE_DOES_NOT_EXIST", TableNotFoundError, "c.s.t"),
+        ("RESOURCE_DOES_NOT_EXIST", TableNotFoundError, "c.s.t"),
+        ("NoSuchCatalogException", NamespaceNotFoundError, "c"),
+        ("NoSuchSchemaException", NamespaceNotFoundError, "c.s"),
+        ("NoSuchTableException", TableNotFoundError, "c.s.t"),
+        ("NotFoundException", TableNotFoundError, "c.s.t"),
+        ("NO_SUCH_CATALOG_EXCEPTION", NamespaceNotFoundError, "c"),
+        ("TABLE_OR_VIEW_NOT_FOUND", TableNotFoundError, "c.s.t"),
     ],
 )
 def test_the_level_that_is_missing_is_named(
@@ -58,11 +58,11 @@ def test_the_level_that_is_missing_is_named(
 ) -> None:
     error = raised(refused(404, code))
     assert type(error) is kind
-    assert named in str(error)
+    assert f" not found: {named}. " in str(error)
 
 
 def test_an_old_servers_not_found_is_about_the_namespace_that_was_asked_for() -> None:
-    assert "'c.s'" in str(raised(refused(404, "NOT_FOUND"), ("c", "s")))
+    assert " not found: c.s. " in str(raised(refused(404, "NOT_FOUND"), ("c", "s")))
 
 
 @pytest.mark.parametrize("code", ["METASTORE_DOES_NOT_EXIST", "OTHER"])

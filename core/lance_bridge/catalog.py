@@ -10,8 +10,9 @@ What holds for all methods:
 
 - Every path that reaches an adapter has been checked (number of names, allowed characters) and,
   where the catalog folds case, folded.
-- Every listing is sorted by name, as Python compares strings, and has each name once. Core cuts
-  pages out of listings by that order; it does not sort them again.
+- Every listing is sorted by name, as Python compares strings, and has each name once; but
+  `scan_tables` returns every entry of a name that a server broke by giving it to several. Core
+  cuts pages out of listings by that order; it does not sort them again.
 - "Not found" is raised only where the catalog itself said so: a server that is busy or down, a
   refused permission or a reply that cannot be read is never absence.
 - Any method may raise ServiceUnavailableError (17), PermissionDeniedError (15),
@@ -208,7 +209,7 @@ class Catalog(ABC):
             NamespaceNotFoundError: (1) at once or while iterating.
         """
         records = self.scan_tables(namespace, lance_only=lance_only)
-        return [record.path[-1] for record in records]
+        return list(dict.fromkeys(record.path[-1] for record in records))
 
     @abstractmethod
     def load_table(self, path: Path) -> TableRecord:

@@ -94,10 +94,14 @@ class TableRecord:
 def select_tables(
     records: Iterable[TableRecord], *, lance_only: bool = False, after: str | None = None
 ) -> list[TableRecord]:
-    """Return what `Catalog.scan_tables` promises, of all entries of a namespace in any order."""
+    """Return what `Catalog.scan_tables` promises, of all entries of a namespace in any order.
+
+    An entry that the pages of a listing repeat is returned once. Several entries that the server
+    has under one name are all returned: none of their locations may be taken for free.
+    """
     selected = {
-        record.path: record
+        (record.path, record.identity or ""): record
         for record in records
         if (record.is_lance or not lance_only) and (after is None or record.path[-1] > after)
     }
-    return [selected[path] for path in sorted(selected)]
+    return [selected[key] for key in sorted(selected)]

@@ -122,3 +122,8 @@ def test_entries_in_any_order_are_selected_by_name_and_sorted() -> None:
     assert names(lance_only=True) == ["B", "b"]
     assert names(lance_only=True, after="B") == ["b"]
     assert names(after="b") == []
+
+
+def test_an_entry_is_selected_once_and_every_entry_of_a_name() -> None:
+    first, second = (TableRecord(("n", "a"), identity=each) for each in ("1", "2"))
+    assert lance_bridge.select_tables([second, first, first]) == [first, second]

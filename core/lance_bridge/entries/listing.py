@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import groupby, islice
 
 from lance_namespace.errors import (
     LanceNamespaceError,
@@ -39,9 +39,9 @@ def list_tables(
         names = bridge.catalog.list_tables(namespace, lance_only=True)
         rest: Iterator[Path] = ((name,) for name in names if after is None or name > after)
     else:
-        rest = _with_data(
-            bridge, bridge.catalog.scan_tables(namespace, lance_only=True, after=after)
-        )
+        records = bridge.catalog.scan_tables(namespace, lance_only=True, after=after)
+        # A name that a server broke has several entries.
+        rest = (path for path, _ in groupby(_with_data(bridge, records)))
     found, token = page.cut(_enough(rest, page))
     return [name for (name,) in found], token
 

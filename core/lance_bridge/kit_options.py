@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from lance_namespace.errors import InvalidInputError
 
+from _lance_bridge_names import catalogs
+
 from .names import parts_of
 
 MODULE = "python -m lance_bridge.testing"
@@ -44,8 +46,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "catalog",
         metavar="CATALOG",
         nargs="?",
-        help=f"an installed implementation ({', '.join(sorted(catalogs()))}), dir or rest of pylance, "
-        "a catalog of the configuration file, or a class path",
+        help=f"an installed implementation ({', '.join(sorted(catalogs()))}), dir or rest of "
+        "pylance, a catalog of the configuration file, or a class path",
     )
     _add_repeatable(parser, "-p", "--property", help="a property of the catalog")
     parser.add_argument(

@@ -111,7 +111,9 @@ def test_a_query_is_answered_by_bytes_that_are_a_response_too(namespace: MemoryN
     assert answer.model_dump() == api.QueryTableResponse(data=answer.data).model_dump()
 
 
-@pytest.mark.parametrize("request_", [None, 5, "x", ["a"], object()], ids=str)
+@pytest.mark.parametrize(
+    "request_", [None, 5, "x", ["a"], object()], ids=lambda value: type(value).__name__
+)
 def test_a_request_that_is_neither_model_nor_mapping_is_invalid_input(
     namespace: Any, request_: object
 ) -> None:

@@ -52,8 +52,8 @@ def check_namespaces_are_created_shown_described_altered_and_dropped(
     spark.sql(f"CREATE TABLE {path}.t (id BIGINT)")
     fails(spark, f"DROP NAMESPACE {path}", "SCHEMA_NOT_EMPTY", "not empty")
     spark.sql(f"DROP NAMESPACE {path} CASCADE")
-    fails(spark, f"SHOW TABLES IN {path}", "SCHEMA_NOT_FOUND", "does not exist", "not found")
-    fails(spark, f"DROP NAMESPACE {path}", "SCHEMA_NOT_FOUND", "does not exist", "not found")
+    fails(spark, f"SHOW TABLES IN {path}", "SCHEMA_NOT_FOUND", "not found")
+    fails(spark, f"DROP NAMESPACE {path}", "SCHEMA_NOT_FOUND", "not found")
     spark.sql(f"DROP NAMESPACE IF EXISTS {path}")
 
 
@@ -125,7 +125,12 @@ def check_a_purged_table_can_be_made_again(spark: Any, catalog: str, namespace: 
 
 def check_what_is_not_there_is_named(spark: Any, catalog: str, namespace: str) -> None:
     fails(spark, f"SELECT * FROM {catalog}.{namespace}.none", "TABLE_OR_VIEW_NOT_FOUND")
-    fails(spark, f"CREATE TABLE {catalog}.{namespace}_none.t (id INT)", "SCHEMA_NOT_FOUND", "exist")
+    fails(
+        spark,
+        f"CREATE TABLE {catalog}.{namespace}_none.t (id INT)",
+        "SCHEMA_NOT_FOUND",
+        "not found",
+    )
     table = fresh(spark, catalog, namespace, "plain")
     spark.sql(f"CREATE TABLE {table} (id INT)")
     fails(spark, f"SELECT nam FROM {table}", "UNRESOLVED_COLUMN")

@@ -14,6 +14,7 @@ from lance_namespace.errors import InvalidInputError
 from _lance_bridge_names import catalogs
 
 from .names import parts_of
+from .registry import catalogs
 
 MODULE = "python -m lance_bridge.testing"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -98,13 +99,21 @@ def test_the_options_of_the_kit_exist() -> None:
         assert option in shown
 
 
-def test_every_extra_of_the_readme_is_declared() -> None:
-    declared = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    groups = re.findall(r"['`]\.\[([a-z,-]+)\]", README)
-    assert len(groups) == 8
-    for group in groups:
-        for extra in group.split(","):
-            assert re.search(rf"^{extra} = \[", declared, re.MULTILINE), extra
+def test_every_extra_has_a_row_in_the_readme_and_every_install_line_names_extras() -> None:
+    declared = set(metadata.metadata("lance-bridge").get_all("Provides-Extra") or [])
+    rows = re.findall(r"^\| `([a-z-]+)` +\|", README.partition("## Install\n")[2], re.MULTILINE)
+    assert set(rows[: len(declared)]) == declared
+    named = re.findall(r"pip install '(?:\.|lance-bridge)\[([a-z,-]+)\]'", README)
+    assert len(named) == 5
+    assert {extra for each in named for extra in each.split(",")} <= declared
+
+
+def test_an_install_line_is_given_for_a_clone_and_for_a_package_index() -> None:
+    for section in ("A first table in a minute", "Install"):
+        text = README.partition(f"## {section}\n")[2].partition("\n## ")[0]
+        [clone] = re.findall(r"^    pip install '\.(\[.*?\])'$", text, re.MULTILINE)
+        wanted = f"package index that has the package, it is `pip install 'lance-bridge{clone}'`"
+        assert wanted in text
 
 
 def test_every_file_of_the_readme_exists() -> None:

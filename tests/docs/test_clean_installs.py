@@ -1,0 +1,218 @@
+"""The wheel, installed into an empty environment with one extra at a time, does that extra's job.
+
+Slow: each case makes a virtual environment and installs into it, from the package index. Servers
+run in the environment of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from servers.glue_server import GlueServer
+from servers.metastores import Metastores
+from servers.unity import OPEN_SOURCE_0_6, UnityServer
+
+REPOSITORY = Path(__file__).parents[2]
+INSTALL_SECONDS = 900.0
+RUN_SECONDS = 300.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1800)]
+
+TABLE = """
+import sys
+import lance_bridge
+import pyarrow as pa
+from lance_namespace import *
+
+impl, root, *pairs = sys.argv[1:]
+ns = lance_bridge.connect(impl, dict(pair.split("=", 1) for pair in pairs))
+ns.create_namespace(CreateNamespaceRequest(id=["clean"], mode="ExistOk"))
+request = DeclareTableRequest(id=["clean", "t"], location=f"{root}/t.lance")
+ns.declare_table(request)
+ns.insert_into_table(InsertIntoTableRequest(id=["clean", "t"]), pa.table({"id": [1, 2]}))
+print(ns.count_table_rows(CountTableRowsRequest(id=["clean", "t"])).count)
+ns.drop_namespace(DropNamespaceRequest(id=["clean"], behavior="Cascade"))
+"""
+"""Makes a table in a catalog, counts its rows, and drops it."""
+SPARK = """
+import sys
+import lance_bridge.spark
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+lance_bridge.spark.register(spark)
+place = sys.argv[1]
+rows = spark.range(5).selectExpr("id", "cast(id AS STRING) AS s")
+rows.write.format("lance").mode("append").save(place)
+changes = spark.range(3).selectExpr("id", "'x' AS s")
+lance_bridge.spark.merge_into(changes, place, on=["id"], when_matched_update="*")
+lance_bridge.spark.compact(spark, place)
+print(spark.read.format("lance").load(place).filter("s = 'x'").count())
+"""
+EMBEDDED = """
+import lance_bridge
+from lance_bridge_hive.embedded import Metastore
+from lance_namespace import ListNamespacesRequest
+
+with Metastore("2.3") as metastore:
+    ns = lance_bridge.connect("hive", {"uri": metastore.uri})
+    print(ns.list_namespaces(ListNamespacesRequest()).namespaces)
+"""
+
+
+class Environment:
+    """A virtual environment with the wheel and some extras, and nothing else."""
+
+    def __init__(self, directory: Path, wheel: Path, extras: str) -> None:
+        self.directory = directory
+        self.bin = directory / "environment" / "bin"
+        venv.create(directory / "environment", with_pip=True)
+        wanted = f"{wheel}[{extras}]" if extras else str(wheel)
+        self.run("pip", "install", "--quiet", wanted, seconds=INSTALL_SECONDS)
+
+    def run(
+        self, program: str, *arguments: str, code: int = 0, seconds: float = RUN_SECONDS
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of it in a shell's environment where it is active; check the exit code."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LANCE_BRIDGE"))}
+        unwanted = ("SPARK_", "PYSPARK_", "AWS_", "DATABRICKS_")
+        environment = {k: v for k, v in kept.items() if not k.startswith(unwanted)}
+        done = subprocess.run(
+            [str(self.bin / program), *arguments],
+            cwd=self.directory,
+            env={
+                **environment,
+                "HOME": str(self.directory),
+                "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "NO_PROXY": "127.0.0.1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+        assert done.returncode == code, f"{arguments}\n{done.stdout}\n{done.stderr[-5000:]}"
+        return done
+
+    def python(self, script: str, *arguments: str) -> str:
+        """Run a script of Python; return what it printed."""
+        return self.run("python", "-c", script, *arguments).stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as it would be published."""
+    target = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    subprocess.run([*command, "--directory", str(target)], cwd=REPOSITORY, check=True)
+    [built] = target.glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def install(wheel: Path, tmp_path: Path) -> Callable[[str], Environment]:
+    """Makes an environment with the wheel and these extras."""
+    return lambda extras: Environment(tmp_path, wheel, extras)
+
+
+Install = Callable[[str], Environment]
+
+
+def test_without_extras_each_catalog_says_what_to_install(install: Install) -> None:
+    clean = install("")
+    for impl in ("hive", "glue", "unity"):
+        given = {
+            "hive": "uri='thrift://h:1'",
+            "glue": "region='us-east-1'",
+            "unity": "host='http://h'",
+        }
+        script = f"import lance_bridge; lance_bridge.connect('{impl}', {given[impl]})"
+        error = clean.run("python", "-c", script, code=1).stderr.splitlines()[-1]
+        assert f"pip install 'lance-bridge[{impl}]'" in error
+    error = clean.run("lance-bridge", code=1).stderr
+    assert "pip install 'lance-bridge[cli]'" in error
+    # The command of the message works without an index that has the package: it is installed.
+    clean.run("pip", "install", "--quiet", "lance-bridge[cli]", seconds=INSTALL_SECONDS)
+    assert "hive" in clean.run("lance-bridge", "catalogs", "list").stdout
+
+
+def test_the_extra_hive_alone_makes_tables(
+    install: Install, metastores: Metastores, tmp_path: Path
+) -> None:
+    uri = metastores.get("2.3").uri
+    assert install("hive").python(TABLE, "hive", str(tmp_path), f"uri={uri}") == "2\n"
+
+
+def test_the_extra_glue_alone_makes_tables(install: Install, tmp_path: Path) -> None:
+    with GlueServer() as server:
+        pairs = [f"{key}={value}" for key, value in server.properties.items()]
+        assert install("glue").python(TABLE, "glue", str(tmp_path), *pairs) == "2\n"
+
+
+def test_the_extra_unity_alone_makes_tables(install: Install, tmp_path: Path) -> None:
+    with UnityServer(OPEN_SOURCE_0_6) as server:
+        server.add_catalog("lake")
+        pairs = [f"host={server.url}", "catalog=lake"]
+        assert install("unity").python(TABLE, "unity", str(tmp_path), *pairs) == "2\n"
+
+
+def test_the_extra_spark_alone_writes_merges_compacts_and_reads(
+    install: Install, tmp_path: Path
+) -> None:
+    assert install("spark").python(SPARK, str(tmp_path / "t.lance")) == "3\n"
+
+
+def test_the_extra_cli_alone_is_the_command(install: Install) -> None:
+    clean = install("cli")
+    listed = clean.run("lance-bridge", "catalogs", "list")
+    assert "unity" in listed.stdout
+    assert listed.stderr == ""
+    refused = clean.run("lance-bridge", "metastore", "start", "--port", "0", code=1)
+    assert "pip install 'lance-bridge[hive-embedded]'" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_the_extras_of_the_readmes_first_command_are_enough_for_its_first_table(
+    install: Install, metastores: Metastores, tmp_path: Path
+) -> None:
+    clean = install("cli,hive-embedded")
+    assert clean.python(EMBEDDED) == "['default']\n"
+    uri = f"uri={metastores.get('2.3').uri}"
+    clean.python(TABLE, "hive", str(tmp_path), uri)
+    assert "default" in clean.run("lance-bridge", "ns", "list", "hive", "-p", uri).stdout
+
+
+def test_the_extra_hive_embedded_alone_runs_a_metastore(install: Install) -> None:
+    assert install("hive-embedded").python(EMBEDDED) == "['default']\n"
+
+
+def test_the_extra_report_writes_a_page(
+    install: Install, metastores: Metastores, tmp_path: Path
+) -> None:
+    clean = install("cli,hive,report")
+    (tmp_path / "lake").mkdir()
+    clean.python(
+        "import lance, pyarrow as pa, sys; lance.write_dataset(pa.table({'a': [1]}), sys.argv[1])",
+        str(tmp_path / "lake" / "t.lance"),
+    )
+    uri = f"uri={metastores.get('2.3').uri}"
+    into = ["hive", "--namespace", "reported", "-p", uri, "--output", "json"]
+    clean.run("lance-bridge", "migrate", "register", str(tmp_path / "lake"), *into)
+    listed = clean.run("lance-bridge", "migrate", "list", "--output", "json").stdout
+    [identifier] = {word for word in listed.split('"') if "-register-" in word}
+    page = clean.run("lance-bridge", "migrate", "report", identifier).stdout
+    assert ".html" in page
+
+
+def test_the_extra_testing_alone_runs_the_kit(install: Install, tmp_path: Path) -> None:
+    clean = install("testing")
+    kit = ["-m", "lance_bridge.testing", "dir", "-p", f"root={tmp_path}", "-k", "paging"]
+    assert "passed" in clean.run("python", *kit).stdout

@@ -26,7 +26,7 @@ from lance_bridge_hive import HiveNamespace
 
 from .test_readme import README, printed_by
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500)]
 
 NOT_RUN = ("pip install ", "make ")
 METASTORE = "lance-bridge metastore start "
@@ -51,7 +51,7 @@ spark.sql.shuffle.partitions 2
 UNWANTED = ("LANCE_BRIDGE_", "SPARK_", "PYSPARK_", "HADOOP_", "HIVE_", "AWS_", "DATABRICKS_")
 """How variables begin that a new user has not set."""
 CACHE = "LANCE_BRIDGE_CACHE"
-_SECONDS = 300.0
+_SECONDS = 600.0
 
 
 @dataclass(frozen=True)

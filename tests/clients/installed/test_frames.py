@@ -33,11 +33,13 @@ def dataset(table: Any, database: Database) -> Iterator[Any]:
 def test_polars_scans_a_table_of_lancedb(table: Any) -> None:
     found = table.to_polars().filter(polars.col("id") < 3).select("id", "color").collect()
     assert found.rows() == [(0, "red"), (1, "green"), (2, "blue")]
+    scanned = polars.scan_lance(table).filter(polars.col("id") > 27)
+    assert scanned.collect()["id"].to_list() == [28, 29]
     assert table.search([7.0] * 8).limit(1).to_polars()["id"].to_list() == [7]
 
 
 def test_polars_scans_and_reads_a_dataset(dataset: Any) -> None:
-    scanned = polars.scan_pyarrow_dataset(dataset)
+    scanned = polars.scan_lance(dataset)
     assert scanned.filter(polars.col("id") == 7).collect()["text"].to_list() == [
         "a green car number7"
     ]

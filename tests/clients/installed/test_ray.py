@@ -1,0 +1,124 @@
+"""lance-ray, unmodified: reads and writes by Ray's worker processes, on each catalog."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lance
+import lance_namespace as api
+import lance_ray
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import ray
+from clients.catalogs import Backend, Database, rows
+from clients.conftest import NewDatabase
+
+pytestmark = [pytest.mark.server, pytest.mark.clients, pytest.mark.timeout(600)]
+
+COUNT = 40
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray() -> Iterator[None]:
+    """A cluster of one machine, whose workers are processes of their own."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        _node_ip_address="127.0.0.1",
+        object_store_memory=200 * 2**20,
+    )
+    yield
+    ray.shutdown()
+
+
+def by_name(database: Database, name: str = "t") -> dict[str, Any]:
+    """Return the arguments that say which table. Workers connect by them."""
+    return {
+        "namespace_impl": database.backend.class_path,
+        "namespace_properties": database.properties,
+        "table_id": database.id(name),
+    }
+
+
+def write(database: Database, first: int = 0, **options: Any) -> None:
+    data = ray.data.from_arrow([rows(COUNT // 2, first), rows(COUNT // 2, first + COUNT // 2)])
+    lance_ray.write_lance(data, **by_name(database), **options)
+
+
+def open_dataset(database: Database, name: str = "t") -> Any:
+    with database.backend.connect() as namespace:
+        return lance.dataset(namespace_client=namespace, table_id=database.id(name))
+
+
+def test_workers_write_and_read_a_table(database: Database) -> None:
+    write(database)
+    assert open_dataset(database).count_rows() == COUNT
+    write(database, COUNT, mode="append")
+    found = lance_ray.read_lance(**by_name(database), columns=["id"], filter="id >= 10")
+    assert sorted(row["id"] for row in found.take_all()) == list(range(10, 2 * COUNT))
+    write(database, mode="overwrite")
+    assert open_dataset(database).count_rows() == COUNT
+
+
+def new_transform() -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return a function that is sent to workers as it is: they cannot import this module."""
+
+    def double(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([pc.multiply(batch["id"], 2)], ["twice"])
+
+    return double
+
+
+def test_workers_add_columns_build_indices_and_compact(database: Database) -> None:
+    write(database)
+    write(database, COUNT, mode="append")
+    lance_ray.add_columns(**by_name(database), transform=new_transform(), read_columns=["id"])
+    assert open_dataset(database).to_table(filter="id = 4")["twice"].to_pylist() == [8]
+    lance_ray.create_scalar_index(**by_name(database), column="id", index_type="BTREE")
+    [index] = open_dataset(database).describe_indices()
+    assert index.field_names == ["id"]
+    lance_ray.compact_files(**by_name(database))
+    assert len(open_dataset(database).get_fragments()) == 1
+    assert open_dataset(database).count_rows() == 2 * COUNT
+
+
+@pytest.fixture(params=["hive", "glue"])
+def managed(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
+    """A namespace whose tables the catalog manages, with a table `t`."""
+    backend: Backend = request.getfixturevalue(request.param)
+    database = new_database(backend, managed_by="impl")
+    with database.backend.connect() as namespace:
+        lance.write_dataset(rows(COUNT), namespace_client=namespace, table_id=database.id("t"))
+    return database
+
+
+def past_the_catalog(database: Database) -> int:
+    """Return how many versions of `t` were not committed through the catalog."""
+    with database.backend.connect() as namespace:
+        return len(namespace.list_out_of_band_versions(database.id("t")).versions)
+
+
+def test_a_managed_table_is_read(managed: Database) -> None:
+    assert lance_ray.read_lance(**by_name(managed)).count() == COUNT
+
+
+@pytest.mark.parametrize("change", ["append", "columns", "index"])
+def test_writes_to_a_managed_table_are_past_the_catalog(managed: Database, change: str) -> None:
+    if change == "append":
+        write(managed, COUNT, mode="append")
+    elif change == "columns":
+        lance_ray.add_columns(**by_name(managed), transform=new_transform(), read_columns=["id"])
+    else:
+        lance_ray.create_scalar_index(**by_name(managed), column="id", index_type="BTREE")
+    dataset = open_dataset(managed)
+    assert (dataset.version, dataset.count_rows()) == (1, COUNT)
+    assert past_the_catalog(managed) == 1
+    with managed.backend.connect() as namespace:
+        namespace.adopt_out_of_band_versions(managed.id("t"))
+        request = api.DescribeTableRequest(id=managed.id("t"), load_detailed_metadata=True)
+        assert namespace.describe_table(request).version == 2

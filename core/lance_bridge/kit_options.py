@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from lance_namespace.errors import InvalidInputError
 
-from _lance_bridge_names import catalogs
-
 from .names import parts_of
 from .registry import catalogs
 

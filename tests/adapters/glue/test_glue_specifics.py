@@ -193,8 +193,9 @@ def test_glue_itself_refuses_a_change_that_another_came_before(
     record = catalog.load_table((database, "t"))
     stale = server.glue.get_table(DatabaseName=database, Name="t")
     server.glue.update_table(DatabaseName=database, TableInput={"Name": "t", "Owner": "sales"})
-    answer = {"Table": {k: v for k, v in stale["Table"].items() if "Time" not in k}}
-    proxy.fail_next("GetTable", Answer.of_json(200, answer))
+    table = {k: v for k, v in stale["Table"].items() if "Time" not in k}
+    table["CreateTime"] = stale["Table"]["CreateTime"].timestamp()
+    proxy.fail_next("GetTable", Answer.of_json(200, {"Table": table}))
     with pytest.raises(ConcurrentModificationError):
         catalog.alter_table(record.with_properties({"a": "b"}))
     assert proxy.counts["UpdateTable"] == 1

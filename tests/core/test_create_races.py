@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from queue import SimpleQueue
 
 import lance
 import lance_namespace as api
@@ -99,3 +101,26 @@ def test_creators_that_get_in_each_others_way_look_again(
     server.fault = conflict_once
     assert create(namespace, TABLE, rows=3, mode="ExistOk").version == 1
     assert count_rows(namespace, TABLE) == 3
+
+
+def test_a_thread_that_python_did_not_start_does_not_repeat_a_declaration(
+    namespace: MemoryNamespace,
+) -> None:
+    """LanceDB's writers share such threads, and overwrite each other's rows once they both may."""
+    outcomes: SimpleQueue[object] = SimpleQueue()
+
+    def declare() -> None:
+        try:
+            outcomes.put(namespace.declare_table(api.DeclareTableRequest(id=TABLE)).location)
+        except errors.LanceNamespaceError as error:
+            outcomes.put(error)
+
+    def declare_twice() -> None:
+        declare()
+        declare()
+
+    _thread.start_new_thread(declare_twice, ())
+    first, second = outcomes.get(timeout=30), outcomes.get(timeout=30)
+    assert isinstance(first, str)
+    assert isinstance(second, errors.TableAlreadyExistsError), second
+    assert "declared" in str(second)

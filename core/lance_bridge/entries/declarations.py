@@ -1,4 +1,4 @@
-"""Who may repeat a declaration: the thread that made it, and anyone once it is old.
+"""Who may repeat a declaration: the Python thread that made it, and anyone once it is old.
 
 A writer declares a table and writes then, and pylance's ``mode="create"`` declares again when a
 failed write is tried again. But Lance lets two writers that both create a dataset overwrite one
@@ -23,12 +23,22 @@ def now() -> str:
     return str(time.time_ns() // 1_000_000)
 
 
+def _caller() -> int | None:
+    """Return the thread of the caller, or None where it does not tell one caller from another.
+
+    LanceDB calls from a pool of threads that Python did not start: two writers of one process
+    arrive on the same thread.
+    """
+    is_foreign = isinstance(threading.current_thread(), threading._DummyThread)
+    return None if is_foreign else threading.get_ident()
+
+
 @dataclass
 class Declarations:
     """The fresh declarations of one namespace object. ``grace`` is in seconds."""
 
     grace: float
-    _made: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _made: dict[str, tuple[int | None, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def remember(self, record: TableRecord) -> None:
@@ -36,12 +46,12 @@ class Declarations:
         moment = time.monotonic()
         with self._lock:
             self._made = {k: v for k, v in self._made.items() if moment - v[1] <= self.grace}
-            self._made[record.properties[ENTRY_ID]] = (threading.get_ident(), moment)
+            self._made[record.properties[ENTRY_ID]] = (_caller(), moment)
 
     def may_repeat(self, record: TableRecord) -> bool:
         """Return whether this thread may take over a declaration that has no data."""
         maker = self._made.get(record.properties.get(ENTRY_ID, ""))
-        if maker is not None and maker[0] == threading.get_ident():
+        if maker is not None and maker[0] is not None and maker[0] == _caller():
             return True
         return self.age(record) > self.grace
 

@@ -163,7 +163,7 @@ def test_missing_names_are_told_apart(catalog: CatalogAddress) -> None:
     assert ask(catalog, "table_exists", table=["none", "t"]) == {"exists": False}
     code, message = refusal(catalog, "load_table", table=["t"])
     assert code == 13
-    assert "has 1 names" in message
+    assert "has 1 name;" in message
 
 
 @pytest.mark.parametrize("to", [["u"], ["db", "u"], ["prod", "db", "u"]])

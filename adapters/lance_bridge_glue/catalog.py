@@ -369,12 +369,12 @@ class GlueCatalog(Catalog):
 
 def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
     """Raise InvalidTableState (19) where an entry is guarded in another way than Glue's."""
-    guard = record.properties.get(GUARD, (table.get("Parameters") or {}).get(GUARD))
-    if guard is not None and (guard != _BY_VERSION_ID or record.revision is None):
-        raise InvalidTableStateError(
-            f"Table '{display(record.path)}' is guarded by {guard!r}, which Glue does not know: "
-            "deregister it, and register it again"
-        )
+    for guard in (record.properties.get(GUARD), (table.get("Parameters") or {}).get(GUARD)):
+        if guard is not None and (guard != _BY_VERSION_ID or record.revision is None):
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' is guarded by {guard!r}, which Glue does not "
+                "know: deregister it, and register it again"
+            )
 
 
 def _same(client: Any) -> Any:

@@ -202,12 +202,14 @@ class GlueTarget(Target):
         return RawEntry(location, parameters, marks == ("EXTERNAL_TABLE", "TRUE"))
 
     def write_entry(self, path: TablePath, entry: RawEntry) -> None:
-        assert entry.location is not None
-        table = lance_entry(path[1], entry.location)
+        table = lance_entry(path[1], entry.location or "")
         table["Parameters"] = dict(entry.properties)
-        if entry.is_external:
+        if entry.location is None:
+            table["TableType"] = "VIRTUAL_VIEW"
+            del table["StorageDescriptor"]["Location"]
+        if entry.is_external and entry.location is not None:
             table["Parameters"]["EXTERNAL"] = "TRUE"
-        else:
+        elif not entry.is_external:
             table["TableType"] = "MANAGED_TABLE"
         self._server.glue.create_table(DatabaseName=path[0], TableInput=table)
 
@@ -230,6 +232,7 @@ class GlueFaults(HttpFaults):
 
     refusal = Answer.of_aws("AccessDeniedException")
     busy = Answer.of_aws("ThrottlingException")
+    rejection = Answer.of_aws("UnrecognizedClientException")
     failure = Answer.of_aws("InternalServiceException", status=500)
 
     def concerns(self, request: Request) -> bool:

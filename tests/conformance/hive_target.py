@@ -110,12 +110,14 @@ class HiveTarget(RunningHiveTarget):
         return RawEntry(table.sd.location, parameters, is_external)
 
     def write_entry(self, path: TablePath, entry: RawEntry) -> None:
-        assert entry.location is not None
-        table = raw_table(path[-2], path[-1], entry.location, self.types)
+        table = raw_table(path[-2], path[-1], entry.location or "", self.types)
+        if entry.location is None:
+            table.tableType, table.sd.location = "VIRTUAL_VIEW", None
+            table.viewOriginalText = table.viewExpandedText = "SELECT 1"
         table.parameters = dict(entry.properties)
-        if entry.is_external:
+        if entry.is_external and entry.location is not None:
             table.parameters["EXTERNAL"] = "TRUE"
-        else:
+        elif not entry.is_external:
             table.tableType = "MANAGED_TABLE"
         self._create(path[:-1], table)
 

@@ -21,6 +21,7 @@ class HttpFaults(Faults):
     refusal: Answer
     busy: Answer
     failure: Answer
+    rejection: Answer
 
     def __init__(self, proxy: HttpProxy, catalog: Catalog) -> None:
         self._proxy = proxy
@@ -58,6 +59,9 @@ class HttpFaults(Faults):
 
     def be_busy(self) -> AbstractContextManager[None]:
         return self._answered(self.busy)
+
+    def reject(self) -> AbstractContextManager[None]:
+        return self._answered(self.rejection)
 
     def be_broken(self) -> AbstractContextManager[None]:
         return self._answered(self.failure)

@@ -148,6 +148,7 @@ class UnityFaults(HttpFaults):
 
     refusal = Answer.of_json(403, {"error_code": "PERMISSION_DENIED", "message": "no right"})
     busy = Answer.of_json(429, {"error_code": "RESOURCE_EXHAUSTED", "message": "too much"})
+    rejection = Answer.of_json(401, {"error_code": "UNAUTHENTICATED", "message": "who is it"})
     failure = Answer.of_json(500, {"error_code": "INTERNAL", "message": "out of order"})
 
     def concerns(self, request: Request) -> bool:

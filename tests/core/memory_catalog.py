@@ -206,8 +206,9 @@ class MemoryCatalog(Catalog):
 
     def _compare(self, record: TableRecord) -> None:
         found = self.load_table(record.path)
-        if record.properties.get(GUARD, REVISION) != REVISION:
-            raise InvalidTableStateError(f"'{display(record.path)}' has a guard that is not known")
+        for each in (record, found):
+            if each.properties.get(GUARD, REVISION) != REVISION:
+                raise InvalidTableStateError(f"'{display(record.path)}' has an unknown guard")
         is_guarded = GUARD in found.properties or GUARD in record.properties
         if is_guarded and found.revision != record.revision:
             raise concurrent_modification(record.path)

@@ -15,6 +15,7 @@ from lance_namespace.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
     ThrottlingError,
+    UnauthenticatedError,
 )
 from pydantic import Field, SecretStr
 
@@ -49,6 +50,7 @@ SERVERS: dict[str, TinyServer] = {}
 """Running servers by the name that the property ``server`` holds."""
 
 ETAG = "etag"
+_FAILED = 500
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -92,10 +94,17 @@ class TinyCatalog(Catalog):
         try:
             return SERVERS[self._config.server].request(operation, **body)
         except ServerError as error:
+            if error.status == _FAILED and operation in CHANGES:
+                raise self.unknown(error, operation, path) from error
             raise self.meaning(error, operation, path) from error
         except ConnectionLost as error:
-            kind = OutcomeUnknownError if operation in CHANGES else ServiceUnavailableError
-            raise kind(f"no answer to {operation} of '{display(path)}'") from error
+            if operation in CHANGES:
+                raise self.unknown(error, operation, path) from error
+            raise ServiceUnavailableError(f"no answer to {operation}: {error!r}") from error
+
+    def unknown(self, error: Exception, operation: str, path: Path) -> LanceNamespaceError:
+        """Return that a change may have been made: its reply was lost, or the server failed."""
+        return OutcomeUnknownError(f"'{display(path)}': {operation} ended with {error!r}")
 
     def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
         """Return what an answer of the server means for the object at ``path``."""
@@ -110,6 +119,7 @@ class TinyCatalog(Catalog):
         said = f"'{display(path)}': the server answered {error} to {operation}"
         by_status: dict[int, LanceNamespaceError] = {
             400: invalid(said),
+            401: UnauthenticatedError(said),
             403: PermissionDeniedError(said),
             429: ThrottlingError(said),
             503: ServiceUnavailableError(said),
@@ -195,8 +205,9 @@ class TinyCatalog(Catalog):
         return self.record(record.path[:-1], row)
 
     def alter_table(self, record: TableRecord) -> None:
-        if record.properties.get(GUARD, ETAG) != ETAG:
-            raise InvalidTableStateError(f"'{display(record.path)}' has another guard")
+        for each in (record, self.load_table(record.path)):
+            if each.properties.get(GUARD, ETAG) != ETAG:
+                raise InvalidTableStateError(f"'{display(record.path)}' has another guard")
         schema, table = record.path
         body = {**self.fields(record), "if_match": record.revision}
         self.send("update", record.path, schema=schema, table=table, **body)
@@ -216,7 +227,7 @@ class TinyCatalog(Catalog):
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         schema, table = record.path
-        guarded = GUARD in record.properties
+        guarded = GUARD in {**record.properties, **self.load_table(record.path).properties}
         body = {"to": (new_path[0], new_path[1]), "if_match": record.revision if guarded else None}
         try:
             self.send("move", record.path, schema=schema, table=table, **body)

@@ -31,6 +31,10 @@ class ConnectionLost(Exception):
     """No answer came."""
 
 
+class NoAnswerInTime(ConnectionLost):
+    """The client stopped waiting for an answer."""
+
+
 class TinyServer:
     """Holds schemas and tables. ``on_request`` and ``on_answer`` may raise, or wait."""
 

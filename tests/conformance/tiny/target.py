@@ -15,7 +15,7 @@ from lance_bridge.config import load
 from lance_bridge.testing import Faults, HeldChange, RawEntry, Target
 
 from .adapter import SERVERS, TinyConfig, TinyNamespace
-from .server import CHANGES, PAGE, ConnectionLost, Json, ServerError, TinyServer
+from .server import CHANGES, PAGE, ConnectionLost, Json, NoAnswerInTime, ServerError, TinyServer
 
 _TOKEN = "a very secret token"
 Request = Callable[[str, Json], None]
@@ -130,12 +130,24 @@ class TinyFaults(Faults):
     def break_listing(self) -> AbstractContextManager[None]:
         return self._answered(500, "INTERNAL", passing=1)
 
+    def reject(self) -> AbstractContextManager[None]:
+        return self._answered(401, "WHO_ARE_YOU")
+
+    def lose_next_reply(self) -> AbstractContextManager[None]:
+        return self._after_a_change(ConnectionLost())
+
+    def stall_next_reply(self) -> AbstractContextManager[None]:
+        return self._after_a_change(NoAnswerInTime())
+
+    def fail_next_reply(self) -> AbstractContextManager[None]:
+        return self._after_a_change(ServerError(500, "INTERNAL"))
+
     @contextmanager
-    def lose_next_reply(self) -> Iterator[None]:
+    def _after_a_change(self, error: Exception) -> Iterator[None]:
         def lose(operation: str) -> None:
             if operation in CHANGES:
                 self._server.on_answer = None
-                raise ConnectionLost
+                raise error
 
         self._server.on_answer = lose
         try:

@@ -6,10 +6,11 @@ import time
 
 from lance_namespace import ErrorCode
 
-from ...catalog import TableRecord
+from ...catalog import NamespaceRecord, TableRecord
 from ..cases import needs
 from ..concurrency import THREADS, answers_only, check_one_winner, race
-from .cases import CatalogCases
+from ..expect import refused
+from .cases import CatalogCases, skip_if
 from .workspace import Workspace, require_same
 
 
@@ -71,6 +72,23 @@ class ConnectionCases(CatalogCases):
         other.drop_table(record)
         assert workspace.names() == []
 
+    def test_other_connections_see_a_change_of_a_namespace_at_once(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        other, path = workspace.connect(), workspace.new_namespace({"a": "1"})
+        assert other.load_namespace(path).properties["a"] == "1"
+        assert path[-1] in other.list_namespaces(path[:-1])
+        record = workspace.catalog.load_namespace(path)
+        workspace.catalog.alter_namespace(
+            NamespaceRecord(path, {**record.properties, "a": "2"}, record.location)
+        )
+        assert other.load_namespace(path).properties["a"] == "2"
+        workspace.catalog.drop_namespace(path)
+        with refused(ErrorCode.NAMESPACE_NOT_FOUND):
+            other.load_namespace(path)
+        assert path[-1] not in other.list_namespaces(path[:-1])
+
     # -- threads ---------------------------------------------------------------------------------
 
     def test_each_thread_is_answered_about_its_own_table(self, workspace: Workspace) -> None:
@@ -122,3 +140,16 @@ class ConnectionCases(CatalogCases):
                 for other in records:
                     if other is not record:
                         assert not grants(options, other.location or "", write=False)
+
+    @needs("grants")
+    def test_credentials_are_for_the_table_that_has_the_name_now(
+        self, workspace: Workspace
+    ) -> None:
+        catalog, first = workspace.catalog, workspace.create("t")
+        catalog.vend_credentials(first, write=False)
+        catalog.drop_table(first)
+        catalog.create_table(workspace.record("t", location=workspace.location("elsewhere")))
+        second = catalog.load_table(first.path)
+        options = catalog.vend_credentials(second, write=False)
+        assert options is not None, "the target says what is granted; nothing was"
+        assert workspace.target.grants(options, second.location or "", write=False)

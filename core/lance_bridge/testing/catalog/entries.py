@@ -9,7 +9,7 @@ from lance_namespace import ErrorCode
 
 from ...catalog import TableRecord
 from ..cases import needs
-from ..expect import refused
+from ..expect import code_of, refused
 from ..storage import local_path
 from .cases import CatalogCases, skip_if
 from .hooks import RawEntry
@@ -117,6 +117,47 @@ class EntryCases(CatalogCases):
             workspace.catalog.alter_marks(changed, marks)
             assert workspace.catalog.load_table(record.path).is_external is False
             assert workspace.catalog.load_marks(record.path) == marks
+
+    @needs("write_entry", "read_entry")
+    def test_alter_makes_an_entry_external_or_is_unsupported(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.record()
+        entry = RawEntry(record.location, record.properties, is_external=False)
+        workspace.target.write_entry(record.path, entry)
+        found = workspace.catalog.load_table(record.path)
+        code = code_of(workspace.catalog.alter_table, with_properties(found, note="altered"))
+        assert code in (None, ErrorCode.UNSUPPORTED)
+        assert workspace.target.read_entry(record.path).is_external is (code is None)
+
+    @needs("read_entry")
+    def test_what_the_catalog_adds_to_an_entry_stays(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create()
+        added = set(workspace.target.read_entry(record.path).properties) - set(record.properties)
+        record = workspace.set(record, author="Ines")
+        assert added <= set(workspace.target.read_entry(record.path).properties)
+        capabilities = workspace.capabilities
+        if not (capabilities.no_rename or capabilities.renames_by_copy):
+            workspace.catalog.rename_table(record, workspace.table("new"))
+            held = workspace.target.read_entry(workspace.table("new")).properties
+            assert added <= set(held), "the rename lost what the catalog keeps in the entry"
+
+    @needs("write_entry")
+    def test_an_entry_of_others_is_shown_whole(self, workspace: Workspace) -> None:
+        path, location = workspace.table(), workspace.location()
+        wanted = {"table_type": "parquet", "author": "Ines", "x.y": "z"}
+        workspace.target.write_entry(path, RawEntry(location, wanted))
+        found = workspace.catalog.load_table(path)
+        assert {key: found.properties.get(key) for key in wanted} == wanted
+        assert same_location(found.location, location)
+        require_same(workspace.scanned("t"), found)
+
+    @needs("write_entry")
+    def test_an_entry_without_a_location_has_none(self, workspace: Workspace) -> None:
+        path = workspace.table()
+        workspace.target.write_entry(path, RawEntry(None, {"table_type": "view"}))
+        assert workspace.catalog.load_table(path).location is None
+        assert workspace.scanned("t").location is None
 
     @needs("write_entry")
     def test_an_entry_of_another_format_is_listed_and_not_as_lances(

@@ -13,10 +13,14 @@ from ...errors import OutcomeUnknownError
 from ..cases import needs
 from ..expect import code_of, described, refused
 from .cases import CatalogCases, skip_if
-from .workspace import Workspace, faults_of, require_same, with_properties
+from .workspace import Workspace, faults_of, require_same, same_location, with_properties
 
 TROUBLE = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.INTERNAL, ErrorCode.THROTTLING)
 """What a server that cannot answer now may be reported as; never that something is missing."""
+
+BUSY = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROTTLING)
+"""What a busy server may be reported as, so that callers know that trying again can help."""
+CODES = {"be_busy": BUSY, "be_broken": TROUBLE}
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,21 @@ class FaultCases(CatalogCases):
         self, shared_scene: Scene, operation: str, trouble: str
     ) -> None:
         with faults_of(shared_scene.workspace.target, trouble) as faults:
-            with getattr(faults, trouble)(), refused(*TROUBLE):
+            with getattr(faults, trouble)(), refused(*CODES[trouble]):
                 READS[operation](faults.catalog, shared_scene)
             require_same(faults.catalog.load_table(shared_scene.table.path), shared_scene.table)
+
+    @needs("faults")
+    @pytest.mark.parametrize("operation", READS)
+    def test_a_read_with_rejected_credentials_is_unauthenticated(
+        self, shared_scene: Scene, operation: str
+    ) -> None:
+        with (
+            faults_of(shared_scene.workspace.target, "reject") as faults,
+            faults.reject(),
+            refused(ErrorCode.UNAUTHENTICATED),
+        ):
+            READS[operation](faults.catalog, shared_scene)
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -143,7 +159,7 @@ class FaultCases(CatalogCases):
         with (
             faults_of(scene.workspace.target, trouble) as faults,
             getattr(faults, trouble)(),
-            refused(*TROUBLE),
+            refused(*CODES[trouble]),
         ):
             CHANGES[operation](faults.catalog, scene)
         assert not WAS_MADE[operation](scene.workspace.catalog, scene)
@@ -173,6 +189,21 @@ class FaultCases(CatalogCases):
                 code_of(CHANGES[operation], faults.catalog, scene)
             sent = faults.changes_received() - before
         assert sent == 1, f"{operation} sent {sent} changes, and the reply to the first was lost"
+
+    @needs("faults")
+    @pytest.mark.parametrize("way", ["lose_next_reply", "stall_next_reply", "fail_next_reply"])
+    def test_a_change_without_a_good_reply_is_unknown_and_made_whole(
+        self, workspace: Workspace, way: str
+    ) -> None:
+        skip_if(workspace, "no_alter")
+        record = workspace.create()
+        location = workspace.location("moved")
+        wanted = replace(with_properties(record, changed="yes"), location=location)
+        with faults_of(workspace.target, way) as faults, getattr(faults, way)():
+            _require_unknown(lambda: faults.catalog.alter_table(wanted))
+        found = workspace.catalog.load_table(record.path)
+        assert found.properties.get("changed") == "yes"
+        assert same_location(found.location, wanted.location)
 
     @needs("faults")
     def test_a_guarded_change_whose_reply_is_lost_is_unknown_and_made_once(

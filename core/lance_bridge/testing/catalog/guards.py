@@ -16,6 +16,7 @@ from ..cases import needs
 from ..concurrency import DEADLINE, check_one_winner, race
 from ..expect import described, refused
 from .cases import CatalogCases, skip_if
+from .hooks import RawEntry
 from .workspace import Workspace, faults_of, require_properties, require_same, with_properties
 
 _CHANGED = ErrorCode.CONCURRENT_MODIFICATION
@@ -133,6 +134,44 @@ class GuardCases(CatalogCases):
             guardable.catalog.alter_table(strange)
         require_same(guardable.catalog.load_table(record.path), record)
 
+    @needs("write_entry")
+    @pytest.mark.parametrize("given", ["a known guard", "no guard"])
+    def test_an_entry_with_an_unknown_guard_is_not_changed(
+        self, guardable: Workspace, given: str
+    ) -> None:
+        """The guard of the entry counts, too: another version of the adapter may have set it."""
+        record = guardable.record("t", {GUARD: "a guard of another version"})
+        guardable.target.write_entry(record.path, RawEntry(record.location, record.properties))
+        before = guardable.catalog.load_table(record.path)
+        own = {key: value for key, value in before.properties.items() if key != GUARD}
+        if given == "a known guard":
+            own[GUARD] = guardable.catalog.commit_guard(guardable.create("other"))
+        with refused(ErrorCode.INVALID_TABLE_STATE, ErrorCode.INVALID_INPUT):
+            guardable.catalog.alter_table(before.with_properties(own))
+        require_same(guardable.catalog.load_table(record.path), before)
+
+    # -- entries without a guard, and marks ------------------------------------------------------
+
+    def test_a_revision_is_compared_without_a_guard(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_alter")
+        stale = workspace.create("t", {"count": "0"})
+        if stale.revision is None:
+            pytest.skip("entries without a guard have no revision in this catalog")
+        after = workspace.set(stale, count="1")
+        with refused(_CHANGED, naming="t"):
+            workspace.catalog.alter_table(with_properties(stale, other="2"))
+        require_same(workspace.catalog.load_table(stale.path), after)
+
+    def test_a_change_of_marks_compares_the_revision(self, guardable: Workspace) -> None:
+        stale = guardable.guard()
+        marks = guardable.catalog.load_marks(stale.path)
+        if not marks:
+            pytest.skip("load_marks returns nothing for this catalog's entries")
+        after = guardable.set(stale, count="1")
+        with refused(_CHANGED, naming="t"):
+            guardable.catalog.alter_marks(with_properties(stale, count="2"), marks)
+        require_same(guardable.catalog.load_table(stale.path), after)
+
     # -- rename ----------------------------------------------------------------------------------
 
     def test_a_stale_record_cannot_be_renamed(self, guardable: Workspace) -> None:
@@ -158,6 +197,36 @@ class GuardCases(CatalogCases):
         renamed = guardable.catalog.load_table(guardable.table("new"))
         assert renamed.properties["count"] == "0"
         assert guardable.set(renamed, count="1").properties["count"] == "1"
+
+    def test_a_record_from_before_the_guard_cannot_be_renamed(self, guardable: Workspace) -> None:
+        skip_if(guardable, "no_rename", "renames_by_copy")
+        stale = guardable.create("t", {"count": "0"})
+        after = guardable.set(stale, **{GUARD: guardable.catalog.commit_guard(stale)})
+        with refused(_CHANGED, naming="t"):
+            guardable.catalog.rename_table(stale, guardable.table("new"))
+        require_same(guardable.catalog.load_table(stale.path), after)
+
+    def test_a_renamed_entry_is_still_compared(self, guardable: Workspace) -> None:
+        skip_if(guardable, "no_rename", "renames_by_copy")
+        record = guardable.guard()
+        guardable.catalog.rename_table(record, guardable.table("new"))
+        renamed = guardable.catalog.load_table(guardable.table("new"))
+        require_properties(renamed.properties, record.properties)
+        assert renamed.revision is not None, "a guarded entry has no revision after its rename"
+        after = guardable.set(renamed, count="1")
+        with refused(_CHANGED, naming="new"):
+            guardable.catalog.alter_table(with_properties(renamed, count="2"))
+        require_same(guardable.catalog.load_table(renamed.path), after)
+
+    def test_an_entry_without_a_guard_is_renamed_though_it_has_changed(
+        self, workspace: Workspace
+    ) -> None:
+        skip_if(workspace, "no_alter", "no_rename", "renames_by_copy")
+        stale = workspace.create()
+        workspace.set(stale, author="Ines")
+        workspace.catalog.rename_table(stale, workspace.table("new"))
+        renamed = workspace.catalog.load_table(workspace.table("new"))
+        assert renamed.properties["author"] == "Ines", "the rename took the change back"
 
     # -- at once ---------------------------------------------------------------------------------
 

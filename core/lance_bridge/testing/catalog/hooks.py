@@ -48,6 +48,21 @@ class Faults(ABC):
         """Let the server make the next change, and its reply never arrive."""
         raise NotImplementedError
 
+    def stall_next_reply(self) -> AbstractContextManager[None]:
+        """Let the server make the next change, and not reply while this lasts.
+
+        `catalog` should wait for a reply for a second or so, not more.
+        """
+        raise NotImplementedError
+
+    def fail_next_reply(self) -> AbstractContextManager[None]:
+        """Let the server make the next change, and reply as `be_broken` does."""
+        raise NotImplementedError
+
+    def reject(self) -> AbstractContextManager[None]:
+        """Answer every request as the server answers credentials that are wrong or expired."""
+        raise NotImplementedError
+
     def refuse(self) -> AbstractContextManager[None]:
         """Answer every request as the server answers a caller without permission."""
         raise NotImplementedError

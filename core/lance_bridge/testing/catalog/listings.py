@@ -18,7 +18,12 @@ from .workspace import Workspace, faults_of, require_same
 
 _MORE = 5
 """Entries on the last page."""
+_MOST_VANISHING = 50
+"""As far as pages are larger than this, entries vanish on the first one."""
 _THREADS = 4
+
+ODD_NAMES = ("a", "aa", "ab", "a_b", "a__", "a1", "a10", "a9", "_a", "b", "B", "A_b", "9", "10")
+"""Names that databases and people sort in other ways."""
 
 Listing = Callable[[Catalog, Path], Iterable[str]]
 
@@ -84,6 +89,35 @@ class ListingCases(CatalogCases):
             wanted = [name for name in names if after is None or name > after]
             records = catalog.scan_tables(full.path, lance_only=lance_only, after=after)
             assert [r.path[-1] for r in records] == wanted, f"after {after!r}"
+
+    def test_names_are_sorted_as_python_sorts_them(self, workspace: Workspace) -> None:
+        rule, folds_case = workspace.capabilities.table_rule, workspace.capabilities.folds_case
+        names = sorted(
+            name
+            for name in ODD_NAMES
+            if rule.pattern.fullmatch(name) and not (folds_case and name != name.lower())
+        )
+        for name in names:
+            workspace.create(name)
+        for name, listing in LISTINGS.items():
+            found = list(listing(workspace.catalog, workspace.path))
+            assert found == names, f"{name} returned {found}"
+        for after in names:
+            records = workspace.catalog.scan_tables(workspace.path, after=after)
+            assert [r.path[-1] for r in records] == [name for name in names if name > after]
+
+    def test_a_scan_goes_on_where_entries_vanish(self, workspace: Workspace) -> None:
+        """Few enough for a second, and more than two batches."""
+        count = 2 * min(workspace.target.page_size, _MOST_VANISHING) + _MORE
+        records = [workspace.create(f"t{number:05d}") for number in range(count)]
+        scan = iter(workspace.catalog.scan_tables(workspace.path))
+        found = {next(scan).path[-1]}
+        dropped = [records[count // 2], records[count - 2]]
+        for record in dropped:
+            workspace.catalog.drop_table(record)
+        found |= {record.path[-1] for record in scan}
+        kept = {r.path[-1] for r in records} - {r.path[-1] for r in dropped}
+        assert kept <= found, f"missing: {sorted(kept - found)[:5]}"
 
     @needs("faults")
     @pytest.mark.parametrize("listing", LISTINGS)

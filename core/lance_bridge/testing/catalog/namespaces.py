@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from lance_namespace import ErrorCode
 
-from ...catalog import NamespaceRecord
+from ...catalog import NamespaceRecord, Path
+from ..build import unique_name
 from ..expect import refused
 from .cases import CatalogCases, skip_if, skip_unless
 from .properties import ODD_VALUES
@@ -65,6 +66,15 @@ class NamespaceCases(CatalogCases):
         workspace.catalog.drop_table(workspace.catalog.load_table(there.path))
         workspace.catalog.drop_namespace(longer)
         assert workspace.names() == ["here"]
+
+    def test_namespaces_are_sorted_as_python_sorts_them(self, workspace: Workspace) -> None:
+        skip_if(workspace, "no_namespace_changes")
+        parent, name = workspace.path[:-1], workspace.path[-1]
+        for end in ("_b", "b", "_a", "a", "1", "10", "9", "__"):
+            path = workspace.adopt((*parent, name + end))
+            workspace.catalog.create_namespace(workspace.namespace_record(path))
+        found = list(workspace.catalog.list_namespaces(parent))
+        assert found == sorted(found)
 
     # -- create ----------------------------------------------------------------------------------
 
@@ -161,6 +171,53 @@ class NamespaceCases(CatalogCases):
         with refused(_NOT_EMPTY, naming=workspace.path[-1]):
             workspace.catalog.drop_namespace(workspace.path)
         require_same(workspace.catalog.load_table(record.path), record)
+
+    # -- outer levels ----------------------------------------------------------------------------
+
+    def test_an_outer_namespace_is_created_altered_and_dropped(self, workspace: Workspace) -> None:
+        catalog, outer = workspace.catalog, _outer(workspace)
+        wanted = workspace.namespace_record(outer, {"kept": "1", "removed": "1"})
+        if not accepted(lambda: catalog.create_namespace(wanted)):
+            pytest.skip("the catalog refuses an outer namespace with these properties")
+        found = catalog.load_namespace(outer)
+        assert found.path == outer
+        assert found.properties.get("kept") == "1"
+        assert outer[-1] in catalog.list_namespaces(outer[:-1])
+        assert workspace.path[-1] not in catalog.list_namespaces(outer)
+        with refused(_EXISTS, naming=outer[-1]):
+            catalog.create_namespace(workspace.namespace_record(outer))
+        changed = NamespaceRecord(outer, {"kept": "2"}, found.location)
+        if accepted(lambda: catalog.alter_namespace(changed)):
+            after = catalog.load_namespace(outer).properties
+            assert after.get("kept") == "2"
+            assert "removed" not in after
+        for name in list(catalog.list_namespaces(outer)):  # those that the catalog made itself
+            catalog.drop_namespace((*outer, name))
+        catalog.drop_namespace(outer)
+        with refused(_NOT_FOUND, naming=outer[-1]):
+            catalog.load_namespace(outer)
+        assert outer[-1] not in list(catalog.list_namespaces(outer[:-1]))
+
+    def test_an_outer_namespace_with_another_inside_is_not_dropped_where_the_catalog_checks(
+        self, workspace: Workspace
+    ) -> None:
+        skip_unless(workspace, "atomic_restrict")
+        catalog, outer = workspace.catalog, _outer(workspace)
+        inner = workspace.adopt((*outer, "inner"))
+        catalog.create_namespace(workspace.namespace_record(outer))
+        catalog.create_namespace(workspace.namespace_record(inner))
+        assert "inner" in catalog.list_namespaces(outer)
+        with refused(_NOT_EMPTY, naming=outer[-1]):
+            catalog.drop_namespace(outer)
+        assert catalog.load_namespace(inner).path == inner
+
+
+def _outer(workspace: Workspace) -> Path:
+    """Return the path of a new namespace one level above those with tables; skip without one."""
+    skip_if(workspace, "no_namespace_changes", "no_outer_namespace_changes")
+    if workspace.capabilities.levels < 2:
+        pytest.skip("the catalog has one level of namespaces")
+    return workspace.adopt((*workspace.path[:-2], unique_name()))
 
 
 def _is_kept(workspace: Workspace, properties: Mapping[str, str]) -> bool:

@@ -76,6 +76,9 @@ class RenameCases(CatalogCases):
         found = renamable.catalog.load_table(other)
         assert found.location == record.location
         require_properties(found.properties, record.properties)
+        assert found.is_external
+        if not renamable.capabilities.renames_by_copy:
+            assert found.identity == record.identity, "a renamed table has another identity"
         assert renamable.names() == []
         assert renamable.names(other[:-1]) == ["new"]
 

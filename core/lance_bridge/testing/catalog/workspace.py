@@ -145,6 +145,9 @@ class Workspace:
             catalog.close()
 
     def _remove(self, path: Path) -> None:
+        if len(path) < self.capabilities.levels:
+            self.catalog.drop_namespace(path)
+            return
         for name in list(self.catalog.list_tables(path)):
             _try(lambda name=name: self._drop((*path, name)))  # type: ignore[misc]  # the same
         if self.capabilities.no_namespace_changes:

@@ -7,7 +7,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
+from lance_namespace.errors import (
+    InternalError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+    TableNotFoundError,
+)
 from thrift.Thrift import TException
 
 from lance_bridge.catalog import (
@@ -255,10 +260,25 @@ class HiveCatalog(Catalog):
     ) -> Iterator[TableRecord]:
         """Read entries in calls of ``size`` names, as they are asked for, sorted in each call."""
         for start in range(0, len(names), size):
+            wanted = list(names[start : start + size])
             with translated(f"read tables of '{display(namespace)}'"):
-                tables = self._load_batch(namespace, list(names[start : start + size]))
-            for table in sorted(tables, key=lambda table: str(table.tableName)):
-                yield mapping.record_from(namespace, table)
+                tables = self._load_batch(namespace, wanted)
+            records = [mapping.record_from(namespace, table) for table in tables]
+            found = {record.path[-1] for record in records}
+            for name in wanted:
+                if name not in found:
+                    records += self._read_left_out((*namespace, name))
+            yield from sorted(records, key=lambda record: record.path)
+
+    def _read_left_out(self, path: Path) -> list[TableRecord]:
+        """Return the entry that a batch was asked for and lacks; none where it has vanished."""
+        try:
+            return [self.load_table(path)]
+        except TableNotFoundError:
+            return []
+        except (InternalError, PermissionDeniedError) as error:
+            logger.warning("entry '%s' cannot be read: %s", display(path), error)
+            return [TableRecord.unreadable(path)]
 
     def _load_batch(self, namespace: Path, names: list[str]) -> list[Any]:
         request = self._types.GetTablesRequest(dbName=namespace[-1], tblNames=names)

@@ -190,7 +190,8 @@ class UnityCatalog(Catalog):
             try:
                 yield mapping.record_from(namespace, row)
             except InternalError as error:
-                logger.warning("left out of the listing: %s", error)
+                logger.warning("listed as one that cannot be read: %s", error)
+                yield TableRecord.unreadable((*namespace, mapping.any_name(row)))
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         if lance_only:

@@ -184,6 +184,11 @@ def _text(info: Json, key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def any_name(info: Json) -> str:
+    """Return what tells an entry without a name from others, for messages."""
+    return _text(info, "full_name") or _text(info, "table_id") or "an entry without a name"
+
+
 def _name(info: Json, where: Path) -> str:
     name = _text(info, "name")
     if name is None:

@@ -51,6 +51,7 @@ from .records import (
     RESERVED_PREFIX,
     STORAGE,
     TABLE_TYPE,
+    UNREADABLE,
     Column,
     NamespaceRecord,
     Path,
@@ -66,6 +67,7 @@ __all__ = [
     "RESERVED_PREFIX",
     "STORAGE",
     "TABLE_TYPE",
+    "UNREADABLE",
     "Capabilities",
     "Catalog",
     "Column",
@@ -184,7 +186,10 @@ class Catalog(ABC):
 
         - All of them: a listing that stops at the first page of the server's would let core delete
           files that another entry is for.
-        - An entry that vanishes meanwhile, or cannot be read, is left out, and is no error.
+        - An entry that vanishes meanwhile is left out, and is no error.
+        - One that is there and cannot be read is returned as `TableRecord.unreadable`, and does not
+          keep others from being returned: as long as it is there, core deletes no files that it may
+          be for. It is not one of Lance's.
         - A catalog that reads its entries by name may do so in batches, as they are iterated over:
           core stops at the end of a page. One that reads them in pages of its own, in whatever
           order, reads them all, and returns `select_tables` of them.

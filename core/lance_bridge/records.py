@@ -19,6 +19,9 @@ RESERVED_PREFIX = "lance_bridge."
 GUARD = RESERVED_PREFIX + "guard"
 """How the catalog compares and sets an entry that holds its table's latest version."""
 
+UNREADABLE = "unreadable"
+"""`TableRecord.kind` of an entry that holds a name, and cannot be read."""
+
 
 @dataclass(frozen=True)
 class NamespaceRecord:
@@ -80,6 +83,16 @@ class TableRecord:
     """The entry that this one is only a link to, for people: the files are that one's."""
     link_path: Path | None = None
     """Where that entry is, if it is in this catalog."""
+
+    @classmethod
+    def unreadable(cls, path: Path) -> TableRecord:
+        """Return the record of an entry that cannot be read: its location may be anywhere."""
+        return cls(path, kind=UNREADABLE, is_external=False)
+
+    @property
+    def is_readable(self) -> bool:
+        """False for the record of an entry that cannot be read."""
+        return self.kind != UNREADABLE
 
     @property
     def is_lance(self) -> bool:

@@ -8,7 +8,7 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.catalog import TableRecord
+from lance_bridge.catalog import NamespaceRecord, TableRecord
 
 from .building import DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryNamespace, MemoryServer, Moment
@@ -90,3 +90,36 @@ def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
     server.fault = create_again
     namespace.drop_table(api.DropTableRequest(id=TABLE))
     assert count_rows(somebody, TABLE) == 3
+
+
+def test_no_data_is_deleted_while_an_entry_cannot_be_read(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create(namespace, TABLE)
+    server.tables[at("other")] = TableRecord.unreadable(at("other"))
+    for request in (
+        lambda: namespace.drop_table(api.DropTableRequest(id=TABLE)),
+        lambda: namespace.drop_namespace(
+            api.DropNamespaceRequest(id=list(DATASET), behavior="Cascade")
+        ),
+    ):
+        with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot|cannot.*other"):
+            request()
+        assert count_rows(namespace, TABLE) == 3
+    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+    assert list(server.tables) == [at("other")]
+
+
+def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one_is_read(
+    server: MemoryServer, request: pytest.FixtureRequest, namespace: MemoryNamespace, tmp_path: Path
+) -> None:
+    create(namespace, TABLE)
+    elsewhere = (*DATASET[:-1], "elsewhere")
+    server.namespaces[elsewhere] = NamespaceRecord(elsewhere)
+    server.tables[(*elsewhere, "other")] = TableRecord.unreadable((*elsewhere, "other"))
+    with pytest.raises(errors.InvalidTableStateError, match=r"drop\.check-sharing=namespace"):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    options = {"root": str(tmp_path / "lake"), "drop.check-sharing": "namespace"}
+    narrow = MemoryNamespace(uri=request.node.nodeid, **options)
+    narrow.drop_table(api.DropTableRequest(id=TABLE))
+    assert list(server.tables) == [(*elsewhere, "other")]

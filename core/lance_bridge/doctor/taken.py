@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from lance_namespace.errors import NamespaceNotFoundError
+from lance_namespace.errors import InvalidTableStateError, NamespaceNotFoundError
 
 from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
 from ..entries.sharing import innermost_namespaces
+from ..errors import display
 
 _THREADS = 8
 
@@ -40,6 +41,9 @@ class Taken:
         with ThreadPoolExecutor(_THREADS) as threads:
             pages = list(threads.map(lambda each: _records(bridge, each), namespaces))
         records = [record for page in pages for record in page]
+        unreadable = [display(record.path) for record in records if not record.is_readable]
+        if unreadable:
+            raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
         places = {locations.key(record.location) for record in records if record.location}
         return cls(
             frozenset(namespaces),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from lance_namespace.errors import (
+    InvalidTableStateError,
     LanceNamespaceError,
     NamespaceAlreadyExistsError,
     NamespaceNotFoundError,
@@ -158,7 +159,8 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
     Raises:
         NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
         NamespaceNotEmptyError: (3) anything is inside, or with Cascade anything but Lance tables.
-        InvalidTableStateError: (19) Cascade, and a table shares its location with another.
+        InvalidTableStateError: (19) Cascade, and a table shares its location with another, or an
+            entry cannot be read.
         InvalidInputError: (13) the root, or Cascade on a link.
     """
     if not path:
@@ -230,6 +232,12 @@ def _require_cascade(
     bridge: Bridge, path: Path, inner: list[Path], records: list[TableRecord]
 ) -> None:
     """Check all that can be known before anything is dropped."""
+    unreadable = [display(record.path) for record in records if not record.is_readable]
+    if unreadable:
+        raise InvalidTableStateError(
+            f"Namespace '{display(path)}' cannot be dropped with its tables: it holds what cannot "
+            f"be read: {_some(unreadable)}. Deregister the other tables, or drop them one by one"
+        )
     foreign = [display(record.path) for record in records if not record.is_lance]
     if foreign:
         raise namespace_not_empty(

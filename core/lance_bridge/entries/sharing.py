@@ -32,13 +32,16 @@ class LocationIndex:
         scope = innermost_namespaces(bridge) if everywhere else iter(set(namespaces))
         with ThreadPoolExecutor(_THREADS) as threads:
             found = threads.map(lambda each: _places(bridge, each), scope)
-            self._places: dict[Path, tuple[str, ...]] = dict(chain.from_iterable(found))
+            entries = list(chain.from_iterable(found))
+        self._places = {path: place for path, place in entries if place is not None}
+        self._unreadable = sorted({path for path, place in entries if place is None})
 
     def refuse_shared(self, record: TableRecord) -> None:
         """Check that a table's location is its own.
 
         Raises:
-            InvalidTableStateError: (19) another entry has, contains or is inside the location.
+            InvalidTableStateError: (19) another entry has, contains or is inside the location, or
+                cannot be read, so that it may.
             TableNotFoundError: (4) the other entry is this one, renamed meanwhile.
             ConcurrentModificationError: (14) likewise, and another table has the name by now.
         """
@@ -52,6 +55,15 @@ class LocationIndex:
                     f"Table '{display(record.path)}' cannot be dropped with its data: its "
                     f"location {record.location} overlaps that of '{display(path)}'. "
                     "Deregister one of them instead"
+                )
+
+        for path in self._unreadable:
+            if path != record.path:
+                raise InvalidTableStateError(
+                    f"Table '{display(record.path)}' cannot be dropped with its data: the entry "
+                    f"'{display(path)}' cannot be read, and may be for the same place. Deregister "
+                    "the table instead. With drop.check-sharing=namespace, only entries in the "
+                    "namespace of the table itself count"
                 )
 
     def _require_unchanged(self, record: TableRecord) -> None:
@@ -78,14 +90,19 @@ def innermost_namespaces(bridge: Bridge, parent: Path = ()) -> Iterator[Path]:
         yield from innermost_namespaces(bridge, (*parent, child))
 
 
-def _places(bridge: Bridge, namespace: Path) -> list[tuple[Path, tuple[str, ...]]]:
+def _places(bridge: Bridge, namespace: Path) -> list[tuple[Path, tuple[str, ...] | None]]:
     """Return each entry of a namespace with its place; none of a namespace that is gone.
 
+    The place is None where the entry cannot be read. Entries without a location are left out.
     A link counts as the entry that it is for: it is no other owner of the place.
     """
     try:
         records = bridge.catalog.scan_tables(namespace)
-        return [(r.link_path or r.path, locations.key(r.location)) for r in records if r.location]
+        return [
+            (r.link_path or r.path, locations.key(r.location) if r.location else None)
+            for r in records
+            if r.location or not r.is_readable
+        ]
     except NamespaceNotFoundError:
         return []
     except PermissionDeniedError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lance_namespace.errors import NamespaceNotFoundError
 from servers.hive_raw import raw_client, raw_table
-from servers.proxy import ThriftProxy
+from servers.proxy import Refusal, ThriftProxy
 
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord
@@ -77,6 +77,23 @@ def test_an_entry_that_vanishes_during_a_scan_is_left_out(
     drop(metastore, filled, "c", "another")
     assert sorted(names(scan)) == ["a", "b", "d", "e", "other_b"]
     assert names(page) == ["a", "b", "d", "e"]
+
+
+def test_an_entry_that_a_batch_lacks_and_that_cannot_be_read_is_no_absent_one(
+    catalog: HiveCatalog, proxy: ThriftProxy, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = catalog._load_batch
+    monkeypatch.setattr(
+        catalog,
+        "_load_batch",
+        lambda path, wanted: [table for table in load(path, wanted) if table.tableName != "c"],
+    )
+    found = {record.path[-1]: record for record in catalog.scan_tables((filled,))}
+    assert found["c"].is_lance
+    proxy.fail_next("get_table_req", Refusal("Permission denied: user=somebody"))
+    found = {record.path[-1]: record for record in catalog.scan_tables((filled,))}
+    assert found["c"] == TableRecord.unreadable((filled, "c"))
+    assert list(found) == sorted(found)
 
 
 def test_lance_tables_come_sorted_from_behind_a_name(catalog: HiveCatalog, filled: str) -> None:

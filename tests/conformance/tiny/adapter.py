@@ -186,7 +186,7 @@ class TinyCatalog(Catalog):
         for row in self.pages("list", namespace, schema=namespace[0]):
             if row.get("broken"):
                 logger.warning("entry %s is broken", row["name"])
-                yield TableRecord((*namespace, row["name"]), None, kind="broken", is_external=False)
+                yield TableRecord.unreadable((*namespace, row["name"]))
             else:
                 yield self.record(namespace, row)
 

@@ -171,6 +171,13 @@ class ListingCases(CatalogCases):
                 assert set(whole) <= set(found), f"{name} returned {found}"
                 assert set(found) <= {*whole, *broken}, f"{name} returned {found}"
                 assert len(found) == len(set(found)), f"{name} returned {found}"
+            # Left out, it would look absent, and files that it is for could be deleted.
+            scanned = {r.path[-1]: r for r in workspace.catalog.scan_tables(workspace.path)}
+            assert set(scanned) == {*whole, *broken}, "a scan leaves out what it cannot read"
+            for name in broken:
+                if not scanned[name].is_readable:
+                    assert not scanned[name].is_lance
+                    assert scanned[name].location is None
             # What holds a name must be seen, or a namespace that is not empty looks so.
             assert workspace.names() == sorted([*whole, *broken])
         finally:

@@ -211,6 +211,20 @@ def test_a_catalog_that_does_not_exist_is_refused(
     assert no_cases == []
 
 
+def test_an_adapter_that_cannot_be_made_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_cases: list[object]
+) -> None:
+    def connect(*_: object) -> object:
+        raise TypeError("Catalog must override rename_table")
+
+    monkeypatch.setattr("lance_bridge.connect", connect)
+    assert command.main(["unfinished"]) == 1
+    shown = capsys.readouterr().err.strip().splitlines()
+    assert len(shown) == 1
+    assert "unfinished cannot be made: TypeError: Catalog must override rename_table" in shown[0]
+    assert no_cases == []
+
+
 def test_groups_are_listed_without_a_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list-groups"]) == 0
     lines = capsys.readouterr().out.splitlines()

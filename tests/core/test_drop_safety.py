@@ -116,10 +116,11 @@ def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one
     create(namespace, TABLE)
     elsewhere = (*DATASET[:-1], "elsewhere")
     server.namespaces[elsewhere] = NamespaceRecord(elsewhere)
-    server.tables[(*elsewhere, "other")] = TableRecord.unreadable((*elsewhere, "other"))
+    other = (*elsewhere, "other")
+    server.tables[other] = TableRecord.unreadable(other)
     with pytest.raises(errors.InvalidTableStateError, match=r"drop\.check-sharing=namespace"):
         namespace.drop_table(api.DropTableRequest(id=TABLE))
     options = {"root": str(tmp_path / "lake"), "drop.check-sharing": "namespace"}
     narrow = MemoryNamespace(uri=request.node.nodeid, **options)
     narrow.drop_table(api.DropTableRequest(id=TABLE))
-    assert list(server.tables) == [(*elsewhere, "other")]
+    assert list(server.tables) == [other]

@@ -37,6 +37,8 @@ from .results import Results
 from .target import Features, Target
 
 _TESTS_FAILED = int(pytest.ExitCode.TESTS_FAILED)
+_DEFECTS = (TypeError, AttributeError, ImportError, LookupError, OSError, RuntimeError, ValueError)
+"""What the constructor of an adapter raises that is not finished, such as for a missing method."""
 _MISUSES = (int(pytest.ExitCode.USAGE_ERROR), int(pytest.ExitCode.NO_TESTS_COLLECTED))
 
 
@@ -115,6 +117,13 @@ def _target(given: argparse.Namespace) -> Target:
     target.storage_options = dict(given.storage_option)
     try:
         namespace = target.connect()
+    except lance_namespace.LanceNamespaceError as error:
+        raise PreflightError(str(error)) from error
+    except _DEFECTS as error:
+        raise PreflightError(
+            f"{given.catalog} cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    try:
         target.features = without(_features(namespace), *given.without)
     except lance_namespace.LanceNamespaceError as error:
         raise PreflightError(str(error)) from error

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from lance_namespace.errors import NamespaceNotFoundError
 from servers.hive_raw import raw_client, raw_table
-from servers.proxy import Refusal, ThriftProxy
+from servers.proxy import ThriftProxy
+from servers.thrift_faults import Refusal
 
 import lance_bridge_hive.catalog as adapter
 from lance_bridge.catalog import TableRecord

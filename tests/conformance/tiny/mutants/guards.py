@@ -139,3 +139,23 @@ class RenameIgnoresTheGuard(TinyCatalog):
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
         super().rename_table(replace(record, revision=None), new_path)
+
+
+@mutant
+class RenameTrustsTheRecordsGuard(TinyCatalog):
+    """Compares where the record has the guard, whatever the entry has, when it renames."""
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        guarded = GUARD in record.properties
+        now = self.load_table(record.path)
+        super().rename_table(record if guarded else now, new_path)
+
+
+@mutant
+class RenameDemandsTheRevision(TinyCatalog):
+    """Refuses to rename an entry without a guard that others have changed."""
+
+    def rename_table(self, record: TableRecord, new_path: Path) -> None:
+        if self.load_table(record.path).revision != record.revision:
+            raise concurrent_modification(record.path)
+        super().rename_table(record, new_path)

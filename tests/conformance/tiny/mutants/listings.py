@@ -145,3 +145,20 @@ class EmptyInsteadOfMissing(TinyCatalog):
         except LanceNamespaceError as error:
             if not isinstance(error.__cause__, ServerError) or error.__cause__.status != 404:
                 raise
+
+
+@mutant
+class SortsWithoutUnderscores(TinyCatalog):
+    """Sorts names as some databases do."""
+
+    def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
+        found = super().list_tables(namespace, lance_only=lance_only)
+        return sorted(found, key=lambda name: name.replace("_", ""))
+
+
+@mutant
+class LeavesOutTheUnreadable(TinyCatalog):
+    """Scans as if an entry that cannot be read did not exist."""
+
+    def entries(self, namespace: Path) -> Iterator[TableRecord]:
+        return (record for record in super().entries(namespace) if record.is_readable)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lance_namespace.errors import (
     LanceNamespaceError,
 )
@@ -74,3 +76,11 @@ class LosesNamespaceProperties(TinyCatalog):
 
     def create_namespace(self, record: NamespaceRecord) -> None:
         super().create_namespace(NamespaceRecord(record.path))
+
+
+@mutant
+class SortsNamespacesBackwards(TinyCatalog):
+    """Lists namespaces in another order."""
+
+    def list_namespaces(self, parent: Path) -> Iterable[str]:
+        return sorted(super().list_namespaces(parent), reverse=True)

@@ -8,6 +8,7 @@ from typing import Any
 from lance_namespace.errors import (
     InternalError,
     LanceNamespaceError,
+    PermissionDeniedError,
     ServiceUnavailableError,
 )
 
@@ -20,7 +21,7 @@ from lance_bridge.errors import (
 )
 
 from ..adapter import TinyCatalog
-from ..server import ConnectionLost, Json, ServerError
+from ..server import ConnectionLost, Json, NoAnswerInTime, ServerError
 from . import mutant
 
 
@@ -128,3 +129,43 @@ class RaisesOtherErrors(TinyCatalog):
             cause = error.__cause__
             assert isinstance(cause, ConnectionLost)
             raise cause from None
+
+
+@mutant
+class StalledIsUnavailable(TinyCatalog):
+    """Says of a change that was not answered in time that the server cannot be reached."""
+
+    def unknown(self, error: Exception, operation: str, path: Path) -> LanceNamespaceError:
+        if isinstance(error, NoAnswerInTime):
+            return ServiceUnavailableError(str(error))
+        return super().unknown(error, operation, path)
+
+
+@mutant
+class FailedIsNotMade(TinyCatalog):
+    """Takes a failure of the server after a change for one before it."""
+
+    def unknown(self, error: Exception, operation: str, path: Path) -> LanceNamespaceError:
+        if isinstance(error, ServerError):
+            return self.meaning(error, operation, path)
+        return super().unknown(error, operation, path)
+
+
+@mutant
+class RejectedIsRefused(TinyCatalog):
+    """Takes a token that is not valid for a missing right."""
+
+    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
+        if error.status == 401:
+            return PermissionDeniedError(str(error))
+        return super().meaning(error, operation, path)
+
+
+@mutant
+class BusyIsBroken(TinyCatalog):
+    """Reports a busy server as a broken one."""
+
+    def meaning(self, error: ServerError, operation: str, path: Path) -> LanceNamespaceError:
+        if error.status == 503:
+            return InternalError(str(error))
+        return super().meaning(error, operation, path)

@@ -212,7 +212,9 @@ def test_the_extra_report_writes_a_page(
     assert ".html" in page
 
 
-def test_the_extra_testing_alone_runs_the_kit(install: Install, tmp_path: Path) -> None:
-    clean = install("testing")
-    kit = ["-m", "lance_bridge.testing", "dir", "-p", f"root={tmp_path}", "-k", "paging"]
-    assert "passed" in clean.run("python", *kit).stdout
+def test_the_extra_testing_runs_the_kit_on_a_catalog(
+    install: Install, metastores: Metastores
+) -> None:
+    uri = f"uri={metastores.get('2.3').uri}"
+    kit = ["-m", "lance_bridge.testing", "hive", "-p", uri, "-k", "rename"]
+    assert "passed" in install("hive,testing").run("python", *kit).stdout

@@ -209,7 +209,7 @@ def test_the_readme_runs_from_top_to_bottom_on_an_empty_system(user: NewUser) ->
             user.follow(block)
         elif block is in_spark[0]:
             user.follow_in_spark(in_spark)
-        if block.text.startswith("lance-bridge migrate resume"):
+        if block.text.startswith("lance-bridge migrate verify"):
             add_orders(user.home)
     _check(user)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from lance_namespace.errors import (
     InternalError,
-    NamespaceNotFoundError,
     PermissionDeniedError,
     TableNotFoundError,
 )
@@ -41,7 +40,7 @@ from .calls import Calls
 from .catalog_level import CatalogLevel
 from .changes import TableChanges
 from .config import HiveConfig
-from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated
+from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated, was_raced
 from .guard import quietly
 from .names import capabilities, database_argument, is_kept
 
@@ -130,7 +129,7 @@ class HiveCatalog(Catalog):
                     database = mapping.database_from(self._types, record)
                     self._change("create_database", lambda c: c.create_database(database))
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or self._was_raced(error, path):
+                if is_a(error, "AlreadyExistsException") or was_raced(self, error, path):
                     raise namespace_already_exists(path) from error
                 if len(path) == self._capabilities.levels > 1:
                     self.load_namespace(path[:-1])
@@ -336,27 +335,13 @@ class HiveCatalog(Catalog):
                     lambda c: c.create_table_with_environment_context(table, context),
                 )
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or self._was_raced(error, path):
+                if is_a(error, "AlreadyExistsException") or was_raced(self, error, path):
                     raise table_already_exists(path) from error
                 refuse_long_values(error, table.parameters)
                 if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
                     self.load_namespace(path[:-1])
                 raise
         return record
-
-    def _was_raced(self, error: TException, path: Path) -> bool:
-        """Return whether a failed create found its name just taken.
-
-        Of several creators at once, all but one get whatever their database says of it.
-        """
-        if not is_a(error, "MetaException"):
-            return False
-        is_table = len(path) > self._capabilities.levels
-        try:
-            self.load_table(path) if is_table else self.load_namespace(path)
-        except (TableNotFoundError, NamespaceNotFoundError):
-            return False
-        return True
 
     def alter_table(self, record: TableRecord) -> None:
         with translated(f"change table '{display(record.path)}'"):

@@ -15,11 +15,14 @@ import hmsclient.genthrift.hive_metastore.ttypes as hms_types
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
+    NamespaceNotFoundError,
     PermissionDeniedError,
+    TableNotFoundError,
     UnsupportedOperationError,
 )
 from thrift.Thrift import TApplicationException, TException
 
+from lance_bridge.catalog import Catalog, Path
 from lance_bridge.errors import invalid
 
 T = TypeVar("T")
@@ -150,3 +153,18 @@ def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
         if familiar is None:
             raise
         raise familiar(message=getattr(error, "message", str(error))) from error
+
+
+def was_raced(catalog: Catalog, error: TException, path: Path) -> bool:
+    """Return whether a failed create found its name just taken.
+
+    Of several creators at once, all but one get whatever their database says of it.
+    """
+    if not is_a(error, "MetaException"):
+        return False
+    is_table = len(path) > catalog.capabilities.levels
+    try:
+        catalog.load_table(path) if is_table else catalog.load_namespace(path)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return False
+    return True

@@ -73,12 +73,9 @@ def _as_operation(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(self, model, *more, **options)
         except LanceNamespaceError:
             raise
-        except Exception as error:
-            if is_callers_own(error):
-                raise
-            raise internal(function.__name__, error) from error
         except BaseException as error:
-            if not is_panic(error):
+            is_failure = isinstance(error, Exception) or is_panic(error)
+            if not is_failure or is_callers_own(error):
                 raise
             raise internal(function.__name__, error) from error
 

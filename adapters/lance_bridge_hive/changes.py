@@ -16,7 +16,7 @@ from lance_namespace.errors import (
 )
 from thrift.Thrift import TException
 
-from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.catalog import RESERVED_PREFIX, Path, TableRecord
 from lance_bridge.errors import (
     OutcomeUnknownError,
     concurrent_modification,
@@ -108,11 +108,12 @@ class TableChanges:
     def rename(self, record: TableRecord, new_path: Path) -> None:
         """Give an entry another name in the same catalog. Raises what :meth:`alter` does."""
         path = record.path
-        with self._comparing(record) as loaded:
-            table, terms = self._with_own_files(path, *loaded)
+        with self._comparing(record) as (loaded, asked):
+            terms = asked if asked.guard else _terms_of_same_entry(record, loaded)
+            table, own_terms = self._with_own_files(path, loaded, terms)
             moved = copy.copy(table)
             moved.dbName, moved.tableName = new_path[-2], new_path[-1]
-            self._send(path, table, moved, terms)
+            self._send(path, table, moved, own_terms)
 
     def _with_own_files(self, path: Path, table: Any, terms: _Terms) -> tuple[Any, _Terms]:
         """Make the entry external: the metastore moves files of a table that it takes for its own.
@@ -235,3 +236,13 @@ class TableChanges:
             return mapping.revision_of(self._load(new_path)) == revision
         except (TException, LanceNamespaceError):
             return False
+
+
+def _terms_of_same_entry(record: TableRecord, table: Any) -> _Terms:
+    """Without a guard an entry may have changed, but not have been dropped and created again."""
+    found, own_id = mapping.record_from(record.path[:-1], table), RESERVED_PREFIX + "id"
+    if record.properties.get(own_id) != found.properties.get(own_id) or (
+        record.identity is not None and record.identity != found.identity
+    ):
+        raise concurrent_modification(record.path)
+    return _Terms("", None, found.revision)

@@ -17,12 +17,6 @@ WITH_CATALOGS = ["3.1", "4.0", "4.2"]
 INSIDE_IN_FULL = ["2.3", "4.2"]
 """Releases that are put through every case inside a table: the oldest and the newest."""
 
-DEVIATIONS = {
-    "test_an_entry_without_a_guard_is_renamed_though_it_has_changed": (
-        "the adapter compares the revision of every entry that it renames, guarded or not"
-    ),
-}
-
 
 @pytest.mark.server
 class TestHive(ConformanceSuite):
@@ -78,6 +72,4 @@ class TestHiveCatalog(CatalogSuite):
         metastores: Metastores,
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Target:
-        target = HiveTarget(metastores.get(request.param), tmp_path_factory.mktemp("data"))
-        target.deviations = DEVIATIONS
-        return target
+        return HiveTarget(metastores.get(request.param), tmp_path_factory.mktemp("data"))

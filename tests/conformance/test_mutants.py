@@ -61,6 +61,7 @@ def run_suite(mutants: Collection[str], report: Path) -> Outcome:
     command += ["--rootdir", str(REPOSITORY), "--import-mode=importlib", "-p", "no:cacheprovider"]
     paths = [str(REPOSITORY / name) for name in ("core", "adapters", "tests")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), CHOSEN: ",".join(mutants)}
+    environment["CI"] = ""  # not every case is for this adapter: its skips are no failures
     run = subprocess.run(
         [*command, f"--junitxml={report}"],
         env=environment,

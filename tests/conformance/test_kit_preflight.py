@@ -150,6 +150,22 @@ def test_a_good_catalog_is_left_as_it_was(
     assert not (tmp_path / "new").exists()
 
 
+def test_a_catalog_that_removes_nothing_is_refused_with_the_names_of_what_is_left(
+    runs: list[object], server: MemoryServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def refuse(name: str, _moment: str) -> None:
+        if name.startswith("drop"):
+            raise PermissionDeniedError("not here")
+
+    server.fault = refuse
+    assert in_memory("-p", f"root={tmp_path / 'lake'}") == 1
+    message = capsys.readouterr().err
+    assert "could not be removed" in message
+    [left] = [path for path in server.namespaces if path[:2] == PARENT and len(path) == 3]
+    assert ".".join(left) in message
+    assert runs == []
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("change", ["create_namespace", "create_table", "drop_table"])
 def test_ctrl_c_before_the_first_case_leaves_nothing(

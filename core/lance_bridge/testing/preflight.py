@@ -19,6 +19,8 @@ from lance_namespace.errors import (
 )
 
 from .build import PREFIX
+from .calls import Calls
+from .expect import code_of
 from .space import Space
 from .storage import Storage, local_path
 from .target import Target
@@ -121,8 +123,8 @@ def check_table(target: Target) -> None:
     """Make a namespace and a table with data in it, read it, and remove both.
 
     Raises:
-        PreflightError: a namespace cannot be made, tables have no place, or it cannot be written by
-            the catalog's properties or read by the target's storage options.
+        PreflightError: a namespace cannot be made, tables have no place, it cannot be written by
+            the catalog's properties or read by the target's storage options, or something stays.
     """
     parent = ".".join(target.parent) or "the root"
     try:
@@ -133,29 +135,56 @@ def check_table(target: Target) -> None:
             "Name a parent where that is allowed (--parent), or correct the properties (-p)."
         ) from error
     with _closing_in_any_case(space):
-        try:
-            table = space.with_rows()
-            location = space.location(table)
-        except UnsupportedOperationError:
-            return  # as in check_catalog
-        except InvalidInputError as error:
-            raise PreflightError(
-                f"a table without a location of its own cannot be made: {error}\n"
-                "Most catalogs need a place for new tables: -p root=DIR, a path or a URI."
-            ) from error
-        except _FAILURES as error:
-            raise PreflightError(
-                f"a table cannot be made: {error}\n"
-                "Name a place for new tables that can be written with -p root=DIR, and what it "
-                "needs with -p storage.KEY=VALUE."
-            ) from error
-        try:
-            space.storage.ids(location)
-        except _FAILURES as error:
-            raise PreflightError(
-                f"the kit cannot read the table that it made at {location}: {error}\n"
-                "Name what that takes with --storage-option KEY=VALUE."
-            ) from error
+        _try_table(space)
+    _require_removed(target, space)
+
+
+def _try_table(space: Space) -> None:
+    try:
+        table = space.with_rows()
+        location = space.location(table)
+    except UnsupportedOperationError:
+        return  # as in check_catalog
+    except InvalidInputError as error:
+        raise PreflightError(
+            f"a table without a location of its own cannot be made: {error}\n"
+            "Most catalogs need a place for new tables: -p root=DIR, a path or a URI."
+        ) from error
+    except _FAILURES as error:
+        raise PreflightError(
+            f"a table cannot be made: {error}\n"
+            "Name a place for new tables that can be written with -p root=DIR, and what it "
+            "needs with -p storage.KEY=VALUE."
+        ) from error
+    try:
+        space.storage.ids(location)
+    except _FAILURES as error:
+        raise PreflightError(
+            f"the kit cannot read the table that it made at {location}: {error}\n"
+            "Name what that takes with --storage-option KEY=VALUE."
+        ) from error
+
+
+def _require_removed(target: Target, space: Space) -> None:
+    with _closing_api(target) as api:
+        left = [
+            ".".join(each) for each in space.spaces if code_of(api.namespace_exists, each) is None
+        ]
+    left += [each for each in space.api.locations if PREFIX in each and space.storage.files(each)]
+    if left:
+        raise PreflightError(
+            f"what the kit made here could not be removed again: {', '.join(left)}\n"
+            "Remove it, and give the user of these properties the right to drop what it creates."
+        )
+
+
+@contextmanager
+def _closing_api(target: Target) -> Iterator[Calls]:
+    api = Calls(target.connect())
+    try:
+        yield api
+    finally:
+        api.close()
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class HidesBrokenEntries(TinyCatalog):
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         records = self.scan_tables(namespace, lance_only=lance_only)
-        return [record.path[-1] for record in records if record.kind != "broken"]
+        return [record.path[-1] for record in records if record.is_readable]
 
 
 @mutant

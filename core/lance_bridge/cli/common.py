@@ -18,7 +18,7 @@ from ..exit_codes import FAILED, MISUSED
 from ..names import parts_of
 from ..registry import catalogs, implementation
 from .completion import catalog_names
-from .output import Output, message
+from .output import Output, message, printable
 
 _NAMES_OF_CATALOGS = (
     f"An installed implementation ({', '.join(sorted(catalogs()))}), a catalog of the "
@@ -125,6 +125,6 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def ask(question: str) -> str:
     """Return what somebody types; the question goes where messages go. Ctrl-C ends the command."""
-    sys.stderr.write(question)
+    sys.stderr.write(printable(question))
     sys.stderr.flush()
     return sys.stdin.readline()

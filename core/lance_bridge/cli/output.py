@@ -9,6 +9,7 @@ import base64
 import json
 import logging
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,12 +22,16 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 WIDE = 10_000
 """The width of a table that goes to a file or a program: nothing is cut."""
 _LONGEST_CELL = 60
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}]")
+"""What a terminal obeys instead of showing: controls but tab and line feed, and marks that reorder
+what stands around them."""
 
 
 class Output(str, Enum):
@@ -36,9 +41,23 @@ class Output(str, Enum):
     JSON = "json"
 
 
+def printable(text: str) -> str:
+    """Return text in which no character acts on the terminal, for whatever a catalog said.
+
+    Control characters (terminal escapes begin with one) and bidirectional marks become ``\\x1b`` or
+    ``\\u202e``. Tabs and ends of lines stay.
+    """
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
 def message(text: str) -> None:
     """Tell something that is no answer, such as a failure."""
-    typer.echo(f"lance-bridge: {text}", err=True)
+    typer.echo(f"lance-bridge: {printable(text)}", err=True)
 
 
 @contextmanager
@@ -60,7 +79,7 @@ class _MessageHandler(logging.Handler):
 
 def tell(output: Output, text: str, fields: Mapping[str, Any]) -> None:
     """Print an answer: a sentence, or its fields as one JSON object."""
-    sys.stdout.write((as_json(fields) if output is Output.JSON else text) + "\n")
+    sys.stdout.write((as_json(fields) if output is Output.JSON else printable(text)) + "\n")
 
 
 def tell_rows(output: Output, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -81,7 +100,7 @@ def tell_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table 
         return
     for part in parts:
         if isinstance(part, str):
-            sys.stdout.write(part + "\n")
+            sys.stdout.write(printable(part) + "\n")
         else:
             _print(part)
 
@@ -96,8 +115,13 @@ def table_of(
 
     Values of more than ``longest`` characters are cut.
     """
-    heads = [each.replace("_", " ") for each in columns]
-    table = Table(*heads, box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
+    heads = [Column(Text(printable(each.replace("_", " ")))) for each in columns]
+    table = Table(
+        *heads,
+        box=box.SIMPLE_HEAD,
+        title=Text(printable(title)) if title else None,
+        title_justify="left",
+    )
     for row in rows:
         table.add_row(*(Text(_cell(row.get(column), longest)) for column in columns))
     return table
@@ -107,13 +131,17 @@ def pairs_table(fields: Mapping[str, Any]) -> Table:
     """Return a table of names and values."""
     table = Table(box=box.SIMPLE, show_header=False)
     for key, value in fields.items():
-        table.add_row(Text(key.replace("_", " ")), Text(_cell(value, longest=WIDE)))
+        table.add_row(Text(printable(key.replace("_", " "))), Text(_cell(value, longest=WIDE)))
     return table
 
 
 def as_json(value: Any) -> str:
-    """Return strict JSON, also for what JSON has no form for: see `plain`."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+    """Return strict JSON, also for what JSON has no form for: see `plain`.
+
+    Characters that act on a terminal are escaped, which changes no value.
+    """
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def plain(value: Any) -> Any:
@@ -161,7 +189,7 @@ def _cell(value: Any, longest: int = _LONGEST_CELL) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     shown = plain(value)
-    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    text = printable(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -181,7 +209,7 @@ def working(what: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    with console.status(Text(what)):
+    with console.status(Text(printable(what))):
         yield
 
 
@@ -195,7 +223,7 @@ def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
     if not console.is_terminal:
         yield lambda _done, _total: None
         return
-    columns = (TextColumn(what, markup=False), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn(printable(what), markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

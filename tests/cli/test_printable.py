@@ -1,0 +1,61 @@
+"""What a catalog says does not act on the terminal that it is shown on."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from lance_bridge.cli.output import (
+    Output,
+    as_json,
+    log_messages,
+    message,
+    pairs_table,
+    printable,
+    table_of,
+    tell,
+    tell_parts,
+    tell_rows,
+)
+
+ESCAPES = {
+    "clear": "\x1b[2Jgone",
+    "title": "\x1b]0;root@prod\x07",
+    "one byte": "\x9b31mred",
+    "overwrite": "ok\rfailed",
+    "backspace": "yes\b\b\bno",
+    "bidi": "cod\u202egpj.exe",
+    "isolate": "a\u2066b\u2069",
+    "mark": "a\u200fb",
+}
+ACTING = {c for text in ESCAPES.values() for c in text if not c.isprintable()}
+
+
+@pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
+def test_escapes_and_bidirectional_marks_are_shown_and_not_obeyed(
+    hostile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(Output.TEXT, f"{hostile} dropped", {})
+    tell_rows(Output.TEXT, [hostile], [{hostile: hostile}])
+    parts = [hostile, pairs_table({hostile: [hostile]}), table_of(["a"], [], title=hostile)]
+    tell_parts(Output.TEXT, {}, parts)
+    message(hostile)
+    with log_messages():
+        logging.getLogger("elsewhere").warning("%s", hostile)
+    said = "".join(capsys.readouterr())
+    assert not ACTING & set(said)
+    assert printable(hostile) in said
+
+
+@pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
+def test_programs_get_the_text_as_it_is_in_json_that_is_safe_to_show(hostile: str) -> None:
+    said = as_json({hostile: hostile})
+    assert not ACTING & set(said)
+    assert json.loads(said) == {hostile: hostile}
+
+
+def test_other_text_is_shown_as_it_is() -> None:
+    for text in ("sales.orders", "été 日本 🎉 שלום", "two\nlines\tand a tab", "C:\\x1b"):
+        assert printable(text) == text

@@ -77,3 +77,18 @@ class Bridge:
         if vend is not False and record.location and not locations.is_local(record.location):
             options.update(self.credentials.of(record, write=write))
         return options or None
+
+    def answer_options(
+        self, record: TableRecord, *, vend: bool | None, write: bool
+    ) -> dict[str, str] | None:
+        """Return the storage options that an operation answers with, or None for none.
+
+        Args:
+            vend: False leaves all credentials out, the configured ones as well: who asks brings
+                their own.
+            write: Whether the caller writes.
+        """
+        options = self.storage_options(record, vend=vend, write=write) or {}
+        if vend is False:
+            options = self.config.without_credentials(options)
+        return options or None

@@ -159,6 +159,16 @@ class CatalogConfig(BaseModel):
             return _STORE.sub("", key.removeprefix(STORAGE_PREFIX).lower()) not in _HARMLESS
         return key in cls.secret_keys()
 
+    @classmethod
+    def without_credentials(cls, options: Mapping[str, str]) -> dict[str, str]:
+        """Return options of a store without secrets, and without the name of a key they go with."""
+        return {
+            option: value
+            for option, value in options.items()
+            if not cls.is_secret(STORAGE_PREFIX + option)
+            and _STORE.sub("", option.lower()) != "access_key_id"
+        }
+
     def secrets(self) -> set[str]:
         """Return the keys of the secret properties that have a value."""
         declared = {

@@ -64,6 +64,9 @@ class LanceBridgeNamespace(
         if config.root is not None:
             locations.check(locations.join(config.root, "database.db"))
         self._properties = dict(properties)
+        self._open(config)
+
+    def _open(self, config: configuration.CatalogConfig) -> None:
         catalog = self.open_catalog(config)
         require_methods(catalog)
         self._bridge = Bridge(catalog, config)
@@ -100,6 +103,9 @@ class LanceBridgeNamespace(
         return f"{self.impl}({', '.join(parts)})"
 
     def __repr__(self) -> str:
+        if "_bridge" not in self.__dict__:
+            # Debuggers and reporters of errors show one whose constructor has failed, too.
+            return f"<{type(self).__name__}, not connected>"
         return f"<{type(self).__name__} {self.namespace_id()}>"
 
     def close(self) -> None:
@@ -111,6 +117,21 @@ class LanceBridgeNamespace(
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __copy__(self: NamespaceT) -> NamespaceT:
+        """Return another namespace of the same properties, with connections of its own.
+
+        A copy stays in this process. It has the secrets, which a pickle leaves out.
+        """
+        made = object.__new__(type(self))
+        made.__dict__.update({k: v for k, v in self.__dict__.items() if k != "_bridge"})
+        made._properties = dict(self._properties)
+        made._open(self._bridge.config)
+        return made
+
+    def __deepcopy__(self: NamespaceT, memo: dict[int, Any]) -> NamespaceT:
+        made = memo[id(self)] = self.__copy__()
+        return made
 
     def __reduce__(self) -> tuple[Callable[..., LanceBridgeNamespace], tuple[Any, ...]]:
         carried = dict(self._properties)

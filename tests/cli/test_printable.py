@@ -6,6 +6,7 @@ import json
 import logging
 
 import pytest
+from rich.table import Table
 
 from lance_bridge.cli.output import (
     Output,
@@ -39,7 +40,11 @@ def test_escapes_and_bidirectional_marks_are_shown_and_not_obeyed(
 ) -> None:
     tell(Output.TEXT, f"{hostile} dropped", {})
     tell_rows(Output.TEXT, [hostile], [{hostile: hostile}])
-    parts = [hostile, pairs_table({hostile: [hostile]}), table_of(["a"], [], title=hostile)]
+    parts: list[Table | str] = [
+        hostile,
+        pairs_table({hostile: [hostile]}),
+        table_of(["a"], [], title=hostile),
+    ]
     tell_parts(Output.TEXT, {}, parts)
     message(hostile)
     with log_messages():

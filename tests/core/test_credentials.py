@@ -181,3 +181,28 @@ def test_a_table_that_no_credentials_are_given_for_is_not_declared(
         namespace.declare_table(api.DeclareTableRequest(id=TABLE, location=REMOTE))
     assert (tuple(TABLE) not in server.tables) is undone
     assert ("stays" in caplog.text) is not undone
+
+
+def test_who_brings_their_own_credentials_gets_no_secret(
+    server: MemoryServer, request: pytest.FixtureRequest, vending: list[bool]
+) -> None:
+    given = {
+        "storage.aws_access_key_id": "known",
+        "storage.aws_secret_access_key": "hidden",
+        "storage.azure_storage_sas_key": "hidden",
+        "storage.proxy_url": "http://me:hidden@proxy",
+        "storage.aws_region": "eu-central-1",
+        "storage.aws_endpoint": "http://127.0.0.1:9000",
+    }
+    namespace = MemoryNamespace(uri=request.node.nodeid, **given)
+    server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), REMOTE, {"table_type": "lance"})
+    shown = {"aws_region": "eu-central-1", "aws_endpoint": "http://127.0.0.1:9000"}
+    described = api.DescribeTableRequest(id=TABLE, vend_credentials=False)
+    assert namespace.describe_table(described).storage_options == shown
+    other = [*TABLE[:-1], "other"]
+    declared = api.DeclareTableRequest(id=other, location=f"{REMOTE}/x", vend_credentials=False)
+    assert namespace.declare_table(declared).storage_options == shown
+    assert vending == []
+    everything = namespace.describe_table(api.DescribeTableRequest(id=TABLE)).storage_options
+    assert everything is not None
+    assert everything["aws_secret_access_key"] == "hidden"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 from lance_namespace import errors
 
@@ -198,3 +201,40 @@ def test_an_error_that_is_not_about_secrets_stays_as_it_is(
     with pytest.raises(errors.InvalidInputError, match=r"client\.retries") as caught:
         pickle.loads(content)
     assert "pickle" not in str(caught.value)
+
+
+# -- copies, and namespaces whose constructor failed ---------------------------------------------
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy])
+def test_a_copy_has_the_secrets_and_connections_of_its_own(
+    make: Any, with_secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_SESSION_TOKEN", "of the environment")
+    namespace = MemoryNamespace(**with_secrets)
+    monkeypatch.delenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_SESSION_TOKEN")
+    create(namespace, TABLE)
+    other = make({"of": namespace})["of"] if make is copy.deepcopy else make(namespace)
+    assert other is not namespace
+    assert other.catalog is not namespace.catalog
+    assert other._bridge.config == namespace._bridge.config
+    assert other._bridge.config.storage["aws_session_token"] == "of the environment"
+    assert count_rows(other, TABLE) == 3
+    other.close()
+    assert TOKEN.encode() not in pickle.dumps(other)
+
+
+def test_a_copy_of_a_namespace_with_a_client_has_the_same_client() -> None:
+    client = boto3.client("glue", region_name="eu-central-1")
+    other = copy.deepcopy(GlueNamespace(client=client))
+    assert other._client is client
+
+
+@pytest.mark.parametrize("kind", [GlueNamespace, HiveNamespace, UnityNamespace, MemoryNamespace])
+def test_a_namespace_whose_constructor_failed_can_be_shown(
+    kind: type[LanceBridgeNamespace],
+) -> None:
+    half = kind.__new__(kind)
+    with pytest.raises(errors.InvalidInputError):
+        half.__init__(nothing=TOKEN)  # type: ignore[misc]  # as an error's report finds it
+    assert repr(half) == f"<{kind.__name__}, not connected>"

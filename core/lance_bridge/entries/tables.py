@@ -144,13 +144,13 @@ def declare(
     if is_new:
         with undone(bridge, record):
             record = conversion.begin(bridge, record) if new.managed else record
-            return record, bridge.storage_options(record, vend=vend, write=True)
+            return record, bridge.answer_options(record, vend=vend, write=True)
     _require_declaration(bridge, record)
     if location and locations.key(new.location) != locations.key(record.location or ""):
         raise table_already_exists(path, f"declared at {record.location}")
     record = set_properties(bridge, record, new.properties) if properties else record
     record = conversion.begin(bridge, record) if new.managed else record
-    return record, bridge.storage_options(record, vend=vend, write=True)
+    return record, bridge.answer_options(record, vend=vend, write=True)
 
 
 @contextmanager

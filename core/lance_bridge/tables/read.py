@@ -36,7 +36,7 @@ def describe(
     answer = DescribeTableResponse(
         location=locations.for_lance(location),
         table_uri=locations.table_uri(location) if request.with_table_uri else None,
-        storage_options=bridge.storage_options(
+        storage_options=bridge.answer_options(
             record, vend=request.vend_credentials, write=bridge.config.credentials_write
         ),
         properties=visible(record.properties),

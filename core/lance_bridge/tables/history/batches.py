@@ -124,7 +124,7 @@ def declare(
         made.append(entries.add(bridge, path, new.location, new.properties, declared=True))
         if new.managed:
             made[0] = conversion.begin(bridge, made[0])
-        return made[0], bridge.storage_options(made[0], vend=vend, write=True)
+        return made[0], bridge.answer_options(made[0], vend=vend, write=True)
 
     def undo() -> None:
         for record in made:

@@ -37,6 +37,7 @@ from botocore.loaders import Loader, create_loader
 from lance_bridge.errors import invalid
 
 from .config import GlueConfig, is_region
+from .log_redaction import redact_logs
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Session:
 
     def __init__(self, config: GlueConfig) -> None:
         self._config = config
+        redact_logs()
         try:
             self._begin()
             region = self._boto.region_name

@@ -1,32 +1,14 @@
-"""What no plan, journal or report may hold: settings and texts that tell a secret."""
+"""What no plan may hold: a location with a password."""
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from pydantic import AfterValidator
 
-_WORDS = (
-    r"secret|passw|passphrase|token|credential|signature|authorization|access.?key|account.?key|"
-    r"private.?key|api.?key|encryption.*key|\bsas\b"
-)
-_KEY = re.compile(_WORDS, re.IGNORECASE)
-IN_URL = re.compile(r"(?<=//)[^/@\s]*:[^/@\s]*@")
-"""The user and the password of a URL."""
-ASSIGNED = re.compile(rf"((?:{_WORDS}|\bsig)[\w.-]*\s*=\s*)[^\s&;,/'\")]+", re.IGNORECASE)
-"""A secret that follows its name, as in ``jdbc:…?password=x`` and ``-Dkey.password=x``."""
-_BEARER = re.compile(r"\bBearer\s", re.IGNORECASE)
+from ..redaction import ASSIGNED, IN_URL, is_secret, tells_secret
 
-
-def is_secret(key: str) -> bool:
-    """Return whether a setting or option of this name holds a secret."""
-    return _KEY.search(key) is not None
-
-
-def tells_secret(text: str) -> bool:
-    """Return whether a text has a secret in it, as far as that can be seen."""
-    return any(pattern.search(text) for pattern in (IN_URL, ASSIGNED, _BEARER))
+__all__ = ["ASSIGNED", "IN_URL", "PlainLocation", "is_secret", "tells_secret"]
 
 
 def _without_password(text: str) -> str:

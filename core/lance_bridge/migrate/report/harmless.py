@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from ...config import STORAGE_PREFIX, CatalogConfig
-from ..secrecy import ASSIGNED, IN_URL, is_secret
+from ...redaction import is_secret, redact
 
 HIDDEN = "(not shown)"
 
@@ -53,5 +53,4 @@ def harmless(value: Any) -> Any:
 
 
 def _text(text: str) -> str:
-    printable = _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
-    return ASSIGNED.sub(r"\1***", IN_URL.sub("***@", printable))
+    return redact(_NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text))

@@ -21,7 +21,7 @@ from ...errors import invalid
 from ...spark.jobs.tasks import spark_failures
 from ..kind import Stopped
 from ..plan import Address
-from ..secrecy import ASSIGNED, is_secret, tells_secret
+from ...redaction import is_secret, redact, tells_secret
 
 SPARK = "spark"
 """What an address of a session is named."""
@@ -117,7 +117,7 @@ def _new_session(settings: Mapping[str, str]) -> SparkSession:
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = lines[1] if len(lines) > 1 and isinstance(error, Py4JError) else "".join(lines[:1])
-    return ASSIGNED.sub(r"\1***", told)[:300]
+    return redact(told)[:300]
 
 
 def become_active(spark: Any) -> None:

@@ -18,18 +18,30 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
+from .config_file import (
+    CONFIG_FILE_VARIABLE,
+    NamedCatalogs,
+    catalogs_in,
+    config_path,
+    named_catalogs,
+    property_texts,
+)
 from .errors import invalid
+from .secret_sources import SECRETS_FILE, SECRETS_PROVIDER, read_secrets
+
+__all__ = [
+    "CONFIG_FILE_VARIABLE", "STORAGE_OPTIONS", "STORAGE_PREFIX", "CatalogConfig", "NamedCatalogs",
+    "Property", "Seconds", "catalogs_in", "config_path", "environment", "load", "named_catalogs",
+    "variable_of",
+]  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
-CONFIG_FILE_VARIABLE = "LANCE_BRIDGE_CONFIG"
 STORAGE_PREFIX = "storage."
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
 _HARMLESS = frozenset({
@@ -125,6 +137,20 @@ class CatalogConfig(BaseModel):
         "every option in `storage.*` that is not known to be harmless, as regions and timeouts "
         "are. Without them, the other side takes them from its environment.",
     )
+    secrets_file: str | None = Field(
+        default=None,
+        min_length=1,
+        alias=SECRETS_FILE,
+        description="A YAML file, on each machine that connects, whose keys and values are further "
+        "properties of this catalog. Given properties come first; those of the environment, last.",
+    )
+    secrets_provider: str | None = Field(
+        default=None,
+        min_length=1,
+        alias=SECRETS_PROVIDER,
+        description="A function, as `module:function`, that is called with the other properties "
+        "when connecting and returns further ones, which come before those of `secrets.file`.",
+    )
     storage: dict[str, str] = Field(
         default_factory=dict,
         alias="storage.*",
@@ -132,6 +158,9 @@ class CatalogConfig(BaseModel):
         description="Options for the object store, passed to Lance without the prefix "
         "(for example `storage.aws_region`).",
     )
+
+    _sourced: frozenset[str] = PrivateAttr(default=frozenset())
+    """Keys of the properties that came from `secrets.file` or `secrets.provider`."""
 
     @classmethod
     def declared(cls) -> Iterator[Property]:
@@ -170,14 +199,17 @@ class CatalogConfig(BaseModel):
         }
 
     def secrets(self) -> set[str]:
-        """Return the keys of the secret properties that have a value."""
+        """Return the keys of the secret properties that have a value, but for those of a source.
+
+        Whoever connects with the same properties finds the latter there.
+        """
         declared = {
             field.alias or name
             for name, field in type(self).model_fields.items()
             if isinstance(getattr(self, name), SecretStr)
         }
         stored = {f"{STORAGE_PREFIX}{option}" for option in self.storage}
-        return declared | {key for key in stored if self.is_secret(key)}
+        return (declared | {key for key in stored if self.is_secret(key)}) - self._sourced
 
 
 def _types_in(annotation: Any) -> tuple[Any, ...]:
@@ -202,13 +234,15 @@ def _default_text(value: Any) -> str | None:
 
 
 def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> ConfigT:
-    """Check ``properties`` and complete them from the environment.
+    """Check ``properties``; complete them from their sources of secrets and the environment.
 
     Raises:
         InvalidInputError: (13) a key is unknown, a required one is missing, or a value is wrong.
             The message names the key and never shows a secret.
     """
-    merged = {**environment(config, impl), **_texts(impl, properties)}
+    given, around = property_texts(impl, properties), environment(config, impl)
+    sourced = property_texts(impl, read_secrets(impl, {**around, **given}))
+    merged = {**around, **sourced, **given}
     nested: dict[str, Any] = {}
     storage: dict[str, str] = {}
     for key, value in merged.items():
@@ -219,24 +253,16 @@ def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> Con
     _refuse_unknown(config, impl, nested)
     _check_storage(impl, storage)
     try:
-        return config.model_validate({**nested, "storage.*": storage})
+        loaded = config.model_validate({**nested, "storage.*": storage})
     except ValidationError as error:
         raise invalid(_explain(impl, error)) from None
+    loaded._sourced = frozenset(sourced.keys() - given.keys())
+    return loaded
 
 
 def _is_storage_option(key: str) -> bool:
     option = key.removeprefix(STORAGE_PREFIX)
     return option != key and option.strip() not in ("", "*")
-
-
-def _texts(impl: str, properties: Mapping[str, Any]) -> dict[str, str]:
-    """Turn booleans and numbers into the strings that they stand for."""
-    texts: dict[str, str] = {}
-    for key, value in properties.items():
-        if not isinstance(key, str) or not isinstance(value, str | bool | int | float):
-            raise invalid(f"impl={impl}: property {key!r} must be a string with a string value")
-        texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return texts
 
 
 def _check_storage(impl: str, storage: Mapping[str, str]) -> None:
@@ -311,75 +337,3 @@ def variable_of(name: str, key: str) -> str:
 
 def _variable(key: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "_", key).upper()
-
-
-class _RepeatedKeyError(yaml.YAMLError):
-    """A mapping has a key twice."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a repeated key, of which YAML's own loader takes the last."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Look before merges (``<<``) are resolved, whose keys may be given anew."""
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise _RepeatedKeyError(
-                    f"the key '{key.value}' is there twice, again in line {line}"
-                )
-            seen.add(key.value)
-        return node
-
-
-def config_path() -> FilePath:
-    """Return where the configuration file is, or would be."""
-    chosen = os.environ.get(CONFIG_FILE_VARIABLE)
-    return FilePath(chosen) if chosen else FilePath.home() / ".lance-bridge.yaml"
-
-
-def named_catalogs() -> dict[str, dict[str, str]]:
-    """Return the catalogs of the configuration file: name to properties, ``impl`` among them.
-
-    Raises:
-        InvalidInputError: (13) the file is not YAML, or not of the documented shape.
-    """
-    path = config_path()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if os.environ.get(CONFIG_FILE_VARIABLE):
-            raise invalid(f"${CONFIG_FILE_VARIABLE} names {path}, which does not exist") from None
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
-    return catalogs_in(path, text)
-
-
-def catalogs_in(path: FilePath, text: str) -> dict[str, dict[str, str]]:
-    """Return the catalogs of a configuration file's text; `path` is for messages.
-
-    Raises:
-        InvalidInputError: (13) it is not YAML, or not of the documented shape.
-    """
-    try:
-        content = yaml.load(text, _Loader)
-    except _RepeatedKeyError as error:
-        raise invalid(f"{path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
-    return _checked_catalogs(path, content)
-
-
-def _checked_catalogs(path: FilePath, content: Any) -> dict[str, dict[str, str]]:
-    catalogs = content.get("catalogs") if isinstance(content, dict) else None
-    if not isinstance(catalogs, dict):
-        raise invalid(f"{path} must hold a mapping `catalogs:` of names to properties")
-    for name, properties in catalogs.items():
-        if not isinstance(properties, dict) or not isinstance(properties.get("impl"), str):
-            raise invalid(f"{path}: catalog '{name}' must be a mapping with `impl:`")
-    return {str(name): _texts(str(name), properties) for name, properties in catalogs.items()}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import lance_namespace
@@ -16,6 +18,8 @@ from _lance_bridge_names import GROUP, catalogs
 from . import config as configuration
 from .errors import invalid, unsupported
 from .namespace import LanceBridgeNamespace
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["GROUP", "catalogs", "connect", "find", "is_implementation"]
 
@@ -56,15 +60,20 @@ def _given(name: Any, properties: Any, more: Mapping[str, Any]) -> dict[str, Any
     return {**given, **more}
 
 
-def _named_catalogs() -> dict[str, dict[str, str]]:
+def _named_catalogs() -> configuration.NamedCatalogs:
     named = configuration.named_catalogs()
     for name in named:
         if is_implementation(name):
-            raise invalid(
+            _warn_once(
                 f"The configuration file has a catalog '{name}', but '{name}' is the name of an "
                 "implementation and always means that: give the catalog another name"
             )
     return named
+
+
+@cache
+def _warn_once(text: str) -> None:
+    logger.warning("%s", text)
 
 
 def is_implementation(name: str) -> bool:

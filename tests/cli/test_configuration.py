@@ -161,3 +161,22 @@ def test_a_value_that_is_typed_is_not_seen(config: Path) -> None:
     assert code == 0
     assert "hunter2" not in shown
     assert yaml.safe_load(config.read_text())["catalogs"]["prod"]["http.token"] == "hunter2"
+
+
+def test_a_wrong_entry_harms_only_itself(config: Path) -> None:
+    config.write_text(
+        "catalogs:\n  good:\n    impl: hive\n    uri: thrift://h:1\n"
+        "  twice: {impl: hive, uri: thrift://a:1, uri: thrift://b:1}\n  bad: 3\n"
+    )
+    run("config", "set", "good", "root=/lake")
+    shown = run("config", "show")
+    assert "/lake" in shown.stdout
+    assert "'uri' is there twice" in shown.stderr
+    assert "'bad' must be a mapping" in shown.stderr
+    assert "'bad' must be a mapping" in run("config", "show", "bad", code=1).stderr
+    assert "'bad' must be a mapping" in run("config", "set", "bad", "impl=hive", code=1).stderr
+    listed = {row["catalog"]: row for row in answer_of("catalogs", "list")["configured"]}
+    assert listed["good"]["problem"] == ""
+    assert "'uri' is there twice" in listed["twice"]["problem"]
+    assert "bad: 3" in config.read_text()
+    assert "uri: thrift://a:1, uri: thrift://b:1" in config.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import traceback
 from pathlib import Path
 
@@ -336,11 +337,6 @@ def test_a_named_file_that_is_missing_is_invalid(yaml_file: Path) -> None:
         (b"", "must hold a mapping `catalogs:`"),
         (b"[1, 2]", "must hold a mapping `catalogs:`"),
         (b"catalogs: 3", "must hold a mapping `catalogs:`"),
-        (b"catalogs: {a: 3}", "'a' must be a mapping with `impl:`"),
-        (b"catalogs: {a: {uri: x}}", "'a' must be a mapping with `impl:`"),
-        (b"catalogs: {a: {impl: 3}}", "'a' must be a mapping with `impl:`"),
-        (b"catalogs: {a: {impl: x, uri: [s3cr3t-value]}}", "'uri' must be a string"),
-        (b"catalogs: {a: {impl: x, uri: }}", "'uri' must be a string"),
         (b"token: s3cr3t-value: x", "cannot be read as YAML"),
         (b"a: !!python/object/apply:os.getcwd []", "cannot be read as YAML"),
         (b"\xff\xfe\x00", "cannot be read as YAML"),
@@ -365,15 +361,42 @@ def test_a_key_may_replace_one_of_a_merged_mapping(yaml_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "key"),
+    ("entry", "problem"),
     [
-        ("catalogs:\n  a: {impl: x}\n  a: {impl: y}\n", "a"),
-        ("catalogs:\n  a:\n    impl: x\n    uri: s3cr3t-value\n    'uri': other\n", "uri"),
-        ("catalogs: {a: {impl: x}}\ncatalogs: {b: {impl: x}}\n", "catalogs"),
-        ("catalogs: {7: {impl: x}, '7': {impl: y}}", "7"),
+        ("3", "'a' must be a mapping with `impl:`"),
+        ("{uri: x}", "'a' must be a mapping with `impl:`"),
+        ("{impl: 3}", "'a' must be a mapping with `impl:`"),
+        ("{impl: x, uri: [s3cr3t-value]}", "'uri' must be a string"),
+        ("{impl: x, uri: }", "'uri' must be a string"),
+        ("{impl: x, uri: s3cr3t-value, 'uri': other}", "'uri' is there twice, again in line 3"),
+        ("{impl: x}\n  a: {impl: y}", "'a' is there twice, again in line 4"),
     ],
 )
-def test_a_key_that_is_there_twice_is_invalid(yaml_file: Path, content: str, key: str) -> None:
+def test_an_entry_that_is_wrong_harms_only_itself(
+    yaml_file: Path, entry: str, problem: str
+) -> None:
+    yaml_file.write_text(f"catalogs:\n  good: {{impl: x}}\n  a: {entry}\n  last: {{impl: y}}\n")
+    named = named_catalogs()
+    assert sorted(named) == ["a", "good", "last"]
+    assert named["good"] == {"impl": "x"}
+    assert named.valid == {"good": {"impl": "x"}, "last": {"impl": "y"}}
+    assert "a" in named
+    with pytest.raises(InvalidInputError, match=re.escape(problem)) as caught:
+        named["a"]
+    assert str(yaml_file) in str(caught.value)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        ("catalogs: {a: {impl: x}}\ncatalogs: {b: {impl: x}}\n", "catalogs"),
+        ("base: {impl: x, impl: y}\ncatalogs: {a: {impl: x}}\n", "impl"),
+    ],
+)
+def test_a_key_that_is_there_twice_outside_all_entries_is_invalid(
+    yaml_file: Path, content: str, key: str
+) -> None:
     yaml_file.write_text(content)
     with pytest.raises(InvalidInputError, match=rf"'{key}' is there twice.* line \d") as caught:
         named_catalogs()

@@ -119,10 +119,22 @@ def test_a_named_catalog_may_be_one_of_pylance_s(yaml_file: Path) -> None:
 
 
 @pytest.mark.parametrize("impl", ["hive", "dir", "rest"])
-def test_a_name_in_the_file_is_not_that_of_an_impl(yaml_file: Path, impl: str) -> None:
+def test_an_entry_with_the_name_of_an_impl_is_logged_and_harms_no_other(
+    yaml_file: Path, impl: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry._warn_once.cache_clear()
     yaml_file.write_text(f"{yaml_file.read_text()}  {impl}: {{impl: dir, root: /data}}\n")
-    with pytest.raises(InvalidInputError, match=f"'{impl}' is the name of an implementation"):
-        lance_bridge.connect("prod")
+    assert config(lance_bridge.connect("prod")).uri == "in-file"
+    assert f"'{impl}' is the name of an implementation" in caplog.text
+
+
+def test_an_entry_that_is_wrong_harms_no_other_catalog(yaml_file: Path) -> None:
+    yaml_file.write_text(f"{yaml_file.read_text()}  bad: {{impl: dir, root: [1]}}\n  worse: 3\n")
+    assert config(lance_bridge.connect("prod")).uri == "in-file"
+    with pytest.raises(InvalidInputError, match="'root' must be a string"):
+        lance_bridge.connect("bad")
+    with pytest.raises(InvalidInputError, match="'worse' must be a mapping with `impl:`"):
+        lance_bridge.connect("worse")
 
 
 def test_an_impl_is_found_without_a_look_at_the_file(yaml_file: Path) -> None:

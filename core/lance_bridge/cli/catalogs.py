@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +31,9 @@ def list_catalogs(output: OutputOption = Output.TEXT) -> None:
     installed = [
         {"impl": impl, "class": path} for impl, path in sorted(registry.catalogs().items())
     ]
-    configured = [_configured(name, each["impl"]) for name, each in sorted(named.items())]
+    rows = [_configured(name, each["impl"]) for name, each in named.valid.items()]
+    rows += [_problem(name, text) for name, text in named.problems.items()]
+    configured = sorted(rows, key=itemgetter("catalog"))
     fields = {
         "installed": installed,
         "file": str(config_path()),
@@ -45,12 +48,16 @@ def list_catalogs(output: OutputOption = Output.TEXT) -> None:
 
 def _configured(name: str, impl: str) -> dict[str, str]:
     """Return a catalog of the configuration file: what it connects to, or why it cannot."""
-    row = {"catalog": name, "impl": impl, "connection": "", "problem": ""}
+    row = {**_problem(name, ""), "impl": impl}
     try:
         row["connection"] = registry.connect(name).namespace_id()
     except LanceNamespaceError as error:
         row["problem"] = str(error)
     return row
+
+
+def _problem(name: str, problem: str) -> dict[str, str]:
+    return {"catalog": name, "impl": "", "connection": "", "problem": problem}
 
 
 @app.command("test")

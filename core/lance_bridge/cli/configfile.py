@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 from lance_namespace.errors import LanceNamespaceError
 
-from ..config import catalogs_in
+from ..config import NamedCatalogs, catalogs_in
 from ..errors import invalid
 
 _INDENT = "  "
 
 
-def stored(path: Path) -> dict[str, dict[str, str]]:
+def stored(path: Path) -> Mapping[str, dict[str, str]]:
     """Return the catalogs of a file that need not be there yet, and may be empty.
 
     Raises:
@@ -55,12 +55,15 @@ def change(path: Path, catalog: str, properties: Mapping[str, str | None]) -> No
 
 def _changed(path: Path, text: str, catalog: str, properties: Mapping[str, str | None]) -> str:
     is_empty = _is_empty(text)
-    wanted = {} if is_empty else catalogs_in(path, text)
-    merged = {**wanted.get(catalog, {}), **properties}
+    before = NamedCatalogs({}, {}) if is_empty else catalogs_in(path, text)
+    wanted = before.valid
+    merged = {**before.get(catalog, {}), **properties}
     wanted[catalog] = {key: value for key, value in merged.items() if value is not None}
     edited = _with_lines(text, catalog, properties)
     if _says(path, edited, wanted):
         return edited
+    for problem in before.problems.values():
+        raise invalid(f"{path} cannot be changed before this is corrected: {problem}")
     # The file has a form in which lines cannot be put; then it is written anew.
     content: dict[str, Any] = {} if is_empty else yaml.safe_load(text)
     content["catalogs"] = wanted
@@ -69,7 +72,7 @@ def _changed(path: Path, text: str, catalog: str, properties: Mapping[str, str |
 
 def _says(path: Path, text: str, wanted: Mapping[str, Mapping[str, str]]) -> bool:
     try:
-        return catalogs_in(path, text) == wanted
+        return catalogs_in(path, text).valid == wanted
     except LanceNamespaceError:
         return False
 

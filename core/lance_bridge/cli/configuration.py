@@ -20,7 +20,7 @@ from ..registry import find, is_implementation
 from . import configfile
 from .common import OutputOption, misused, told
 from .completion import configured
-from .output import Output, table_of, tell, tell_parts
+from .output import Output, message, table_of, tell, tell_parts
 
 app = typer.Typer(help="The configuration file: show and set.", no_args_is_help=True)
 
@@ -47,7 +47,9 @@ def show(
         named = configuration.named_catalogs()
         if name and name not in named:
             raise invalid(f"The configuration file has no catalog '{name}'")
-        chosen = {name: named[name]} if name else named
+        chosen = {name: named[name]} if name else named.valid
+        for problem in () if name else named.problems.values():
+            message(problem)
         shown = {each: _shown(each, properties) for each, properties in chosen.items()}
     path = configuration.config_path()
     rows = [

@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ...errors import invalid
+from ...redaction import is_secret, redact, tells_secret
 from ...spark.jobs.tasks import spark_failures
 from ..kind import Stopped
 from ..plan import Address
-from ...redaction import is_secret, redact, tells_secret
 
 SPARK = "spark"
 """What an address of a session is named."""

@@ -1,0 +1,168 @@
+"""The configuration file: catalogs by name, each with its properties.
+
+An entry that is wrong is an error where that catalog is asked for, and harms no other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lance_namespace.errors import InvalidInputError
+
+from .errors import invalid
+
+CONFIG_FILE_VARIABLE = "LANCE_BRIDGE_CONFIG"
+_CATALOGS = "catalogs"
+
+
+class NamedCatalogs(Mapping[str, dict[str, str]]):
+    """The catalogs of a configuration file: name to properties, ``impl`` among them.
+
+    Args:
+        entries: The properties of the catalogs whose entries are right.
+        problems: What is wrong with the others, by name. They are among the names, and raise
+            InvalidInput (13) when their properties are asked for.
+    """
+
+    def __init__(self, entries: Mapping[str, dict[str, str]], problems: Mapping[str, str]) -> None:
+        self._entries = dict(entries)
+        self.problems = dict(problems)
+
+    def __getitem__(self, name: str) -> dict[str, str]:
+        if name in self.problems:
+            raise invalid(self.problems[name])
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries or name in self.problems
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._entries, **self.problems})
+
+    def __len__(self) -> int:
+        return len({**self._entries, **self.problems})
+
+    @property
+    def valid(self) -> dict[str, dict[str, str]]:
+        """The catalogs whose entries are right."""
+        return dict(self._entries)
+
+
+class _Loader(yaml.SafeLoader):
+    """Notes repeated keys, of which YAML's own loader takes the last."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated: list[yaml.ScalarNode] = []
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Look before merges (``<<``) are resolved, whose keys may be given anew."""
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                self.repeated.append(key)
+            seen.add(key.value)
+        return node
+
+
+def config_path() -> Path:
+    """Return where the configuration file is, or would be."""
+    chosen = os.environ.get(CONFIG_FILE_VARIABLE)
+    return Path(chosen) if chosen else Path.home() / ".lance-bridge.yaml"
+
+
+def named_catalogs() -> NamedCatalogs:
+    """Return the catalogs of the configuration file.
+
+    Raises:
+        InvalidInputError: (13) the file is not YAML, or not of the documented shape.
+    """
+    path = config_path()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if os.environ.get(CONFIG_FILE_VARIABLE):
+            raise invalid(f"${CONFIG_FILE_VARIABLE} names {path}, which does not exist") from None
+        return NamedCatalogs({}, {})
+    except (OSError, UnicodeDecodeError) as error:
+        raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
+    return catalogs_in(path, text)
+
+
+def catalogs_in(path: Path, text: str) -> NamedCatalogs:
+    """Return the catalogs of a configuration file's text; `path` is for messages.
+
+    Raises:
+        InvalidInputError: (13) it is not YAML, or not of the documented shape.
+    """
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        content = loader.construct_document(root) if root is not None else None
+    except yaml.YAMLError as error:
+        raise invalid(f"{path} cannot be read as YAML: {type(error).__name__}") from error
+    problems = _repeated_keys(path, root, loader.repeated)
+    catalogs = content.get(_CATALOGS) if isinstance(content, dict) else None
+    if not isinstance(catalogs, dict):
+        raise invalid(f"{path} must hold a mapping `catalogs:` of names to properties")
+    entries = {}
+    for key, properties in catalogs.items():
+        name = str(key)
+        if name in problems:
+            continue
+        try:
+            entries[name] = _check_entry(name, properties)
+        except InvalidInputError as error:
+            problems[name] = f"{path}: {error}"
+    return NamedCatalogs(entries, problems)
+
+
+def _check_entry(name: str, properties: Any) -> dict[str, str]:
+    if not isinstance(properties, dict) or not isinstance(properties.get("impl"), str):
+        raise invalid(f"catalog '{name}' must be a mapping with `impl:`")
+    return property_texts(name, properties)
+
+
+def _repeated_keys(path: Path, root: Any, repeated: list[yaml.ScalarNode]) -> dict[str, str]:
+    """Return what is wrong with the catalogs in which a key is repeated, or that are repeated.
+
+    Raises:
+        InvalidInputError: (13) a key outside all catalogs is repeated.
+    """
+    problems: dict[str, str] = {}
+    for key in repeated:
+        line = key.start_mark.line + 1
+        problem = f"{path}: the key '{key.value}' is there twice, again in line {line}"
+        name = _catalog_around(root, key)
+        if name is None:
+            raise invalid(problem)
+        problems[name] = problem
+    return problems
+
+
+def _catalog_around(root: Any, inner: yaml.Node) -> str | None:
+    """Return the name of the catalog whose key or entry a node is in."""
+    for key, catalogs in root.value if isinstance(root, yaml.MappingNode) else ():
+        if key.value != _CATALOGS or not isinstance(catalogs, yaml.MappingNode):
+            continue
+        for name, entry in catalogs.value:
+            if name.start_mark.index <= inner.start_mark.index < entry.end_mark.index:
+                return str(name.value)
+    return None
+
+
+def property_texts(impl: str, properties: Mapping[Any, Any]) -> dict[str, str]:
+    """Turn booleans and numbers into the strings that they stand for."""
+    texts: dict[str, str] = {}
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str | bool | int | float):
+            raise invalid(f"impl={impl}: property {key!r} must be a string with a string value")
+        texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts

@@ -31,7 +31,7 @@ from .config_file import (
     property_texts,
 )
 from .errors import invalid
-from .secret_sources import SECRETS_FILE, SECRETS_PROVIDER, read_secrets
+from .secret_sources import read_secrets
 
 __all__ = [
     "CONFIG_FILE_VARIABLE", "STORAGE_OPTIONS", "STORAGE_PREFIX", "CatalogConfig", "NamedCatalogs",
@@ -140,14 +140,14 @@ class CatalogConfig(BaseModel):
     secrets_file: str | None = Field(
         default=None,
         min_length=1,
-        alias=SECRETS_FILE,
+        alias="secrets.file",
         description="A YAML file, on each machine that connects, whose keys and values are further "
         "properties of this catalog. Given properties come first; those of the environment, last.",
     )
     secrets_provider: str | None = Field(
         default=None,
         min_length=1,
-        alias=SECRETS_PROVIDER,
+        alias="secrets.provider",
         description="A function, as `module:function`, that is called with the other properties "
         "when connecting and returns further ones, which come before those of `secrets.file`.",
     )

@@ -27,8 +27,11 @@ _PLAIN_KEY = re.compile(
     r"|credentials-duration)$|\.redaction\.",
     re.IGNORECASE,
 )
-SPARK_PATTERN = rf"(?i){_WORDS}|{_ALONE}"
-"""A regular expression, of Java as well, for Spark's settings ``spark.redaction.regex``."""
+SPARK_PATTERN = rf"^\S*(?i:{_WORDS}|(?:^|[._-])(?:{_SHORT_WORDS})(?:$|[._-]))\S*$"
+"""A regular expression for Spark's setting ``spark.redaction.regex``, as Java reads it.
+
+Spark tries it on values too: it matches none with a space in it, such as a comment.
+"""
 
 IN_URL = re.compile(r"(?<=//)[^/@\s]*:[^/@\s]*@")
 """The user and the password of a URL."""

@@ -21,8 +21,10 @@ from pyspark.errors import PySparkException
 from servers.sparks import Spark
 from servers.unity.process import UnityProcess
 
+from lance_bridge.spark import redaction
+from lance_bridge.spark.addresses import CatalogAddress
 from lance_bridge.spark.jvm import jar
-from lance_bridge.spark.names import CATALOG_CLASS, catalogs_of
+from lance_bridge.spark.names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from lance_bridge.spark.registration import register, settings
 from lance_bridge.spark.workers import _problem_of, check_python
 
@@ -277,3 +279,83 @@ def test_no_plan_and_no_error_shows_the_catalogs_secrets(spark: Any, catalog: st
     assert TOKEN not in plan
     assert "VERSION_NOT_FOUND" in str(refused.value)
     assert TOKEN not in str(refused.value)
+
+
+# -- secrets among the settings --------------------------------------------------------------------
+
+
+def test_secrets_among_the_settings_are_a_warning_that_names_them(
+    spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    redaction._warn_once.cache_clear()
+    properties = {
+        "impl": "unity",
+        "host": "http://127.0.0.1:1",
+        "token": TOKEN,
+        "storage.azure_storage_account_key": TOKEN,
+        "storage.aws_region": "eu-1",
+    }
+    settings({"warned": properties})
+    settings({"warned": properties})
+    [record] = [each for each in caplog.records if each.name == "lance_bridge.spark.redaction"]
+    said = record.getMessage()
+    assert "spark.sql.catalog.warned.storage.azure_storage_account_key, " in said
+    assert "spark.sql.catalog.warned.token hold secrets" in said
+    assert "spark.sql.catalog.warned.secrets.file" in said
+    assert "aws_region" not in said
+    assert TOKEN not in said
+    caplog.clear()
+    redaction._warn_once.cache_clear()
+    spark.conf.set("spark.sql.catalog.of_settings.impl", "hive")
+    spark.conf.set("spark.sql.catalog.of_settings.auth.password", TOKEN)
+    try:
+        redaction.warn_of_secrets(
+            CATALOG_SETTINGS, {k: v.properties for k, v in catalogs_of(spark).items()}
+        )
+        assert "spark.sql.catalog.of_settings.auth.password hold" in caplog.text
+    finally:
+        spark.conf.unset("spark.sql.catalog.of_settings.impl")
+        spark.conf.unset("spark.sql.catalog.of_settings.auth.password")
+
+
+HIDING = [
+    "storage.azure_storage_account_key",
+    "storage.azure_sas_key",
+    "storage.sas",
+    "auth.password",
+    "http.token",
+    "db.pwd",
+    "session_cookie",
+    "tls.pem",
+]
+
+
+def test_spark_hides_secrets_whose_names_its_own_pattern_does_not_know(
+    spark: Any, catalog: str
+) -> None:
+    assert catalog
+    for key in HIDING:
+        setting = f"spark.sql.catalog.hiding.{key}"
+        spark.conf.set(setting, TOKEN)
+        [(_, shown)] = spark.sql(f"SET `{setting}`").collect()
+        assert shown == "*********(redacted)", key
+        spark.conf.unset(setting)
+    core = spark.sparkContext._jsc.sc().conf()
+    pattern = core.get("spark.redaction.regex")
+    java = spark._jvm.java.util.regex.Pattern.compile(pattern)
+    assert all(java.matcher(f"spark.sql.catalog.x.{key}").find() for key in HIDING)
+    for plain in ("spark.sql.catalog.x.storage.aws_region", "a comment on a cookie", "compass"):
+        assert not java.matcher(plain).find()
+
+
+def test_a_session_connects_with_secrets_of_a_file_and_of_its_catalogs_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secrets.yaml").write_text(f"token: {TOKEN}\n")
+    given = {"impl": "unity", "host": "http://127.0.0.1:1"}
+    file = {**given, "secrets.file": str(tmp_path / "secrets.yaml")}
+    of_file = CatalogAddress("of_file", file).connect()._bridge.config
+    assert of_file.token.get_secret_value() == TOKEN  # type: ignore[attr-defined]  # of Unity
+    monkeypatch.setenv("LANCE_BRIDGE_OF_ENVIRONMENT_TOKEN", f"{TOKEN}-2")
+    other = CatalogAddress("of_environment", given).connect()._bridge.config
+    assert other.token.get_secret_value() == f"{TOKEN}-2"  # type: ignore[attr-defined]

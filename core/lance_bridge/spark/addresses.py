@@ -26,13 +26,14 @@ from lance_namespace.errors import TableNotFoundError
 from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import TableRecord
+from ..config import environment
 from ..credentials import EXPIRES_AT
 from ..entries import tables as entries
 from ..errors import display, unsupported
 from ..managed import conversion
 from ..managed.state import state_of
 from ..namespace import LanceBridgeNamespace
-from ..registry import connect
+from ..registry import connect, find
 from ..tables.create import write_first
 from ..tables.data import Rows
 from ..tables.dataset import LATEST, Ref, open_dataset, translated
@@ -71,7 +72,13 @@ class CatalogAddress:
 @lru_cache(maxsize=32)
 def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
     properties = dict(items)
-    return connect(properties.pop("impl", name), properties)
+    impl = properties.pop("impl", None)
+    if impl is None:
+        return connect(name, properties)
+    kind = find(impl)
+    if issubclass(kind, LanceBridgeNamespace):
+        properties = {**environment(kind.config_type, name), **properties}
+    return connect(impl, properties)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..errors import invalid
 from .jobs import SparkEngine
 from .jvm import jar
 from .names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
+from .redaction import set_patterns, warn_of_secrets, with_patterns
 from .source import with_catalogs
 from .workers import check_python
 
@@ -45,14 +46,20 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
             is set.
         UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) is not
             there, of another minor version than this one, or without this package; nothing is set.
+
+    Secrets among the settings are a warning: see ``secrets.file``. Spark hides them in its event
+    log, its plans and its web pages from here on, for which its redaction patterns are extended.
     """
     if not _is_remote(spark):
         check_python(spark)
     _refuse_others(spark, catalogs or {})
+    set_patterns(spark)
     for name, properties in (catalogs or {}).items():
         for key, value in properties.items():
             spark.conf.set(f"{CATALOG_SETTINGS}{name}.{key}", value)
-    names = {*catalogs_of(spark), *(catalogs or {})}
+    known = catalogs_of(spark)
+    warn_of_secrets(CATALOG_SETTINGS, {name: each.properties for name, each in known.items()})
+    names = {*known, *(catalogs or {})}
     if _add_jar(spark):
         for name in sorted(names):
             if spark.conf.get(CATALOG_SETTINGS + name, None) is None:
@@ -82,7 +89,8 @@ def settings(
     Raises:
         UnsupportedOperationError: (0) there is no jar, and none could be compiled.
     """
-    merged = dict(base or {})
+    merged = with_patterns(base or {})
+    warn_of_secrets(CATALOG_SETTINGS, catalogs or {})
     jars = [part for part in merged.get(_JARS, "").split(",") if part]
     ours = str(jar.path())
     merged[_JARS] = ",".join(jars if ours in jars else [*jars, ours])

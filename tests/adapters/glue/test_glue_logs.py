@@ -39,6 +39,7 @@ def test_no_secret_of_ours_is_logged_at_debug_level(
     options = catalog.vend_credentials(record, write=False)
     assert options is not None
     assert options["aws_session_token"] == "token-of-the-lake"
+    assert catalog._session is not None
     of_role, _ = catalog._session.storage_credentials()
     assert "x-amz-security-token:***" in caplog.text.lower()
     for secret in (TOKEN, of_role.token, of_role.secret_key, *lake.values()):

@@ -138,6 +138,20 @@ def file_name(name: str, ending: str) -> str:
     return f"{name}{ending}"
 
 
+def is_path(name: str) -> bool:
+    """Return whether the name of a column or an index leads out of a directory as a file's name.
+
+    A name with a slash in it, as ``km/h``, is no path by that alone. Tools that write a file for
+    each column or index take such names for file names.
+    """
+    segments = re.split(r"[/\\]", name)
+    return (
+        name.startswith(("/", "\\", "~/"))
+        or any(segment in (".", "..") for segment in segments)
+        or re.match(r"[A-Za-z]:[\\/]|[A-Za-z][A-Za-z0-9+.-]*://", name) is not None
+    )
+
+
 def namespace_directories(namespace: Sequence[str]) -> list[str]:
     """Return the directories of a namespace's tables below a root, outermost first."""
     *outer, innermost = namespace

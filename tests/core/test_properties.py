@@ -51,10 +51,40 @@ def test_every_new_entry_has_an_identity_of_its_own() -> None:
     assert for_new_table({})[ENTRY_ID] != for_new_table({})[ENTRY_ID]
 
 
-@pytest.mark.parametrize("key", ["", "lance_bridge.id", "lance_bridge.", "lance_bridge.x"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "lance_bridge.id",
+        "lance_bridge.",
+        "lance_bridge.x",
+        "LANCE_BRIDGE.latest",
+        "Lance_Bridge.x",
+    ],
+)
 def test_an_empty_or_reserved_key_is_invalid(key: str) -> None:
     with pytest.raises(InvalidInputError, match="reserved"):
         checked({key: "x"})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "EXTERNAL", "external", "External.Table.Purge", "auto.purge", "AUTO.PURGE",
+        "Storage_Handler",
+        "translated_to_external", "spark.sql.sources.provider", "Spark.SQL.Sources.schema.part.0",
+        "metadata_location", " external ",
+    ],
+)  # fmt: skip
+def test_what_engines_act_on_is_refused_in_any_letter_case(key: str) -> None:
+    with pytest.raises(InvalidInputError, match="metastore's own"):
+        checked({key: "TRUE"})
+
+
+def test_what_core_keeps_is_hidden_and_kept_in_any_letter_case() -> None:
+    stored = {**for_new_table({}), "LANCE_BRIDGE.Latest": "7"}
+    assert visible(stored) == {}
+    assert replaced(stored, {"a": "b"}) == {**stored, "a": "b"}
 
 
 @pytest.mark.parametrize("mark", ["table_type", "TABLE_TYPE", "Table_Type"])

@@ -18,7 +18,6 @@ from ..bridge import Bridge
 from ..catalog import (
     IMPLEMENTATION,
     MANAGED_BY,
-    RESERVED_PREFIX,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -74,14 +73,14 @@ def create(
 
 def _visible(properties: Mapping[str, str]) -> dict[str, str]:
     """Return what a caller sees; the marks of Lance tables mean nothing on a namespace."""
-    return {k: v for k, v in properties.items() if not k.startswith(RESERVED_PREFIX)}
+    return {k: v for k, v in properties.items() if not entry_properties.is_reserved(k)}
 
 
 def _refuse_reserved(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
-        if not key or key.startswith(RESERVED_PREFIX):
+        if not key or entry_properties.is_reserved(key):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
 
 

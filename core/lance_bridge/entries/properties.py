@@ -21,6 +21,19 @@ ENTRY_ID = RESERVED_PREFIX + "id"
 _MANAGERS = {STORAGE: STORAGE, "catalog": STORAGE, IMPLEMENTATION: IMPLEMENTATION}
 _MARKS = {TABLE_TYPE: (LANCE,), MANAGED_BY: tuple(_MANAGERS)}
 
+_OWN_KEYS = {
+    "external", "external.table.purge", "auto.purge", "translated_to_external", "storage_handler",
+    "metadata_location", "previous_metadata_location",
+}  # fmt: skip
+_OWN_PREFIX = "spark.sql.sources."
+"""By these, metastores and engines take a table for one whose files are theirs to delete, or for
+one of another format."""
+
+
+def is_reserved(key: str) -> bool:
+    """Return whether core keeps a key for itself, in whatever letter case it is written."""
+    return key.lower().startswith(RESERVED_PREFIX)
+
 
 def checked(properties: Mapping[str, str] | None) -> dict[str, str]:
     """Return the caller's properties of a table, without marks that say the same as ours.
@@ -32,8 +45,10 @@ def checked(properties: Mapping[str, str] | None) -> dict[str, str]:
     for key, value in (properties or {}).items():
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
-        if not key or key.startswith(RESERVED_PREFIX):
+        if not key or is_reserved(key):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')")
+        if key.strip().lower() in _OWN_KEYS or key.strip().lower().startswith(_OWN_PREFIX):
+            raise invalid(f"Property {key[:60]!r} is the metastore's own: leave it out")
         if key.lower() in _MARKS:
             if value.lower() not in _MARKS[key.lower()]:
                 raise invalid(f"Property '{key}' marks Lance tables and cannot be {value[:60]!r}")
@@ -61,7 +76,7 @@ def for_new_table(properties: Mapping[str, str]) -> dict[str, str]:
 
 def replaced(old: Mapping[str, str], properties: Mapping[str, str]) -> dict[str, str]:
     """Return an entry's properties with the caller's own replaced, and the rest kept."""
-    kept = {k: v for k, v in old.items() if k in _MARKS or k.startswith(RESERVED_PREFIX)}
+    kept = {k: v for k, v in old.items() if k in _MARKS or is_reserved(k)}
     return {**properties, **kept}
 
 
@@ -70,5 +85,5 @@ def visible(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         key: value
         for key, value in properties.items()
-        if key.lower() not in _MARKS and not key.startswith(RESERVED_PREFIX)
+        if key.lower() not in _MARKS and not is_reserved(key)
     }

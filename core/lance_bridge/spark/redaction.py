@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from ..namespace import LanceBridgeNamespace
@@ -33,12 +34,12 @@ def secret_settings(prefix: str, name: str, properties: Mapping[str, str]) -> li
         prefix: What the settings of catalogs begin with.
     """
     try:
-        kind = find(properties.get("impl", ""))
+        kind: type[LanceNamespace] | None = find(properties.get("impl", ""))
     except LanceNamespaceError:
-        secret = is_secret
-    else:
-        ours = issubclass(kind, LanceBridgeNamespace)
-        secret = kind.config_type.is_secret if ours else is_secret
+        kind = None
+    secret = is_secret
+    if kind is not None and issubclass(kind, LanceBridgeNamespace):
+        secret = kind.config_type.is_secret
     return [f"{prefix}{name}.{key}" for key in sorted(properties) if secret(key)]
 
 

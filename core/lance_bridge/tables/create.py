@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import lance
+import pyarrow as pa
 from lance.fragment import write_fragments
 from lance_namespace.errors import (
     InternalError,
@@ -76,6 +77,7 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
     """
     asked = table.properties
     table = replace(table, properties=_checked(asked), manager=manager_in(asked))
+    _check_names(table.rows.schema)
     table.rows.require_storable()
     table.rows.check_ahead()
     home = placement.Home(bridge, table.path[:-1])
@@ -116,6 +118,12 @@ def _undone_where_refused(bridge: Bridge, record: TableRecord, rows: Rows) -> It
             raise
         with entries.undone(bridge, record):
             raise
+
+
+def _check_names(schema: pa.Schema) -> None:
+    for name in schema.names:
+        if locations.is_path(name):
+            raise invalid(f"{name[:60]!r} cannot be a column's name: it is a path")
 
 
 def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -251,7 +251,7 @@ def not_planned(error: Exception, bad: str) -> LanceNamespaceError:
 def missing_in(error: Exception) -> str | None:
     """Return the column that a failure to plan says is not there, if it says so."""
     found = _MISSING.search(str(error))
-    return found and (found["field"] or found["column"] or found["nested"])
+    return found and cut(found["field"] or found["column"] or found["nested"], 120)
 
 
 @contextmanager
@@ -301,4 +301,9 @@ def misfit(what: str, expression: str, table: str) -> str:
 
 def shown(expression: str) -> str:
     """Return the beginning of an expression as messages show it."""
-    return repr(expression[:200])
+    return cut(repr(expression), 200)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return the beginning of a text, with a sign that it is not all of it."""
+    return text if len(text) <= longest else f"{text[:longest]}…"

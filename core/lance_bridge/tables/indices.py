@@ -14,6 +14,7 @@ from lance_namespace import (
 from lance_namespace.errors import TableIndexAlreadyExistsError, TableIndexNotFoundError
 from lance_namespace_urllib3_client.models import IndexContent
 
+from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..errors import display, invalid, require_text
@@ -21,6 +22,7 @@ from ..paging import PageRequest
 from . import index_types, paths
 from .commits import committing, transaction_id
 from .dataset import Ref, open_dataset, translated
+from .expressions import cut
 from .paths import Column
 
 _SYSTEM = "__lance"
@@ -95,8 +97,11 @@ def _free_name(
     if not name or "\0" in name or name.startswith(_SYSTEM):
         # One of Lance's own names with another index behind it makes the table unusable.
         raise invalid(
-            f"{name!r} cannot be an index's name: it is empty, has a NUL or begins with '{_SYSTEM}'"
+            f"{name[:60]!r} cannot be an index's name: it is empty, has a NUL or begins with "
+            f"'{_SYSTEM}'"
         )
+    if locations.is_path(name):
+        raise invalid(f"{name[:60]!r} cannot be an index's name: it is a path")
     if any(each.name == name for each in described(dataset)):
         raise TableIndexAlreadyExistsError(
             f"Table '{display(record.path)}' has an index '{name}' already: drop it first, or "
@@ -190,4 +195,4 @@ def _find(dataset: lance.LanceDataset, record: TableRecord, name: str) -> Any:
     for index in described(dataset):
         if index.name == name:
             return index
-    raise TableIndexNotFoundError(f"Table '{display(record.path)}' has no index '{name}'")
+    raise TableIndexNotFoundError(f"Table '{display(record.path)}' has no index '{cut(name, 120)}'")

@@ -11,6 +11,7 @@ import lance
 import pyarrow as pa
 from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
 
+from ... import location as locations
 from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...errors import display, invalid, require_text, unsupported
@@ -103,6 +104,8 @@ def _check_name(name: str, *, is_nested: bool) -> None:
     require_text("The column name", name)
     if not name or "\0" in name:
         raise invalid(f"{name!r} cannot be a column's name: it is empty or has a NUL")
+    if locations.is_path(name):
+        raise invalid(f"{name[:60]!r} cannot be a column's name: it is a path")
     if is_nested:
         return
     if "." in name:

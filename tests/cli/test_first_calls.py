@@ -133,8 +133,7 @@ def test_without_the_extra_hive_other_commands_are_silent_about_it() -> None:
 @pytest.mark.parametrize("packages", [("pyspark",), HIVE], ids=["pyspark", "thrift"])
 def test_without_its_extra_the_metastore_says_what_to_install(packages: tuple[str, ...]) -> None:
     done = run_without(packages, "metastore", "start", "--port", "0", code=1)
-    warning, error = done.stderr.splitlines()
-    assert "listens on every address" in warning
+    [error] = done.stderr.splitlines()
     assert "pip install 'lance-bridge[hive-embedded]'" in error
 
 

@@ -6,11 +6,12 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 from .artifacts import jars_of
+from .configuration import TLS_SWITCHES, enabled
 from .directory import DirectoryError
 from .errors import EmbeddedError
 from .releases import RELEASES, Release, release
@@ -110,7 +111,7 @@ def _serve(options: argparse.Namespace) -> int:
         settings=dict(options.setting),
         java=options.java,
     )
-    _warn(metastore.release)
+    _warn(metastore.release, dict(options.setting))
     print(f"Starting Hive Metastore {metastore.release.full_version} ...", flush=True)
     with metastore:
         print(f"{metastore.uri}\nState and log are in {metastore.directory}", flush=True)
@@ -120,12 +121,12 @@ def _serve(options: argparse.Namespace) -> int:
     return 1
 
 
-def _warn(running: Release) -> None:
-    if not running.is_hive_4:
+def _warn(running: Release, settings: Mapping[str, str]) -> None:
+    if not running.is_hive_4 and enabled(settings, *TLS_SWITCHES):
         print(
-            f"Warning: Hive Metastore {running.version} listens on every address of this machine, "
-            "without authentication unless --setting turns it on: whoever reaches the port can "
-            "read and change what is in it. From 4.0 on it listens on 127.0.0.1 only.",
+            f"Warning: Hive Metastore {running.version} with TLS listens on every address of this "
+            "machine, without authentication unless --setting turns it on: whoever reaches the "
+            "port can read and change what is in it. Otherwise it listens on 127.0.0.1 only.",
             file=sys.stderr,
             flush=True,
         )

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from .releases import Release
 
+TLS_SWITCHES = ("metastore.use.SSL", "hive.metastore.use.SSL")
 INSTANCE_KEY = "hive.metastore.lance.bridge.instance"
 """Holds a value made anew for each start, by which a server is known to be ours."""
 
@@ -45,6 +46,9 @@ def hive_site(
         # clients would have to say that they know of tests.
         site["hive.in.test"] = "true"
         site["metastore.client.capability.check"] = "false"
+    if not release.is_hive_4:
+        # Makes it use the class of `loopback`.
+        site["hive.metastore.server.tcp.keepalive"] = "true"
     if release.is_hive_4:
         site["metastore.thrift.bind.host"] = "127.0.0.1"
         # Hive 4 refuses external tables inside the managed warehouse, and puts databases here.

@@ -12,7 +12,7 @@ from thrift.protocol import TBinaryProtocol
 from thrift.Thrift import TException
 from thrift.transport import THttpClient, TSocket, TTransport
 
-from .configuration import INSTANCE_KEY, enabled
+from .configuration import INSTANCE_KEY, TLS_SWITCHES, enabled
 
 _TIMEOUT_SECONDS = 5.0
 _HTTP_PATH = "metastore.server.thrift.http.path"
@@ -53,7 +53,7 @@ def _instance_at(connection: socket.socket, port: int, site: Mapping[str, str]) 
 
 
 def _transport(connection: socket.socket, port: int, site: Mapping[str, str]) -> Any:
-    secure = enabled(site, "metastore.use.SSL", "hive.metastore.use.SSL")
+    secure = enabled(site, *TLS_SWITCHES)
     if _speaks_http(site):
         scheme = "https" if secure else "http"
         path = site.get(_HTTP_PATH) or site.get(f"hive.{_HTTP_PATH}") or "metastore"

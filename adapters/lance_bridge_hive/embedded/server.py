@@ -23,6 +23,7 @@ from .configuration import hive_site, to_xml
 from .directory import Claim, in_use, usable
 from .errors import ArtifactsUnavailableError, MetastoreStartError
 from .java import find_java
+from .loopback import loopback_classes
 from .process import GuardedProcess
 from .releases import release
 
@@ -77,8 +78,8 @@ class Metastore:
         heap_megabytes: the JVM's largest heap.
         start_timeout: seconds that :meth:`start` waits for an answer.
 
-    From 4.0 on it listens on 127.0.0.1 only; 2.3 and 3.1 have no setting for that, and listen on
-    every address of the machine. Ends with the Python process that started it, however that ends.
+    It listens on 127.0.0.1 only, but for 2.3 and 3.1 with TLS, which listen on every address of the
+    machine. Ends with the Python process that started it, however that ends.
     """
 
     def __init__(
@@ -297,7 +298,9 @@ class Metastore:
         return site
 
     def _command(self, java: str, jars: Path, port: int) -> list[str]:
-        class_path = [str(self.directory / "conf"), *self._extra_classpath, f"{jars}/*"]
+        loopback = [] if self.release.is_hive_4 else [str(loopback_classes(java, jars))]
+        own = [str(self.directory / "conf"), *loopback, *self._extra_classpath]
+        class_path = [*own, f"{jars}/*"]
         return [
             java,
             f"-Xmx{self._heap_megabytes}m",

@@ -33,6 +33,7 @@ from .connection import Connection, open_connection
 from .failover import Failover
 from .faults import Fault, call_fault, opening_fault
 from .security import tls_context
+from .slots import FairSlots
 
 if TYPE_CHECKING:
     from ..config import HiveConfig
@@ -166,7 +167,7 @@ class ClientPool:
 
     def _start(self) -> None:
         self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(self._config.pool_size)
+        self._slots = FairSlots(self._config.pool_size)
         self._idle: deque[Connection] = deque()
         self._failover = Failover(self._endpoints)
 

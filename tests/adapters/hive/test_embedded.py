@@ -120,8 +120,8 @@ def test_each_release_serves_databases_and_lance_tables_on_object_stores(
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("version", ["4.0", "4.1", "4.2"])
-def test_releases_that_can_listen_on_the_loopback_address_only(
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_release_listens_on_the_loopback_address_only(
     servers: Metastores, version: str
 ) -> None:
     metastore = servers.get(version)

@@ -40,10 +40,10 @@ def error_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.usefixtures("no_start")
 @pytest.mark.parametrize("arguments", [[], ["--version", "2.3"], ["--version", "3.1"]])
-def test_a_release_that_listens_everywhere_warns_of_it(
+def test_a_release_that_listens_everywhere_with_tls_warns_of_it(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(arguments) == 1
+    assert command.main([*arguments, "--setting", "hive.metastore.use.SSL=true"]) == 1
     warning = capsys.readouterr().err.splitlines()[0]
     assert warning.startswith("Warning: ")
     assert "every address of this machine" in warning
@@ -51,7 +51,7 @@ def test_a_release_that_listens_everywhere_warns_of_it(
 
 
 @pytest.mark.usefixtures("no_start")
-@pytest.mark.parametrize("version", ["4.0", "4.1", "4.2"])
+@pytest.mark.parametrize("version", ["2.3", "3.1", "4.0", "4.1", "4.2"])
 def test_a_release_that_listens_on_the_loopback_address_warns_of_nothing(
     version: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

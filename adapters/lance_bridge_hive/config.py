@@ -93,8 +93,8 @@ class HiveConfig(CatalogConfig):
         default="none",
         alias="auth.mechanism",
         description="How to authenticate over SASL: `plain` sends `auth.username` and "
-        "`auth.password`, `kerberos` uses the tickets of the process "
-        "(`pip install 'lance-bridge[hive-kerberos]'`).",
+        "`auth.password` (`pip install 'lance-bridge[hive-sasl]'`), `kerberos` uses the tickets of "
+        "the process (`pip install 'lance-bridge[hive-kerberos]'`).",
     )
     auth_username: str | None = Field(
         default=None, alias="auth.username", description="The user for `auth.mechanism=plain`."

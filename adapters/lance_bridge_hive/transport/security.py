@@ -111,6 +111,7 @@ def sasl_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig)
 
 def _client_errors(mechanism: str) -> tuple[type[Exception], ...]:
     """Return what the SASL client raises when it cannot go on."""
+    extra = "hive-sasl" if mechanism == "PLAIN" else "hive-kerberos"
     try:
         from puresasl import SASLError  # noqa: PLC0415 - only needed with SASL
 
@@ -120,7 +121,7 @@ def _client_errors(mechanism: str) -> tuple[type[Exception], ...]:
     except ImportError as error:
         raise invalid(
             f"auth.mechanism needs the package {error.name}: "
-            "run pip install 'lance-bridge[hive-kerberos]'"
+            f"run pip install 'lance-bridge[{extra}]'"
         ) from error
     return (SASLError, kerberos.KrbError)
 

@@ -248,8 +248,8 @@ def test_only_extras_that_need_them_ask_for_packages_without_wheels(metadata: Me
             asking[requirement.name].add(extra[1])
     assert asking == {
         "kerberos": {"hive-kerberos"},
-        "pure-sasl": {"hive-sasl"},
-        "pyspark": {"spark", "hive-embedded"},
+        "pure-sasl": {"hive-sasl", "hive-kerberos"},
+        "pyspark": {"all", "spark", "hive-embedded"},
     }
 
 

@@ -35,6 +35,7 @@ def main(directory: Path) -> None:
 def all_of(impl: str, properties: dict[str, str], bad: dict[str, str]) -> bytes:
     """Return all texts of a namespace and of its failures, its pickle, and its address in plans."""
     namespace = lance_bridge.connect(impl, properties)
+    assert isinstance(namespace, lance_bridge.LanceBridgeNamespace)
     texts = [
         repr(namespace),
         str(namespace),

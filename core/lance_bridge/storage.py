@@ -1,16 +1,14 @@
 """The object store under a table: is a dataset there, is anything there, delete a table's files.
 
-Local files go through the standard library, which never follows a link out of a directory that it
-removes; everything else through obstore, the store that Lance is built on, with the same options.
+Local files go through the standard library; everything else through obstore, the store that Lance
+is built on, with the same options.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,19 +30,10 @@ from obstore.exceptions import UnauthenticatedError as StoreUnauthenticated
 from obstore.store import from_url
 
 from . import location as locations
-
-logger = logging.getLogger(__name__)
-
-RESERVED_FILE = ".lance-reserved"
-"""Marks a place as taken by a table without data, as pylance's directory namespace does."""
+from .deletion import LocalLocation, Location, RemoteLocation
+from .table_files import RESERVED_FILE
 
 _VERSIONS = "_versions"
-_LANCE_FILES = (
-    _VERSIONS, "data", "_deletions", "_indices", "_transactions", "_refs", "tree", "_mem_wal",
-    "_blobs", "_computed", "_latest.manifest", RESERVED_FILE,
-)  # fmt: skip
-_SHARED_NAMES = ("data", "tree")
-"""Of these, names that other formats use too: Iceberg keeps its files in `data`."""
 _CLIENT_OPTIONS = {
     "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
     "http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout",
@@ -111,29 +100,32 @@ class TableStorage:
                     return
                 path.rmdir()
 
-    def delete_table(self, location: str) -> None:
-        """Delete what Lance keeps inside ``location``, and the directory if that empties it.
+    def require_known_files(self, location: str) -> None:
+        """Check that it can be known which files are the table's, as `delete_table` must.
 
-        Files that are not Lance's stay, and are logged. Where no version was ever committed,
-        only a file that ends in ``.lance`` counts as Lance's under ``data``. Safe to repeat.
+        Raises:
+            InvalidTableStateError: (19) a manifest cannot be read.
         """
-        whole = self.has_dataset(location)
         with store_errors(location):
-            directory = _local(location)
-            if directory is None:
-                self._delete_remote(location, whole)
-            elif directory.is_dir():
-                _delete_local(directory, whole)
+            self._location(location).files()
 
-    def _delete_remote(self, location: str, whole: bool) -> None:
-        store = self.store_at(location)
-        others = 0
-        for batch in obstore.list(store):
-            own = [meta["path"] for meta in batch if _is_own(meta["path"], whole)]
-            others += len(batch) - len(own)
-            if own:
-                obstore.delete(store, own)
-        _log_others(location, others)
+    def delete_table(self, location: str) -> Sequence[str]:
+        """Delete the files of the table inside ``location``; see `table_files` for which these are.
+
+        Other files stay, are logged, and are returned. The directory is removed where that empties
+        it. Safe to repeat.
+
+        Raises:
+            InvalidTableStateError: (19) as `require_known_files`; nothing is deleted.
+        """
+        with store_errors(location):
+            return self._location(location).delete_table()
+
+    def _location(self, location: str) -> Location:
+        directory = _local(location)
+        if directory is None:
+            return RemoteLocation(locations.for_lance(location), self.store_at(location))
+        return LocalLocation(directory)
 
     def _names(self, location: str, inside: str = "") -> Iterator[str]:
         """Yield the paths of all files under a directory of the location, relative to it."""
@@ -203,56 +195,6 @@ def _local_names(directory: Path) -> Iterator[str]:
     for parent, _, files in os.walk(directory, onerror=stop):
         for name in files:
             yield str(Path(parent, name).relative_to(directory))
-
-
-def _is_own(path: str, whole: bool) -> bool:
-    """Return whether a path relative to a table's location is a file of Lance."""
-    top = path.split("/", 1)[0]
-    return top in _LANCE_FILES and (whole or top not in _SHARED_NAMES or path.endswith(".lance"))
-
-
-def _delete_local(directory: Path, whole: bool) -> None:
-    """Delete what is Lance's; begin again where somebody else deletes the same files."""
-    while directory.is_dir():
-        try:
-            _delete_present(directory, whole)
-        except FileNotFoundError:
-            continue
-        return
-
-
-def _delete_present(directory: Path, whole: bool) -> None:
-    others = 0
-    for child in sorted(directory.iterdir()):
-        if child.name not in _LANCE_FILES:
-            others += 1
-        elif child.name in _SHARED_NAMES and child.is_dir() and not whole:
-            others += not _delete_uncommitted(child)
-        elif child.is_dir() and not child.is_symlink():
-            shutil.rmtree(child)
-        else:
-            child.unlink()
-    _log_others(str(directory), others)
-    if not others and not directory.is_symlink():
-        directory.rmdir()
-
-
-def _delete_uncommitted(directory: Path) -> bool:
-    """Delete what a failed write left in ``directory``; return whether that emptied it."""
-    if directory.is_symlink():
-        return False
-    for child in directory.glob("*.lance"):
-        if not child.is_dir():
-            child.unlink()
-    if any(directory.iterdir()):
-        return False
-    directory.rmdir()
-    return True
-
-
-def _log_others(location: str, count: int) -> None:
-    if count:
-        logger.warning("%d entries that are not Lance's were left in %s", count, location)
 
 
 @contextmanager

@@ -76,6 +76,25 @@ def test_a_registered_place_that_holds_no_dataset_keeps_its_files(
     assert foreign.read_text() == "rows of another format"
 
 
+def test_a_table_whose_manifest_cannot_be_read_is_not_dropped(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    place = Path(create(namespace, TABLE).location or "")
+    (manifest,) = (place / "_versions").glob("*.manifest")
+    manifest.write_text("broken")
+    for request in (
+        lambda: namespace.drop_table(api.DropTableRequest(id=TABLE)),
+        lambda: namespace.drop_namespace(
+            api.DropNamespaceRequest(id=list(DATASET), behavior="Cascade")
+        ),
+    ):
+        with pytest.raises(errors.InvalidTableStateError, match=r"Orders.*manifest.*deregister"):
+            request()
+    assert tuple(TABLE) in server.tables
+    assert len(list((place / "data").iterdir())) == 1
+    namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+
+
 def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
     namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

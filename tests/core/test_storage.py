@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
+from lance.fragment import FragmentMetadata
 from lance_namespace.errors import (
     InvalidInputError,
+    InvalidTableStateError,
     PermissionDeniedError,
     ServiceUnavailableError,
 )
 
-from lance_bridge.storage import RESERVED_FILE, TableStorage
+from lance_bridge.storage import TableStorage
+from lance_bridge.table_files import RESERVED_FILE
 
 
 @pytest.fixture
@@ -32,6 +38,29 @@ def write_table(place: Path) -> Path:
     dataset.tags.create("t", 1)
     dataset.create_branch("b", 1)
     return place
+
+
+UUID = "66aac37b-adee-470b-ad57-b83dceeb1373"
+DATA_FILE = "data/010001101001011000001110dde9af43dbb6e96391badc9ffe.lance"
+
+
+def put(place: Path, *names: str) -> None:
+    """Write files of others."""
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("x")
+
+
+def refuse_after(count: int) -> Callable[..., None]:
+    """Return a `Path.unlink` that fails once so many files are deleted."""
+    left = iter(range(count))
+
+    def unlink(path: Path, **_: object) -> None:
+        if next(left, None) is None:
+            raise PermissionError(13, "Permission denied", str(path))
+        os.unlink(path)
+
+    return unlink
 
 
 def files(directory: Path) -> list[str]:
@@ -146,32 +175,132 @@ def test_foreign_files_stay_and_are_logged(
     assert "2 entries that are not Lance's were left" in caplog.text
 
 
-def test_without_any_version_only_lance_s_own_files_go(
+def test_without_any_version_only_files_with_names_of_lance_s_go(
     storage: TableStorage, tmp_path: Path
 ) -> None:
     place = tmp_path / "t.lance"
-    for name in (
-        "data/left-by-a-failed-write.lance",
-        "data/part-0.parquet",
-        "data/deep/x.lance",
-        "tree/oak.txt",
+    kept = [
+        "_refs/branches/b.json",
+        "_refs/heads",
         "_transactions/0.txn",
+        "data/deep/x.lance",
+        "data/model.lance",
+        "data/part-0.parquet",
         "metadata/v1.json",
-    ):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("x")
+        "tree/oak.txt",
+    ]
+    put(place, *kept, DATA_FILE, f"_transactions/0-{UUID}.txn", f"_versions/1.manifest-{UUID}")
     storage.delete_table(str(place))
-    kept = ["data/deep/x.lance", "data/part-0.parquet", "metadata/v1.json", "tree/oak.txt"]
     assert files(place) == kept
 
 
 def test_a_failed_write_leaves_nothing_behind(storage: TableStorage, tmp_path: Path) -> None:
     place = tmp_path / "t.lance"
-    (place / "data").mkdir(parents=True)
-    (place / "data" / "x.lance").write_text("x")
+    put(place, DATA_FILE, f"data/{UUID}.lance", "data/.tmpHIbKCq", f"{DATA_FILE}#1")
     (place / "_transactions").mkdir()
     storage.delete_table(str(place))
     assert not place.exists()
+
+
+def test_files_of_others_in_directories_of_lance_stay_and_are_named(
+    storage: TableStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = write_table(tmp_path / "t.lance")
+    write_table(place / "data" / "nested.lance")
+    write_table(place / "tree" / "nested")
+    kept = [
+        "_deletions/why.txt",
+        f"_indices/{UUID}/notes.txt",
+        "_refs/heads",
+        "_refs/tags/README.json",
+        "_transactions/0.txn",
+        "_versions/1.manifest.bak",
+        "data/iceberg-00001.parquet",
+        "tree/b/foreign.txt",
+        "tree/foreign.txt",
+    ]
+    put(place, *kept)
+    nested = [
+        name for name in files(place) if name.startswith(("data/nested.lance/", "tree/nested/"))
+    ]
+    left = storage.delete_table(str(place))
+    assert files(place) == sorted(left) == sorted([*kept, *nested])
+    assert lance.dataset(place / "data" / "nested.lance").count_rows() == 297
+    assert lance.dataset(place / "tree" / "nested").count_rows() == 297
+    assert "'_deletions/why.txt'" in caplog.text
+
+
+def test_a_data_file_of_any_name_goes_where_a_version_names_it(
+    storage: TableStorage, tmp_path: Path
+) -> None:
+    place = write_table(tmp_path / "t.lance")
+    (made,) = lance.write_dataset(pa.table({"a": [1]}), tmp_path / "x.lance").get_fragments()
+    (file,) = made.metadata.files
+    (place / "data" / "sub").mkdir()
+    (tmp_path / "x.lance" / "data" / file.path).rename(place / "data" / "sub" / "own.bin")
+    fragment = json.loads(json.dumps(made.metadata.to_json()))
+    fragment["files"][0]["path"] = "sub/own.bin"
+    appended = lance.LanceOperation.Append([FragmentMetadata.from_json(json.dumps(fragment))])
+    dataset = lance.dataset(place)
+    dataset = lance.LanceDataset.commit(place, appended, read_version=dataset.version)
+    lance.write_dataset(pa.table({"a": [1]}), place, mode="overwrite")
+    put(place, "data/sub/other.bin")
+    assert storage.delete_table(str(place)) == ("data/sub/other.bin",)
+    assert files(place) == ["data/sub/other.bin"]
+
+
+def test_a_branch_that_nothing_refers_to_any_more_goes_with_the_table(
+    storage: TableStorage, tmp_path: Path
+) -> None:
+    place = write_table(tmp_path / "t.lance")
+    (place / "_refs" / "branches" / "b.json").unlink()
+    storage.delete_table(str(place))
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("broken", ["", "not a manifest"])
+@pytest.mark.parametrize("directory", ["_versions", "tree/b/_versions"])
+def test_nothing_is_deleted_of_a_table_whose_latest_manifest_cannot_be_read(
+    storage: TableStorage, tmp_path: Path, broken: str, directory: str
+) -> None:
+    place = write_table(tmp_path / "t.lance")
+    latest = min((place / directory).glob("*.manifest"))
+    latest.write_text(broken)
+    before = files(place)
+    for use in (storage.require_known_files, storage.delete_table):
+        with pytest.raises(InvalidTableStateError, match=rf"{latest.name}.*[Dd]eregister"):
+            use(str(place))
+    assert files(place) == before
+
+
+def test_an_older_manifest_must_be_read_only_for_files_of_unknown_names(
+    storage: TableStorage, tmp_path: Path
+) -> None:
+    place = write_table(tmp_path / "t.lance")
+    max((place / "_versions").glob("*.manifest")).write_text("broken")
+    storage.require_known_files(str(place))
+    put(place, "data/x.parquet")
+    with pytest.raises(InvalidTableStateError, match="cannot be read"):
+        storage.require_known_files(str(place))
+    (place / "data" / "x.parquet").unlink()
+    storage.delete_table(str(place))
+    assert not place.exists()
+
+
+def test_a_deletion_that_was_interrupted_can_be_repeated(
+    storage: TableStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = write_table(tmp_path / "whole.lance")
+    for step in range(len(files(whole))):
+        place = tmp_path / f"{step}.lance"
+        shutil.copytree(whole, place)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", refuse_after(step))
+            with pytest.raises(PermissionDeniedError):
+                storage.delete_table(str(place))
+        assert len(files(place)) == len(files(whole)) - step
+        storage.delete_table(str(place))
+        assert not place.exists()
 
 
 def test_a_file_at_the_place_of_a_table_stays(storage: TableStorage, tmp_path: Path) -> None:
@@ -180,7 +309,7 @@ def test_a_file_at_the_place_of_a_table_stays(storage: TableStorage, tmp_path: P
     assert (tmp_path / "t.lance").read_text() == "mine"
 
 
-def test_links_inside_a_table_are_removed_and_not_followed(
+def test_links_inside_a_table_are_not_followed_and_stay_unless_named_as_lance_s_files(
     storage: TableStorage, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -189,9 +318,12 @@ def test_links_inside_a_table_are_removed_and_not_followed(
     place = write_table(tmp_path / "t.lance")
     (place / "data" / "link").symlink_to(outside)
     (place / "data" / "one.lance").symlink_to(outside / "x.lance")
+    (place / DATA_FILE).symlink_to(outside / "x.lance")
     (place / "_blobs").symlink_to(outside)
-    storage.delete_table(str(place))
-    assert not place.exists()
+    left = storage.delete_table(str(place))
+    assert left == ("_blobs", "data/link", "data/one.lance")
+    assert (place / "data" / "one.lance").read_text() == "kept"
+    assert not (place / DATA_FILE).is_symlink()
     assert files(outside) == ["x.lance"]
 
 

@@ -23,12 +23,14 @@ from lance_namespace.errors import (
 )
 from servers.objectstore import SECRET_KEY, MotoServer
 
-from lance_bridge.storage import RESERVED_FILE, TableStorage
+from lance_bridge.storage import TableStorage
+from lance_bridge.table_files import RESERVED_FILE
 
 from .building import BUCKET, DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryConfig, MemoryNamespace, MemoryServer
 
 pytestmark = pytest.mark.server
+UUID = "66aac37b-adee-470b-ad57-b83dceeb1373"
 BOUND = 60.0
 """Seconds in which an answer must come, whatever the trouble: two of the store's own limits."""
 
@@ -111,10 +113,11 @@ def test_without_any_version_only_lance_s_own_objects_go(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:
     prefix = place.removeprefix(f"s3://{BUCKET}/")
-    for name in ("data/x.lance", "data/part-0.parquet", "tree/oak.txt", "_transactions/0.txn"):
+    kept = ["_refs/heads", "_transactions/0.txn", "data/model.lance", "tree/oak.txt"]
+    for name in (f"data/{UUID}.lance", f"_transactions/0-{UUID}.txn", *kept):
         moto.put(BUCKET, f"{prefix}/{name}")
-    storage.delete_table(place)
-    assert keys(moto, place) == ["data/part-0.parquet", "tree/oak.txt"]
+    assert storage.delete_table(place) == tuple(kept)
+    assert keys(moto, place) == kept
 
 
 def test_a_table_of_more_objects_than_one_listing_shows_is_deleted_whole(
@@ -123,7 +126,7 @@ def test_a_table_of_more_objects_than_one_listing_shows_is_deleted_whole(
     write_table(moto, place)
     prefix = place.removeprefix(f"s3://{BUCKET}/")
     for number in range(1100):
-        moto.put(BUCKET, f"{prefix}/data/{number}.lance")
+        moto.put(BUCKET, f"{prefix}/data/{number:024b}{number:026x}.lance")
     storage.delete_table(place)
     assert keys(moto, place) == []
 

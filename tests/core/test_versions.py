@@ -13,6 +13,7 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import TableVersion
 from obstore.store import MemoryStore
 
+from lance_bridge.manifest_content import version_inside
 from lance_bridge.storage import TableStorage
 from lance_bridge.tables.history.manifests import (
     Scheme,
@@ -20,7 +21,6 @@ from lance_bridge.tables.history.manifests import (
     VersionDirectory,
     name_of,
     parse_name,
-    version_inside,
 )
 
 from .building import TABLE, at

@@ -20,7 +20,7 @@ from ..entries.declarations import DECLARED_AT
 from ..managed import foreign
 from ..managed.state import LATEST, State, state_of
 from ..names import written
-from ..storage import RESERVED_FILE
+from ..table_files import RESERVED_FILE
 from ..tables.history.manifests import TableFiles, VersionDirectory
 from . import clocks
 from .connection import of_storage

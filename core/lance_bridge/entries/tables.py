@@ -372,8 +372,12 @@ def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex)
             "Deregister it instead"
         ) from error
     index.refuse_shared(record)
-    # Storage that does not answer ends it here.
-    bridge.storage(record, write=True).is_occupied(location)
+    try:  # storage that does not answer ends it here, too
+        bridge.storage(record, write=True).require_known_files(location)
+    except InvalidTableStateError as error:
+        raise InvalidTableStateError(
+            f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
+        ) from error
 
 
 def drop_with_data(bridge: Bridge, record: TableRecord) -> None:

@@ -22,7 +22,8 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore
 
 from .. import location as locations
-from ..storage import RESERVED_FILE, TableStorage, store_errors
+from ..storage import TableStorage, store_errors
+from ..table_files import RESERVED_FILE
 from .kind import Stopped
 
 _VERSIONS = "_versions/"

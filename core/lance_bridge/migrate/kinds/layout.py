@@ -20,7 +20,8 @@ import obstore
 from lance_namespace.errors import InvalidTableStateError
 
 from ... import location as locations
-from ...storage import RESERVED_FILE, store_errors
+from ...storage import store_errors
+from ...table_files import RESERVED_FILE
 from ...tables.dataset import LANCE_FAILURES
 from ..ends import Directory
 

@@ -24,7 +24,7 @@ from ...entries import tables as entries
 from ...entries.placement import Home
 from ...errors import OutcomeUnknownError, display, table_already_exists
 from ...managed import conversion
-from ...storage import RESERVED_FILE
+from ...table_files import RESERVED_FILE
 from ...tables.create import FIRST_VERSION, not_written
 from ...tables.dataset import LANCE_FAILURES, translated
 from ...tables.history.manifests import VERSIONS, TableFiles, VersionDirectory

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -37,9 +37,6 @@ VERSIONS = "_versions"
 _ENDING = ".manifest"
 _LARGEST = 2**64 - 1
 _V2_DIGITS = 20
-_MAGIC = b"LANC"
-_FOOTER = 16
-_VERSION_FIELD = 3
 
 
 class Scheme(str, Enum):
@@ -305,55 +302,3 @@ def discard(files: TableFiles, path: str) -> None:
         files.remove([path])
     except LanceNamespaceError as error:
         logger.warning("%s in %s stays: %s", path, files.location, error)
-
-
-# -- content -------------------------------------------------------------------------------------
-
-
-def version_inside(data: bytes) -> int | None:
-    """Return the version that a manifest's content is of, or None where it is no manifest.
-
-    The last 16 bytes are the message's position, the format's version and a magic word; the
-    message, in Protobuf, begins with its length.
-    """
-    if len(data) < _FOOTER or not data.endswith(_MAGIC):
-        return None
-    start = int.from_bytes(data[-_FOOTER : -_FOOTER + 8], "little") + 4
-    end = start + int.from_bytes(data[start - 4 : start], "little")
-    if end > len(data) - _FOOTER:
-        return None
-    fields = _varints(data[start:end])
-    try:
-        return next((value for number, value in fields if number == _VERSION_FIELD), 0)
-    except IndexError:
-        return None
-
-
-def _varints(message: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the number and value of each integer field. Raises IndexError if it is cut off."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-            yield key >> 3, value
-        elif kind == 2:
-            length, at = _varint(message, at)
-            at += length
-        elif kind in (1, 5):
-            at += 8 if kind == 1 else 4
-        else:
-            raise IndexError
-    if at > len(message):
-        raise IndexError
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at

@@ -15,7 +15,8 @@ from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from ...catalog import TableRecord
 from ...errors import concurrent_modification, display, invalid, unsupported
-from .manifests import Manifest, Scheme, VersionDirectory, discard, name_of, version_inside
+from ...manifest_content import version_inside
+from .manifests import Manifest, Scheme, VersionDirectory, discard, name_of
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,172 @@
+"""Deleting a table's files: those that are Lance's, and nothing else at their location.
+
+Local files go through the standard library, which is not led out of a directory by a link;
+everything else through obstore.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import obstore
+from obstore.exceptions import NotFoundError
+
+from . import table_files
+from .table_files import LocationFiles
+
+_NAMED = 10
+"""How many of the files that stay a message names; all of them are logged at DEBUG."""
+
+logger = logging.getLogger(__name__)
+
+
+class Location(ABC):
+    """The directory of a table, or the prefix of its objects."""
+
+    name: str
+
+    def files(self) -> LocationFiles:
+        """Return the table's own files, and others.
+
+        Raises:
+            InvalidTableStateError: (19) a manifest that must be known cannot be read.
+        """
+        paths, others = self._list()
+        return table_files.divide(self.name, paths, self._read, others)
+
+    def delete_table(self) -> Sequence[str]:
+        """Delete the table's own files, log what stays, and return it. Safe to repeat.
+
+        Raises:
+            InvalidTableStateError: (19) as `files`; nothing is deleted.
+        """
+        found = self.files()
+        for group in found.own:
+            self._delete(group)
+        self._tidy(chain.from_iterable(found.own))
+        if found.others:
+            names = ", ".join(map(ascii, found.others[:_NAMED]))
+            more = f" and {len(found.others) - _NAMED} more" if found.others[_NAMED:] else ""
+            logger.warning(
+                "%d entries that are not Lance's were left in %s: %s%s",
+                len(found.others),
+                self.name,
+                names,
+                more,
+            )
+            logger.debug("left in %s: %a", self.name, found.others)
+        return found.others
+
+    @abstractmethod
+    def _list(self) -> tuple[list[str], list[str]]:
+        """Return the paths of regular files, or links to them, and those of everything else.
+
+        That are other links, sockets, and directories that are empty and not Lance's.
+        """
+
+    @abstractmethod
+    def _read(self, path: str) -> bytes: ...
+
+    @abstractmethod
+    def _delete(self, paths: Sequence[str]) -> None: ...
+
+    def _tidy(self, deleted: Iterable[str]) -> None:  # noqa: B027 - object stores have none
+        """Remove directories of Lance's, and of deleted files, that are empty now."""
+
+
+class RemoteLocation(Location):
+    """Objects under a prefix."""
+
+    def __init__(self, name: str, store: Any) -> None:
+        self.name = name
+        self._store = store
+
+    def _list(self) -> tuple[list[str], list[str]]:
+        return [meta["path"] for batch in obstore.list(self._store) for meta in batch], []
+
+    def _read(self, path: str) -> bytes:
+        return bytes(obstore.get(self._store, path).bytes())
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        if not paths:
+            return
+        try:
+            obstore.delete(self._store, list(paths))
+        except (FileNotFoundError, NotFoundError):
+            # Some stores say so of files that somebody else has deleted meanwhile.
+            for path in paths:
+                with suppress(FileNotFoundError, NotFoundError):
+                    obstore.delete(self._store, path)
+
+
+class LocalLocation(Location):
+    """A directory of the local file system. No link inside is followed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.name = str(directory)
+        self._directory = directory
+
+    def _list(self) -> tuple[list[str], list[str]]:
+        try:
+            if not stat.S_ISDIR(self._directory.stat().st_mode):
+                return [], []
+        except (FileNotFoundError, NotADirectoryError):
+            return [], []
+        files: list[str] = []
+        others: list[str] = []
+        for parent, directories, names in os.walk(self._directory, onerror=_stop):
+            here = Path(parent)
+            others += [self._path(here / n) for n in directories if (here / n).is_symlink()]
+            if not directories and not names and here != self._directory:
+                empty = self._path(here)
+                others += [] if table_files.is_lance_directory(empty) else [empty]
+            for name in names:
+                path = here / name
+                (files if path.is_file() else others).append(self._path(path))
+        return files, others
+
+    def _path(self, path: Path) -> str:
+        return path.relative_to(self._directory).as_posix()
+
+    def _read(self, path: str) -> bytes:
+        return (self._directory / path).read_bytes()
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            (self._directory / path).unlink(missing_ok=True)
+
+    def _tidy(self, deleted: Iterable[str]) -> None:
+        if not self._directory.is_dir():
+            return
+        emptied = {str(parent) for path in deleted for parent in PurePosixPath(path).parents}
+        found = os.walk(self._directory, topdown=False, onerror=_stop)
+        for directory in [Path(parent) for parent, _, _ in found]:
+            name = self._path(directory)
+            if name != "." and (name in emptied or table_files.is_lance_directory(name)):
+                _remove_if_empty(directory)
+        if not self._directory.is_symlink():
+            _remove_if_empty(self._directory)
+
+
+def _stop(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # deleted since it was listed
+        raise error
+
+
+def _remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise

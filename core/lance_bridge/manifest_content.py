@@ -1,0 +1,122 @@
+"""What a manifest of Lance says: its version, its branch, and the files that it names.
+
+Source: the Lance table format, message ``Manifest``. The last 16 bytes of the file are the
+position of the message, the format's version and a magic word; the message, in Protobuf, begins
+with its length. Only the fields that are needed here are read, in any version of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_MAGIC = b"LANC"
+_FOOTER = 16
+_LENGTH = 4
+
+# Manifest
+_FRAGMENT, _VERSION, _BASE_PATH, _BRANCH = 2, 3, 18, 20
+# DataFragment, DataFile and BasePath
+_DATA_FILE, _FILE_PATH, _BASE_PATH_TEXT = 2, 1, 4
+
+Field = tuple[int, int | bytes]
+"""The number and the value of a field: an integer, or the bytes of a text or a message."""
+
+
+@dataclass(frozen=True)
+class ManifestContent:
+    """What is read of a manifest."""
+
+    version: int
+    branch: str
+    """The branch that it is a version of; empty for main."""
+    data_files: frozenset[str]
+    """Paths of data files, relative to the directory ``data`` that each of them is in."""
+    base_paths: tuple[str, ...]
+    """Other tables' locations, or directories, where some of its files are: it is a clone."""
+
+
+def parse_manifest(data: bytes) -> ManifestContent:
+    """Return what a manifest says.
+
+    Raises:
+        ValueError: It is no manifest, or is cut off.
+    """
+    version, branch = 0, ""
+    files: set[str] = set()
+    bases: list[str] = []
+    for number, value in _fields(_message(data)):
+        if number == _VERSION and isinstance(value, int):
+            version = value
+        elif number == _BRANCH and isinstance(value, bytes):
+            branch = value.decode()
+        elif number == _FRAGMENT and isinstance(value, bytes):
+            files.update(_texts_of_parts(value, _DATA_FILE, _FILE_PATH))
+        elif number == _BASE_PATH and isinstance(value, bytes):
+            bases += _texts(value, _BASE_PATH_TEXT)
+    return ManifestContent(version, branch, frozenset(files), tuple(bases))
+
+
+def version_inside(data: bytes) -> int | None:
+    """Return the version that a manifest's content is of, or None where it is no manifest."""
+    try:
+        fields = _fields(_message(data))
+        found = (value for number, value in fields if number == _VERSION)
+        return next((value for value in found if isinstance(value, int)), 0)
+    except ValueError:
+        return None
+
+
+def _message(data: bytes) -> bytes:
+    if len(data) < _FOOTER or not data.endswith(_MAGIC):
+        raise ValueError("it does not end as a manifest does")
+    start = int.from_bytes(data[-_FOOTER : -_FOOTER + 8], "little") + _LENGTH
+    end = start + int.from_bytes(data[start - _LENGTH : start], "little")
+    if end > len(data) - _FOOTER:
+        raise ValueError("it is cut off")
+    return data[start:end]
+
+
+def _texts_of_parts(message: bytes, part: int, text: int) -> Iterator[str]:
+    for number, value in _fields(message):
+        if number == part and isinstance(value, bytes):
+            yield from _texts(value, text)
+
+
+def _texts(message: bytes, wanted: int) -> Iterator[str]:
+    for number, value in _fields(message):
+        if number == wanted and isinstance(value, bytes):
+            yield value.decode()
+
+
+def _fields(message: bytes) -> Iterator[Field]:
+    """Yield the fields of a message. Raises ValueError if it is cut off."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == 0:
+            value, at = _varint(message, at)
+            yield number, value
+        elif wire_type == 2:
+            length, at = _varint(message, at)
+            yield number, message[at : at + length]
+            at += length
+        elif wire_type in (1, 5):
+            at += 8 if wire_type == 1 else 4
+        else:
+            raise ValueError("it is no message of Protobuf")
+    if at > len(message):
+        raise ValueError("it is cut off")
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(message):
+            raise ValueError("it is cut off")
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at

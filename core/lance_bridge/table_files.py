@@ -1,0 +1,276 @@
+"""Which files in a table's location are Lance's: a pure decision on their paths and manifests.
+
+A file is the table's own where its name is one that Lance gives (a data file's, a manifest's, …),
+in the directory where Lance puts it, or where a manifest of the table names it. Everything else is
+somebody else's: files of another format, links, and Lance datasets inside the location that are no
+branch of the table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from lance_namespace.errors import InvalidTableStateError
+
+from .manifest_content import parse_manifest
+
+RESERVED_FILE = ".lance-reserved"
+"""Marks a place as taken by a table without data, as pylance's directory namespace does."""
+
+_THREADS = 16
+_LARGEST = 2**64 - 1
+_V2_DIGITS = 20
+_DATA = "data/"
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DATA_NAME = rf"(?:[01]{{24}}[0-9a-f]{{26}}|{_UUID})"
+"""A UUID; its first bytes as binary digits, in later releases, for stores that divide by prefix."""
+_TEMPORARY = r"\.tmp[0-9A-Za-z]{6}"
+"""What a writer on local files leaves that was killed."""
+_OF_A_DATASET = (
+    rf"data/(?:overlay-)?{_DATA_NAME}\.lance",
+    rf"data/{_DATA_NAME}/[01]{{32}}\.blob",
+    r"_versions/(?:\d+|d\d+)\.manifest",
+    rf"_versions/(?:\d+|d\d+)\.manifest-{_UUID}",
+    rf"_versions/\.tmp_(?:\d+|d\d+)\.manifest_{_UUID}",
+    r"_versions/\d+\.manifest-foreign(?:-[0-9a-f]{16})?",  # set aside by this library
+    r"_versions/latest_version_hint\.json",
+    r"_latest\.manifest",
+    r"_deletions/\d+-\d+-\d+\.(?:arrow|bin)",
+    rf"_transactions/\d+-{_UUID}\.txn",
+    rf"_transactions/{_UUID}\.staged\.json",  # this library's own
+    rf"_indices/{_UUID}(?:-[a-z]+)?/(?:partial_[0-9A-Za-z_-]+/)?[0-9A-Za-z_-]+\.(?:idx|lance)",
+    r"_computed/[0-9a-f]{64}\.sig",  # LanceDB's
+    rf"(?:data|_versions|_deletions|_transactions|_indices/{_UUID})/{_TEMPORARY}",
+)
+_STAGED_UPLOAD = r"(?:#\d+)?"
+"""What the object store leaves on local files where an upload is cut off."""
+_SHARD = rf"_mem_wal/{_UUID}"
+_GENERATION = rf"{_SHARD}/[0-9a-f]+_gen_\d+"
+_NAMED = re.compile(
+    rf"(?:(?:{_GENERATION}/|_blobs/)?(?:{'|'.join(_OF_A_DATASET)})"
+    rf"|{_SHARD}/manifest/(?:version_hint\.json|[01]{{64}}\.binpb)"
+    rf"|{_SHARD}/wal/[01]{{64}}\.arrow"
+    rf"|{_GENERATION}/bloom_filter\.bin"
+    rf"|{_GENERATION}/_pk_index/[0-9A-Za-z_-]+\.lance"
+    r"|_blobs/[0-9A-Za-z_-]+\.blob"
+    rf"|{re.escape(RESERVED_FILE)}){_STAGED_UPLOAD}"
+)
+_REFERENCE = re.compile(r"_refs/(tags|branches)/([^/]+)\.json")
+_MANIFEST = re.compile(r"(?:tree/(?P<branch>.+)/)?_versions/(?P<digits>\d+)\.manifest")
+_DETACHED = re.compile(r"_versions/d\d+\.manifest")
+_REFERENCE_FIELDS = {"tags": "version", "branches": "parentVersion"}
+_DIRECTORY = re.compile(
+    rf"(?:tree/(?:.+/)?)?(?:data(?:/{_DATA_NAME})?|_versions|_deletions|_transactions|_computed"
+    rf"|_indices(?:/{_UUID})?|_blobs|_mem_wal)|tree(?:/.+)?|_refs(?:/tags|/branches)?"
+)
+
+Read = Callable[[str], bytes]
+"""Returns a file's content by its path in the location."""
+
+
+@dataclass(frozen=True)
+class LocationFiles:
+    """The files of a location, divided into a table's own and other ones."""
+
+    own: tuple[tuple[str, ...], ...]
+    """By path, in groups: those of an earlier group are to be deleted first.
+
+    What says that other files are the table's goes last, so that a deletion that was interrupted
+    can be repeated: the manifests, and before them tags and branches.
+    """
+    others: tuple[str, ...]
+
+
+def divide(location: str, paths: Iterable[str], read: Read, others: Iterable[str]) -> LocationFiles:
+    """Divide the files of a location into a table's own and other ones.
+
+    The latest manifest of the table and of each branch is read, and each tag and branch. Other
+    manifests are read only where a file in a directory of data has a name that is not Lance's: one
+    of them may name it.
+
+    Args:
+        location: For messages.
+        paths: Of all regular files, relative to the location.
+        read: Reads one of them; called from several threads.
+        others: Paths of what is no regular file, such as links to directories.
+
+    Raises:
+        InvalidTableStateError: (19) a manifest that must be known cannot be read.
+    """
+    found = _Files(location, sorted(paths), read)
+    references = found.references()
+    branches = found.branches(references.values())
+    own, unknown = set(references), []
+    for path in found.paths:
+        if _is_named_by_lance(*_split(path, branches)):
+            own.add(path)
+        elif path not in references:
+            unknown.append(path)
+    own |= found.named_by_manifests(unknown, branches)
+    groups: tuple[list[str], ...] = ([], [], [], [])
+    for path in sorted(own, key=_version_and_path):
+        groups[_rank(path)].append(path)
+    foreign = [*(path for path in unknown if path not in own), *others]
+    return LocationFiles(tuple(map(tuple, groups)), tuple(sorted(foreign)))
+
+
+def is_lance_directory(path: str) -> bool:
+    """Return True for a directory that Lance makes: it is removed where nothing is in it."""
+    return _DIRECTORY.fullmatch(path) is not None
+
+
+@dataclass(frozen=True)
+class _Version:
+    number: int
+    path: str
+    is_v2: bool
+
+
+class _Files:
+    """The files of one location, and what they say of each other."""
+
+    def __init__(self, location: str, paths: Sequence[str], read: Read) -> None:
+        self.paths = paths
+        self._location = location
+        self._read = read
+        self._versions: dict[str, list[_Version]] = {}  # by branch; "" is main
+        for path in paths:
+            match = _MANIFEST.fullmatch(path)
+            if match is not None:
+                versions = self._versions.setdefault(match["branch"] or "", [])
+                versions.append(_version_of(path, match["digits"]))
+
+    def references(self) -> dict[str, str]:
+        """Return the paths of tags and branches, each with the branch's name, or "" for a tag.
+
+        Without a version there are none.
+
+        Raises:
+            InvalidTableStateError: (19) the latest version cannot be read.
+        """
+        if "" not in self._versions:
+            return {}
+        self._require_readable("")
+        paths = [path for path in self.paths if _REFERENCE.fullmatch(path)]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            contents = list(threads.map(self._read, paths))
+        named = zip(paths, map(_branch_of_reference, paths, contents), strict=True)
+        return {path: name for path, name in named if name is not None}
+
+    def branches(self, referred: Iterable[str]) -> list[str]:
+        """Return the branches whose directories are the table's, the longest names first.
+
+        Of those that nothing refers to, because their making or deletion was interrupted, the
+        manifests say whose they are.
+
+        Raises:
+            InvalidTableStateError: (19) the latest version of one that is referred to cannot be
+                read.
+        """
+        known = {name for name in referred if name}
+        for name in known & self._versions.keys():
+            self._require_readable(name)
+        for name in self._versions.keys() - known - {""}:
+            latest = max(self._versions[name], key=lambda each: each.number)
+            with suppress(ValueError):
+                if parse_manifest(self._read(latest.path)).branch == name:
+                    known.add(name)
+        return sorted(known, key=len, reverse=True)
+
+    def named_by_manifests(self, unknown: Sequence[str], branches: Sequence[str]) -> set[str]:
+        """Return those files of unknown names that any version has as data.
+
+        Raises:
+            InvalidTableStateError: (19) a version cannot be read.
+        """
+        relative = {path: _split(path, branches)[1] for path in unknown}
+        asked = {
+            path: name.removeprefix(_DATA)
+            for path, name in relative.items()
+            if name.startswith(_DATA)
+        }
+        if not asked:
+            return set()
+        manifests = [each.path for name in ("", *branches) for each in self._versions.get(name, ())]
+        manifests += [path for path in self.paths if _DETACHED.fullmatch(_split(path, branches)[1])]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            names = {name for each in threads.map(self._content, manifests) for name in each}
+        return {path for path, name in asked.items() if name in names}
+
+    def _content(self, path: str) -> frozenset[str]:
+        try:
+            return parse_manifest(self._read(path)).data_files
+        except ValueError as error:
+            raise self._unreadable(path, error) from error
+
+    def _require_readable(self, branch: str) -> None:
+        versions = self._versions[branch]
+        latest = max(versions, key=lambda each: each.number)
+        if len({each.is_v2 for each in versions}) > 1:
+            raise self._unreadable(latest.path, "manifests are named in two schemes")
+        try:
+            version = parse_manifest(self._read(latest.path)).version
+        except ValueError as error:
+            raise self._unreadable(latest.path, error) from error
+        if version != latest.number:
+            raise self._unreadable(latest.path, f"it is of version {version}")
+
+    def _unreadable(self, path: str, reason: object) -> InvalidTableStateError:
+        return InvalidTableStateError(
+            f"Which files at {self._location} are the table's is unknown, because its manifest "
+            f"{path} cannot be read ({reason}). Restore the manifest, or deregister the table, "
+            "which keeps all files"
+        )
+
+
+def _version_of(path: str, digits: str) -> _Version:
+    is_v2 = len(digits) == _V2_DIGITS
+    return _Version(_LARGEST - int(digits) if is_v2 else int(digits), path, is_v2)
+
+
+def _branch_of_reference(path: str, data: bytes) -> str | None:
+    """Return the branch that a file refers to, "" for a tag's, or None for a file of others."""
+    match = _REFERENCE.fullmatch(path)
+    if match is None:
+        return None
+    kind, name = match.groups()
+    try:
+        fields = json.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(fields, dict) or not isinstance(fields.get(_REFERENCE_FIELDS[kind]), int):
+        return None
+    return unquote(name) if kind == "branches" else ""
+
+
+def _split(path: str, branches: Sequence[str]) -> tuple[str, str]:
+    """Return the branch, "" for main, that a path is in, and the path in its directory."""
+    for name in branches:
+        directory = f"tree/{name}/"
+        if path.startswith(directory):
+            return name, path.removeprefix(directory)
+    return "", path
+
+
+def _is_named_by_lance(branch: str, path: str) -> bool:
+    return _NAMED.fullmatch(path) is not None and not (branch and path == RESERVED_FILE)
+
+
+def _version_and_path(path: str) -> tuple[int, str]:
+    match = _MANIFEST.fullmatch(path)
+    return (_version_of(path, match["digits"]).number if match else 0, path)
+
+
+def _rank(path: str) -> int:
+    if path.startswith("_versions/"):
+        return 3
+    if "/_versions/" in path and path.startswith("tree/"):
+        return 2
+    return 1 if path.startswith("_refs/") else 0

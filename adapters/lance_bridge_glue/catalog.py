@@ -13,7 +13,6 @@ from lance_namespace.errors import InvalidTableStateError
 from lance_bridge.catalog import (
     GUARD,
     Capabilities,
-    Catalog,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -37,6 +36,7 @@ from .calls import Calls, name_of
 from .config import GlueConfig
 from .errors import is_a, is_unknown_operation, meaning, translated
 from .names import capabilities
+from .partitions import Partitions
 from .session import Session
 from .vending import StorageCredentials
 
@@ -50,7 +50,7 @@ _BY_VERSION_ID = "version-id"
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
-class GlueCatalog(Catalog):
+class GlueCatalog(Partitions):
     """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises.
 
     Args:

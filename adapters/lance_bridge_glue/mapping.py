@@ -173,6 +173,7 @@ def record_from(
         revision=table.get("VersionId"),
         identity=identity_of(table),
         is_external=_is_external(table),
+        is_partitioned=bool(table.get("PartitionKeys")) and kind not in _VIEWS,
         link_to=name_of_target(target) if target else "",
         link_path=_path_of(target, home, region) if target else None,
     )

@@ -31,9 +31,9 @@ _LONGEST_PAUSE = 0.2
 class Calls:
     """Sends calls by name. Raises Thrift errors as they come."""
 
-    def __init__(self, config: HiveConfig) -> None:
+    def __init__(self, config: HiveConfig, pool: ClientPool | None = None) -> None:
         self._config = config
-        self._pool = ClientPool(config)
+        self.pool = pool or ClientPool(config)
         self._has_catalogs = False
         self._reading = Retrying(
             retry=retry_if_exception(is_vanished_row),
@@ -53,7 +53,7 @@ class Calls:
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._pool.close()
+        self.pool.close()
 
     def read(self, name: str, operation: Callable[[Any], T]) -> T:
         """Make a call that only reads, and may be repeated.
@@ -70,9 +70,9 @@ class Calls:
 
     def _call(self, name: str, operation: Callable[[Any], T], *, repeatable: bool) -> T:
         if not self._config.catalog_levels:
-            return self._pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
+            return self.pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
         self._require_catalogs()
-        return self._pool.call(
+        return self.pool.call(
             lambda c: with_familiar_errors(operation, c.catalogs), name=name, repeatable=repeatable
         )
 
@@ -86,7 +86,7 @@ class Calls:
 
         with translated("list catalogs"):
             try:
-                self._pool.call(probe, name="get_catalogs", repeatable=True)
+                self.pool.call(probe, name="get_catalogs", repeatable=True)
             except TApplicationException as error:
                 if error.type != TApplicationException.UNKNOWN_METHOD:
                     raise

@@ -18,7 +18,6 @@ from lance_bridge.catalog import (
     LANCE,
     TABLE_TYPE,
     Capabilities,
-    Catalog,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -43,6 +42,8 @@ from .config import HiveConfig
 from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated, was_raced
 from .guard import quietly
 from .names import capabilities, database_argument, is_kept
+from .shared_locations import SharedLocations
+from .transport import ClientPool
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +60,12 @@ _SORT_OUT_SECONDS = 300.0
 """How long a metastore that could not filter is not asked to; its failure may have passed."""
 
 
-class HiveCatalog(Catalog):
+class HiveCatalog(SharedLocations):
     """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises."""
 
-    def __init__(self, config: HiveConfig) -> None:
+    def __init__(self, config: HiveConfig, pool: ClientPool | None = None) -> None:
         self._config = config
-        self._calls = Calls(config)
+        self._calls = Calls(config, pool)
         self._read, self._change = self._calls.read, self._calls.change
         self._capabilities = capabilities(catalog_levels=config.catalog_levels)
         self._owner = config.user[0] if config.user else config.auth_username

@@ -183,6 +183,7 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
         revision=revision_of(table),
         identity=str(table.createTime) if table.createTime else None,
         is_external=is_external(table),
+        is_partitioned=bool(table.partitionKeys) and table.tableType not in _VIEWS,
     )
 
 

@@ -216,6 +216,24 @@ class Catalog(ABC):
         records = self.scan_tables(namespace, lance_only=lance_only)
         return list(dict.fromkeys(record.path[-1] for record in records))
 
+    def scan_hidden_tables(self) -> Iterable[TableRecord]:
+        """Return the entries of the server that no namespace of this catalog lists.
+
+        Their locations keep core from deleting what lies there. Their paths are for messages only,
+        and for `partition_locations`. An entry that cannot be read is returned as
+        `TableRecord.unreadable`. Overridden where the server holds more than this catalog shows.
+        """
+        return ()
+
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:  # noqa: ARG002
+        """Return the locations of an entry's partitions.
+
+        Asked for entries with `TableRecord.is_partitioned`, before files are deleted, and only
+        where others' files lie at a table's location. One entry may have a million partitions:
+        they are read in pages, as they are iterated over. None of an entry that has vanished.
+        """
+        return ()
+
     @abstractmethod
     def load_table(self, path: Path) -> TableRecord:
         """Return an entry, Lance's or not, as it was at one time.

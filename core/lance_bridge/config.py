@@ -116,12 +116,13 @@ class CatalogConfig(BaseModel):
         description="How long a declared table without data is kept for the thread that declared "
         "it. Later, anyone may declare it again.",
     )
-    drop_check: Literal["catalog", "namespace"] = Field(
+    drop_check: Literal["catalog", "entries", "namespace"] = Field(
         default="catalog",
         alias="drop.check-sharing",
         description="Where DropTable looks for another entry that shares the table's location "
-        "before it deletes: `catalog` reads every entry of the catalog, `namespace` only those "
-        "beside the table.",
+        "before it deletes: `catalog` reads every entry of the catalog, and their partitions where "
+        "other files than the table's lie at its location, `entries` reads no partitions, and "
+        "`namespace` only the entries beside the table, with their partitions.",
     )
     credentials_write: bool = Field(
         default=False,

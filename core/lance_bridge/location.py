@@ -23,6 +23,22 @@ _LANCE_SCHEME = {
     "gs": "gs",
     "az": "az", "abfs": "abfss", "abfss": "abfss",
 }  # fmt: skip
+_SAME_STORE = {
+    "s3a": "s3", "s3n": "s3", "s3+ddb": "s3",
+    "gcs": "gs",
+    "az": "az", "azure": "az", "abfs": "az", "abfss": "az", "wasb": "az", "wasbs": "az",
+}  # fmt: skip
+_ONE_FILE_SYSTEM = {"hdfs": "hdfs", "webhdfs": "hdfs", "swebhdfs": "hdfs"}
+"""A name node has many names and ports, and may be left out: it is not compared."""
+_MOUNTED = ("dbfs", "viewfs")
+"""Schemes whose directories may be mounts of any other storage."""
+_AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
+_S3_HOST = re.compile(r"(?:(.+)\.)?s3[.-](?:[a-z0-9.-]*\.)?amazonaws\.com")
+_ALIASES = ("-s3alias", "--ol-s3")
+_AZURE = (".core.windows.net", ".fabric.microsoft.com")
+_GOOGLE = ("storage.googleapis.com", "storage.cloud.google.com")
+ANY = "*"
+"""In a key: the bucket of an access point, or the store behind a mount or a server of one's own."""
 _MAX_LENGTH = 2048
 _LONGEST_NAME = 200
 """Bytes of a name in a file name; file systems allow 255, with our suffixes."""
@@ -161,7 +177,8 @@ def namespace_directories(namespace: Sequence[str]) -> list[str]:
 def key(location: str) -> tuple[str, ...]:
     """Return the place as segments, equal for every spelling of it; links of local files resolved.
 
-    One location contains another exactly when its key is a prefix of the other's.
+    One location contains another when its key is a prefix of the other's; see `overlap` for what
+    cannot be known by its spelling.
     """
     scheme, place = _split(for_lance(location.strip()))
     if scheme is None:
@@ -174,11 +191,26 @@ def _remote_key(scheme: str, place: str) -> tuple[str, ...]:
     """Read a URI as Lance does, also one that `check` would refuse: others may have written it."""
     plain = re.split(r"[?#]", re.sub(r"[\t\r\n]", "", place).strip())[0].removeprefix("//")
     authority, _, path = plain.partition("/")
-    if scheme in ("az", "abfss"):
+    names = _decoded_segments(path)
+    if scheme in _MOUNTED:
+        return (ANY, *names)
+    if scheme in _ONE_FILE_SYSTEM:
+        return (_ONE_FILE_SYSTEM[scheme], *names)
+    scheme = _SAME_STORE.get(scheme, scheme)
+    if scheme == "az":
         # One container is named with its account in one scheme, and without it in the other.
-        scheme, bucket = "az", authority.split("@")[0]
-    else:
-        bucket = authority.rsplit("@", 1)[-1].split(":")[0]
+        return (scheme, authority.split("@")[0].split(":")[0], *names)
+    host = authority.rsplit("@", 1)[-1]
+    if scheme == "s3" and host.startswith("arn:"):
+        return _access_point_key(host, names)
+    host = host.split(":")[0]
+    if scheme in ("http", "https") or (scheme == "s3" and host.endswith(_AMAZON)):
+        return _host_key(host, names)
+    is_alias = scheme == "s3" and host.endswith(_ALIASES)
+    return (scheme, ANY if is_alias else host, *names)
+
+
+def _decoded_segments(path: str) -> list[str]:
     names: list[str] = []
     for segment in path.split("/"):
         dots = re.sub("%2e", ".", segment, flags=re.IGNORECASE)
@@ -186,13 +218,58 @@ def _remote_key(scheme: str, place: str) -> tuple[str, ...]:
             names = names[:-1]
         elif dots != ".":
             names += _segments(unquote(segment))
-    return (scheme, bucket, *names)
+    return names
+
+
+def _access_point_key(arn: str, names: list[str]) -> tuple[str, ...]:
+    """Return the key of what is named by the ARN of an access point: the bucket is not in it."""
+    skipped = {"accesspoint": 1, "outpost": 3}.get(arn.rsplit(":", 1)[-1], 0)
+    return ("s3", ANY, *names[skipped:])
+
+
+def _host_key(host: str, names: list[str]) -> tuple[str, ...]:
+    """Return the key of a URL, with the bucket as its first labels or as its first segment.
+
+    What is behind other servers is not known, such as an endpoint of one's own.
+    """
+    host = host.lower()
+    if host.endswith(_AMAZON):
+        return _amazon_key(host, names)
+    if host.endswith(_AZURE):
+        return ("az", *names)
+    google = next((each for each in _GOOGLE if f".{host}".endswith(f".{each}")), None)
+    if google is not None:
+        bucket = host.removesuffix(google).rstrip(".")
+        return ("gs", *([bucket] if bucket else []), *names)
+    return (ANY, *names)
+
+
+def _amazon_key(host: str, names: list[str]) -> tuple[str, ...]:
+    if ".s3-accesspoint." in host or ".s3-object-lambda." in host or ".mrap." in host:
+        return ("s3", ANY, *names)
+    if names and names[0].startswith("arn:"):
+        return _access_point_key(names[0], names[1:])
+    in_host = _S3_HOST.match(host)
+    return ("s3", *([in_host[1]] if in_host and in_host[1] else []), *names)
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return True where two keys are the same place or one contains the other."""
+    """Return True where two keys are, or may be, the same place or one contains the other.
+
+    Of an access point the bucket is not known: it may be any. What is seen through a mount may be
+    anywhere, below the directory that is mounted: it is taken for a place of which it has the last
+    name, and so is what contains it or lies in it.
+    """
+    if ANY in (one[:1] + other[:1]):
+        return _may_overlap_by_mount(one, other)
+    if one[:1] == other[:1] == ("s3",) and ANY in (*one[1:2], *other[1:2]):
+        one, other = one[2:], other[2:]
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
+
+
+def _may_overlap_by_mount(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    return ANY in (one[-1], other[-1]) or one[-1] in other[1:] or other[-1] in one[1:]
 
 
 def _split(location: str) -> tuple[str | None, str]:

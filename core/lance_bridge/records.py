@@ -79,6 +79,8 @@ class TableRecord:
     """Set only in the record of a table that is to be created, where its data is known."""
     is_external: bool = True
     """Whether the entry has everything that keeps the catalog from moving or deleting its files."""
+    is_partitioned: bool = False
+    """Whether it may have partitions with locations of their own: `Catalog.partition_locations`."""
     link_to: str = ""
     """The entry that this one is only a link to, for people: the files are that one's."""
     link_path: Path | None = None

@@ -31,7 +31,7 @@ from obstore.store import from_url
 
 from . import location as locations
 from .deletion import LocalLocation, Location, RemoteLocation
-from .table_files import RESERVED_FILE
+from .table_files import RESERVED_FILE, LocationFiles
 
 _VERSIONS = "_versions"
 _CLIENT_OPTIONS = {
@@ -100,14 +100,14 @@ class TableStorage:
                     return
                 path.rmdir()
 
-    def require_known_files(self, location: str) -> None:
-        """Check that it can be known which files are the table's, as `delete_table` must.
+    def files_of_table(self, location: str) -> LocationFiles:
+        """Return which files inside ``location`` are the table's own, and which are not.
 
         Raises:
-            InvalidTableStateError: (19) a manifest cannot be read.
+            InvalidTableStateError: (19) a manifest cannot be read, so that it is not known.
         """
         with store_errors(location):
-            self._location(location).files()
+            return self._location(location).files()
 
     def delete_table(self, location: str) -> Sequence[str]:
         """Delete the files of the table inside ``location``; see `table_files` for which these are.
@@ -116,7 +116,7 @@ class TableStorage:
         it. Safe to repeat.
 
         Raises:
-            InvalidTableStateError: (19) as `require_known_files`; nothing is deleted.
+            InvalidTableStateError: (19) as `files_of_table`; nothing is deleted.
         """
         with store_errors(location):
             return self._location(location).delete_table()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
 
-from lance_namespace.errors import InvalidTableStateError
+from lance_namespace.errors import InvalidTableStateError, PermissionDeniedError
 from pydantic import Field, SecretStr
 
 from lance_bridge import CatalogConfig, LanceBridgeNamespace
@@ -72,6 +72,10 @@ class MemoryServer:
     capabilities: Capabilities = CAPABILITIES
     namespaces: dict[Path, NamespaceRecord] = field(default_factory=dict)
     tables: dict[Path, TableRecord] = field(default_factory=dict)
+    hidden: list[TableRecord] = field(default_factory=list)
+    """Entries that no namespace lists."""
+    partitions: dict[Path, list[str]] = field(default_factory=dict)
+    """Their locations by the paths of entries; no answer for an entry that is not in it."""
     fault: Fault | None = None
     effects: list[str] = field(default_factory=list)
     """The changes that took effect, by the name of their method."""
@@ -165,6 +169,14 @@ class MemoryCatalog(Catalog):
         with self.server.lock:
             found = [r for p, r in self.server.tables.items() if p[:-1] == namespace]
         return select_tables(found, lance_only=lance_only, after=after)
+
+    def scan_hidden_tables(self) -> Iterable[TableRecord]:
+        return list(self.server.hidden)
+
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        if record.path not in self.server.partitions:
+            raise PermissionDeniedError("partitions may not be read")
+        return self.server.partitions[record.path]
 
     def load_table(self, path: Path) -> TableRecord:
         with self.server.lock:

@@ -284,7 +284,7 @@ def test_the_declaration_of_a_secret_says_so() -> None:
     assert declared["uri"].default is None
     assert declared["client.retries"].type == "integer"
     assert declared["client.retries"].default == "3"
-    assert declared["drop.check-sharing"].type == "`catalog` | `namespace`"
+    assert declared["drop.check-sharing"].type == "`catalog` | `entries` | `namespace`"
     assert all(each.meaning for each in declared.values())
 
 

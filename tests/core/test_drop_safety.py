@@ -143,3 +143,46 @@ def test_an_unreadable_entry_of_another_namespace_counts_unless_only_the_own_one
     narrow = MemoryNamespace(uri=request.node.nodeid, **options)
     narrow.drop_table(api.DropTableRequest(id=TABLE))
     assert list(server.tables) == [other]
+
+
+def test_an_entry_that_no_namespace_lists_keeps_the_files_that_it_shares(
+    namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest
+) -> None:
+    place = create(namespace, TABLE).location or ""
+    server.hidden = [TableRecord(("other", "catalog", "t"), f"{place}/data/t")]
+    with pytest.raises(errors.InvalidTableStateError, match=r"overlaps.*other.*catalog"):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    server.hidden = [TableRecord.unreadable(("other", "catalog", "t"))]
+    with pytest.raises(errors.InvalidTableStateError, match=r"other.*cannot be read"):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(namespace, TABLE) == 3
+    narrow = {"drop.check-sharing": "namespace"}
+    MemoryNamespace(uri=request.node.nodeid, **narrow).drop_table(api.DropTableRequest(id=TABLE))
+    assert not Path(place).exists()
+
+
+def test_a_partition_among_a_tables_files_keeps_it_from_being_dropped(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    place = Path(create(namespace, TABLE).location or "")
+    (place / "day=1").mkdir()
+    other = at("days")
+    server.tables[other] = TableRecord(other, str(tmp_path / "days"), is_partitioned=True)
+    with pytest.raises(errors.PermissionDeniedError, match=r"days.*drop\.check-sharing=entries"):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    server.partitions[other] = [str(tmp_path / "days" / "day=0"), f"file:{place}/day=1"]
+    with pytest.raises(errors.InvalidTableStateError, match=r"partition of.*days.*day=1"):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(namespace, TABLE) == 3
+    server.partitions[other] = [str(tmp_path / "days" / "day=0")]
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert [each.name for each in place.iterdir()] == ["day=1"]
+
+
+def test_partitions_are_not_read_where_all_files_are_the_tables_own(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    place = Path(create(namespace, TABLE).location or "")
+    server.tables[at("days")] = TableRecord(at("days"), str(tmp_path / "x"), is_partitioned=True)
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert not place.exists()

@@ -240,3 +240,82 @@ def test_any_text_is_invalid_or_a_place_of_its_own(text: str, start: str) -> Non
 )
 def test_storage_is_known_by_its_scheme(location: str, expected: bool) -> None:
     assert locations.is_supported(location) is expected
+
+
+S3_SPELLINGS = [
+    "s3://lake/a/t.lance",
+    "s3a://lake/a/t.lance",
+    "s3n://lake/a/t.lance/",
+    "s3+ddb://lake/a/t.lance?ddbTableName=commits",
+    "s3://lake.s3.eu-west-1.amazonaws.com/a/t.lance",
+    "https://lake.s3.amazonaws.com/a/t.lance",
+    "https://lake.s3-eu-west-1.amazonaws.com/a/t.lance",
+    "https://lake.s3.dualstack.eu-west-1.amazonaws.com/a/t.lance",
+    "https://lake.s3-accelerate.amazonaws.com/a/t.lance",
+    "https://lake.s3.cn-north-1.amazonaws.com.cn/a/t.lance",
+    "https://s3.eu-west-1.amazonaws.com/lake/a/t.lance",
+    "https://s3.amazonaws.com/lake/a/t.lance",
+]
+AZURE_SPELLINGS = [
+    "az://lake/a/t.lance",
+    "abfs://lake@store.dfs.core.windows.net/a/t.lance",
+    "abfss://lake@store.dfs.core.windows.net/a/t.lance",
+    "wasb://lake@store.blob.core.windows.net/a/t.lance",
+    "wasbs://lake@store.blob.core.windows.net:443/a/t.lance",
+    "https://store.blob.core.windows.net/lake/a/t.lance",
+    "https://store.dfs.core.windows.net/lake/a/t.lance",
+]
+GOOGLE_SPELLINGS = [
+    "gs://lake/a/t.lance",
+    "gcs://lake/a/t.lance",
+    "https://storage.googleapis.com/lake/a/t.lance",
+    "https://lake.storage.googleapis.com/a/t.lance",
+]
+HADOOP_SPELLINGS = [
+    "hdfs:///a/t.lance",
+    "hdfs://name/a/t.lance",
+    "hdfs://name-1.example:8020/a/t.lance",
+    "webhdfs://name:9870/a/t.lance",
+]
+ANY_BUCKET = [
+    "s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/mine/a/t.lance",
+    "s3://arn:aws:s3::123456789012:accesspoint/mine.mrap/a/t.lance",
+    "s3://mine-x1y2z3-s3alias/a/t.lance",
+    "https://mine-123456789012.s3-accesspoint.eu-west-1.amazonaws.com/a/t.lance",
+]
+MOUNTS = [
+    "viewfs://cluster/warehouse/a/t.lance",
+    "dbfs:/mnt/lake/a/t.lance",
+    "dbfs:///mnt/lake/a/t.lance",
+    "https://minio.example:9000/lake/a/t.lance",
+]
+
+
+@pytest.mark.parametrize(
+    "spellings", [S3_SPELLINGS, AZURE_SPELLINGS, GOOGLE_SPELLINGS, HADOOP_SPELLINGS]
+)
+def test_every_spelling_of_a_store_has_one_key(spellings: list[str]) -> None:
+    assert {locations.key(each) for each in spellings} == {locations.key(spellings[0])}
+
+
+@pytest.mark.parametrize("spelling", ANY_BUCKET)
+def test_an_access_point_may_be_for_any_bucket(spelling: str) -> None:
+    key = locations.key(spelling)
+    for place in ("s3://lake/a/t.lance", "s3://other/a", "s3://lake/a/t.lance/data"):
+        assert locations.overlap(key, locations.key(place))
+        assert locations.overlap(locations.key(place), key)
+    for place in ("s3://lake/a/u.lance", "gs://lake/a/t.lance", "/a/t.lance"):
+        assert not locations.overlap(key, locations.key(place))
+
+
+@pytest.mark.parametrize("spelling", MOUNTS)
+def test_a_mount_may_be_of_any_storage(spelling: str) -> None:
+    key = locations.key(spelling)
+    for place in ("s3://lake/a/t.lance", "gs://b/t.lance", "az://b/a/t.lance/data", "/a/t.lance"):
+        assert locations.overlap(key, locations.key(place))
+        assert locations.overlap(locations.key(place), key)
+    assert not locations.overlap(key, locations.key("s3://lake/a/u.lance"))
+
+
+def test_a_local_directory_named_with_an_asterisk_is_one_of_its_own() -> None:
+    assert not locations.overlap(locations.key("/*/t.lance"), locations.key("/a/t.lance"))

@@ -267,7 +267,7 @@ def test_nothing_is_deleted_of_a_table_whose_latest_manifest_cannot_be_read(
     latest = min((place / directory).glob("*.manifest"))
     latest.write_text(broken)
     before = files(place)
-    for use in (storage.require_known_files, storage.delete_table):
+    for use in (storage.files_of_table, storage.delete_table):
         with pytest.raises(InvalidTableStateError, match=rf"{latest.name}.*[Dd]eregister"):
             use(str(place))
     assert files(place) == before
@@ -278,10 +278,10 @@ def test_an_older_manifest_must_be_read_only_for_files_of_unknown_names(
 ) -> None:
     place = write_table(tmp_path / "t.lance")
     max((place / "_versions").glob("*.manifest")).write_text("broken")
-    storage.require_known_files(str(place))
+    storage.files_of_table(str(place))
     put(place, "data/x.parquet")
     with pytest.raises(InvalidTableStateError, match="cannot be read"):
-        storage.require_known_files(str(place))
+        storage.files_of_table(str(place))
     (place / "data" / "x.parquet").unlink()
     storage.delete_table(str(place))
     assert not place.exists()

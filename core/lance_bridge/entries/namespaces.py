@@ -253,7 +253,7 @@ def _require_cascade(
             )  # raises, and says why it can be neither read nor dropped
     index = LocationIndex(bridge, [record.path[:-1] for record in records])
     for record in records:
-        tables.require_droppable(bridge, record, index)
+        tables.require_droppable(record, index)
     # The namespaces between the tables and this one: those that hold something.
     occupied = {
         record.path[:end] for record in records for end in range(len(path), len(record.path))

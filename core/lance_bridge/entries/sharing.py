@@ -1,9 +1,10 @@
-"""Which entries share a place: asked before any table's files are deleted."""
+"""Which entries need files at a table's location: asked before any of them are deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 
 from lance_namespace.errors import (
@@ -19,36 +20,45 @@ from ..errors import concurrent_modification, display
 from .properties import ENTRY_ID
 
 _THREADS = 8
-"""Namespaces that are read at once: most catalogs have a call or more for each."""
+"""Namespaces, or partitioned entries, that are read at once."""
+
+_LIMITS = (
+    "With drop.check-sharing=entries, partitions are not looked for; with "
+    "drop.check-sharing=namespace, only entries in the namespace of the table itself count"
+)
 
 
 class LocationIndex:
-    """The places of all entries that DropTable has to care for, read once."""
+    """The entries that DropTable has to care for, read once."""
 
     def __init__(self, bridge: Bridge, namespaces: Iterable[Path]) -> None:
         """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
         self._bridge = bridge
-        everywhere = bridge.config.drop_check == "catalog"
+        everywhere = bridge.config.drop_check != "namespace"
         scope = innermost_namespaces(bridge) if everywhere else iter(set(namespaces))
         with ThreadPoolExecutor(_THREADS) as threads:
-            found = threads.map(lambda each: _places(bridge, each), scope)
-            entries = list(chain.from_iterable(found))
-        self._places = {path: place for path, place in entries if place is not None}
-        self._unreadable = sorted({path for path, place in entries if place is None})
+            found = list(threads.map(partial(_read_namespace, bridge), scope))
+        records = list(chain.from_iterable(found))
+        if everywhere:
+            records += _read_hidden(bridge)
+        self._entries = records
+        self._locations = [
+            (_owner(each), locations.key(each.location)) for each in records if each.location
+        ]
+        self._unreadable = sorted({_owner(each) for each in records if not each.is_readable})
 
     def refuse_shared(self, record: TableRecord) -> None:
-        """Check that a table's location is its own.
+        """Check that no other entry has, contains or is inside a table's location.
 
         Raises:
-            InvalidTableStateError: (19) another entry has, contains or is inside the location, or
-                cannot be read, so that it may.
+            InvalidTableStateError: (19) one is, or cannot be read, so that it may be.
             TableNotFoundError: (4) the other entry is this one, renamed meanwhile.
             ConcurrentModificationError: (14) likewise, and another table has the name by now.
         """
         if not record.location:
             return
         own = locations.key(record.location)
-        for path, place in self._places.items():
+        for path, place in self._locations:
             if path != record.path and locations.overlap(own, place):
                 self._require_unchanged(record)
                 raise InvalidTableStateError(
@@ -65,6 +75,47 @@ class LocationIndex:
                     "the table instead. With drop.check-sharing=namespace, only entries in the "
                     "namespace of the table itself count"
                 )
+
+    def require_own_files(self, record: TableRecord) -> None:
+        """Check that a table's files are known, and that no partition lies among others there.
+
+        Partitions are read only where there are other files than the table's own: else none of them
+        has a file that could be lost.
+
+        Raises:
+            InvalidTableStateError: (19) a manifest cannot be read, or a partition overlaps the
+                location.
+            PermissionDeniedError: (15) the partitions of an entry may not be read.
+            ServiceUnavailableError: (17) the storage does not answer.
+        """
+        storage = self._bridge.storage(record, write=True)
+        try:
+            found = storage.files_of_table(record.location or "")
+        except InvalidTableStateError as error:
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
+            ) from error
+        if not found.others or self._bridge.config.drop_check == "entries":
+            return
+        entries = [each for each in self._entries if each.is_partitioned and not each.link_to]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(lambda each: self._refuse_partitions_of(each, record), entries))
+
+    def _refuse_partitions_of(self, entry: TableRecord, record: TableRecord) -> None:
+        own = locations.key(record.location or "/")
+        try:
+            for place in self._bridge.catalog.partition_locations(entry):
+                if locations.overlap(own, locations.key(place)):
+                    raise InvalidTableStateError(
+                        f"Table '{display(record.path)}' cannot be dropped with its data: its "
+                        f"location {record.location} overlaps that of a partition of "
+                        f"'{display(entry.path)}', {place}. Deregister the table instead"
+                    )
+        except PermissionDeniedError as error:
+            raise PermissionDeniedError(
+                f"Nothing is deleted while '{display(entry.path)}' may have a partition at the "
+                f"same place and cannot be read: {error}. {_LIMITS}"
+            ) from error
 
     def _require_unchanged(self, record: TableRecord) -> None:
         found = self._bridge.catalog.load_table(record.path)
@@ -90,19 +141,15 @@ def innermost_namespaces(bridge: Bridge, parent: Path = ()) -> Iterator[Path]:
         yield from innermost_namespaces(bridge, (*parent, child))
 
 
-def _places(bridge: Bridge, namespace: Path) -> list[tuple[Path, tuple[str, ...] | None]]:
-    """Return each entry of a namespace with its place; none of a namespace that is gone.
+def _read_namespace(bridge: Bridge, namespace: Path) -> list[TableRecord]:
+    """Return the entries of a namespace that have a location or cannot be read; none if it is gone.
 
-    The place is None where the entry cannot be read. Entries without a location are left out.
-    A link counts as the entry that it is for: it is no other owner of the place.
+    Raises:
+        PermissionDeniedError: (15) with what to do.
     """
     try:
         records = bridge.catalog.scan_tables(namespace)
-        return [
-            (r.link_path or r.path, locations.key(r.location) if r.location else None)
-            for r in records
-            if r.location or not r.is_readable
-        ]
+        return [each for each in records if each.location or not each.is_readable]
     except NamespaceNotFoundError:
         return []
     except PermissionDeniedError as error:
@@ -111,3 +158,20 @@ def _places(bridge: Bridge, namespace: Path) -> list[tuple[Path, tuple[str, ...]
             f"and cannot be read: {error}. With drop.check-sharing=namespace, only the namespace "
             "of the table itself is read"
         ) from error
+
+
+def _read_hidden(bridge: Bridge) -> list[TableRecord]:
+    """Return the entries of the server that the catalog does not list. Raises as above."""
+    try:
+        return list(bridge.catalog.scan_hidden_tables())
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError(
+            "Nothing is deleted while another catalog of the server may hold an entry for the same "
+            f"place and cannot be read: {error}. With drop.check-sharing=namespace, only the "
+            "namespace of the table itself is read"
+        ) from error
+
+
+def _owner(record: TableRecord) -> Path:
+    """Return the path of what a link is for: the link is no other owner of the place."""
+    return record.link_path or record.path

@@ -347,12 +347,12 @@ def drop(bridge: Bridge, path: Path) -> TableRecord:
             f"Table '{display(path)}' is in a link to {link_to}, and its data is not deleted "
             "through that: drop it there, or deregister it"
         )
-    require_droppable(bridge, record, LocationIndex(bridge, [path[:-1]]))
+    require_droppable(record, LocationIndex(bridge, [path[:-1]]))
     drop_with_data(bridge, record)
     return record
 
 
-def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex) -> None:
+def require_droppable(record: TableRecord, index: LocationIndex) -> None:
     """Check all that can be checked before anything is changed.
 
     Raises:
@@ -372,12 +372,7 @@ def require_droppable(bridge: Bridge, record: TableRecord, index: LocationIndex)
             "Deregister it instead"
         ) from error
     index.refuse_shared(record)
-    try:  # storage that does not answer ends it here, too
-        bridge.storage(record, write=True).require_known_files(location)
-    except InvalidTableStateError as error:
-        raise InvalidTableStateError(
-            f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
-        ) from error
+    index.require_own_files(record)
 
 
 def drop_with_data(bridge: Bridge, record: TableRecord) -> None:

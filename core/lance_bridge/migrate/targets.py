@@ -203,7 +203,7 @@ def take_back(
         return
     if check_files is not None:
         check_files(record)
-        tables.require_droppable(bridge, record, LocationIndex(bridge, [record.path[:-1]]))
+        tables.require_droppable(record, LocationIndex(bridge, [record.path[:-1]]))
         work.note(**{_DROPPED: record.location})
         tables.drop_with_data(bridge, record)
         return
@@ -224,7 +224,7 @@ def _delete_left(bridge: Bridge, work: AnyWork, check_files: CheckFiles) -> None
         return
     record = TableRecord(work.item.target, place)
     try:
-        tables.require_droppable(bridge, record, LocationIndex(bridge, [record.path[:-1]]))
+        tables.require_droppable(record, LocationIndex(bridge, [record.path[:-1]]))
     except InvalidTableStateError:
         return  # somebody else has an entry for them by now
     storage = bridge.storage(record, write=True)

@@ -1,0 +1,102 @@
+"""What else may lie at a table's location: tables of other Hive catalogs, and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+from lance_namespace.errors import NamespaceNotFoundError, UnsupportedOperationError
+from thrift.Thrift import TException
+
+from lance_bridge.catalog import Catalog, TableRecord
+from lance_bridge.errors import display
+
+from .calls import Calls
+from .config import HiveConfig
+from .errors import is_a, translated
+from .names import DEFAULT_DATABASE, HIVES_CATALOG, database_argument
+from .transport import ClientPool
+
+_PARTITIONS = 1000
+"""Partitions read in one call."""
+_ALL = -1
+
+
+class SharedLocations(Catalog):
+    """The part of a catalog that core asks before it deletes files."""
+
+    _config: HiveConfig
+    _calls: Calls
+    _has_catalogs = True
+    """False once the metastore has said that it has none: it is older than Hive 3."""
+
+    def __init__(self, config: HiveConfig, pool: ClientPool | None = None) -> None:
+        raise NotImplementedError
+
+    @cached_property
+    def _all_catalogs(self) -> SharedLocations:
+        """The same metastore with the level of catalogs, over the same connections."""
+        if self._config.catalog_levels:
+            return self
+        config = self._config.model_copy(update={"catalog_levels": True})
+        return type(self)(config, self._calls.pool)
+
+    def scan_hidden_tables(self) -> Iterable[TableRecord]:
+        """Return the tables of other catalogs, where this one shows the databases of one only.
+
+        1 call where the metastore has one catalog, or is older than Hive 3.
+        """
+        if self._config.catalog_levels or not self._has_catalogs:
+            return
+        try:
+            names = list(self._all_catalogs.list_namespaces(()))
+        except UnsupportedOperationError:
+            self._has_catalogs = False
+            return
+        if len(names) > 1:
+            own = self._all_catalogs._default_catalog()
+            for name in names:
+                if name != own:
+                    yield from self._all_catalogs._scan_catalog(name)
+
+    def _default_catalog(self) -> str:
+        """Return the catalog whose databases are meant by a name without a catalog."""
+        with translated("read the default database"):
+            found = self._calls.read("get_database", lambda c: c.get_database(DEFAULT_DATABASE))
+        return found.catalogName or HIVES_CATALOG
+
+    def _scan_catalog(self, name: str) -> Iterator[TableRecord]:
+        try:
+            databases = list(self.list_namespaces((name,)))
+        except NamespaceNotFoundError:  # dropped since it was listed
+            return
+        for database in databases:
+            try:
+                yield from self.scan_tables((name, database))
+            except NamespaceNotFoundError:
+                continue
+
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        """Return the locations of partitions: 1 call for all names, and 1 for each 1,000."""
+        is_hidden = len(record.path) > self.capabilities.levels + 1
+        calls = self._all_catalogs._calls if is_hidden else self._calls
+        database, table = database_argument(record.path[:-1]), record.path[-1]
+        with translated(f"read the partitions of '{display(record.path)}'"):
+            try:
+                names = calls.read(
+                    "get_partition_names", lambda c: c.get_partition_names(database, table, _ALL)
+                )
+                for start in range(0, len(names), _PARTITIONS):
+                    wanted = names[start : start + _PARTITIONS]
+                    partitions = _read_partitions(calls, database, table, wanted)
+                    yield from (each.sd.location for each in partitions if each.sd.location)
+            except TException as error:
+                if not is_a(error, "NoSuchObjectException", "UnknownDBException"):
+                    raise
+
+
+def _read_partitions(calls: Calls, database: str, table: str, names: list[str]) -> Iterable[Any]:
+    return calls.read(
+        "get_partitions_by_names", lambda c: c.get_partitions_by_names(database, table, names)
+    )

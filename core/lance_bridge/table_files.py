@@ -150,14 +150,11 @@ class _Files:
     def references(self) -> dict[str, str]:
         """Return the paths of tags and branches, each with the branch's name, or "" for a tag.
 
-        Without a version there are none.
-
         Raises:
             InvalidTableStateError: (19) the latest version cannot be read.
         """
-        if "" not in self._versions:
-            return {}
-        self._require_readable("")
+        if "" in self._versions:
+            self._require_readable("")
         paths = [path for path in self.paths if _REFERENCE.fullmatch(path)]
         with ThreadPoolExecutor(_THREADS) as threads:
             contents = list(threads.map(self._read, paths))
@@ -245,7 +242,8 @@ def _branch_of_reference(path: str, data: bytes) -> str | None:
         fields = json.loads(data)
     except ValueError:
         return None
-    if not isinstance(fields, dict) or not isinstance(fields.get(_REFERENCE_FIELDS[kind]), int):
+    wanted = (_REFERENCE_FIELDS[kind], "manifestSize")
+    if not isinstance(fields, dict) or not all(isinstance(fields.get(k), int) for k in wanted):
         return None
     return unquote(name) if kind == "branches" else ""
 

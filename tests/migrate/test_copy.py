@@ -8,6 +8,7 @@ from typing import Any
 
 import lance
 import pytest
+from lance_namespace import RegisterTableRequest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from migrate.building import Run, between, counts_of, read_by_name, register_rows, rows
 from migrate.places import Place, files
@@ -159,3 +160,33 @@ def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused
             run.execute()
         plan = run.plan(**_options(source, target))
         assert "held by the source catalog" in plan.blocked[0].blockers[0].text
+
+
+def test_files_of_others_are_neither_copied_nor_taken_back(
+    source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
+) -> None:
+    (lake / "a.lance" / "data" / "notes.parquet").write_text("theirs")
+    copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        run.plan(**_options(source, target))
+        assert counts_of(run.execute()) == {"done": 2}
+        assert not (copy / "data" / "notes.parquet").exists()
+        (copy / "data" / "mine.parquet").write_text("kept")
+        assert run.undo().state is State.UNDONE
+    assert list(files(copy)) == ["data/mine.parquet"]
+
+
+def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
+    source: Place, target: Place, migrations: Migrations, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
+    with between(source, target) as ends:
+        run = Run("copy", ends, migrations)
+        run.plan(**_options(source, target))
+        run.execute()
+        with source.connect() as namespace:
+            request = RegisterTableRequest(id=list(source.table("b")), location=str(copy))
+            namespace.register_table(request)
+        run.undo()
+    assert lance.dataset(copy).count_rows() == 303

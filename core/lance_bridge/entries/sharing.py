@@ -43,12 +43,19 @@ class LocationIndex:
             records += _read_hidden(bridge)
         self._entries = records
         self._locations = [
-            (_owner(each), locations.key(each.location)) for each in records if each.location
+            (_owner(each), locations.key(each.location), each.properties.get(ENTRY_ID))
+            for each in records
+            if each.location
         ]
         self._unreadable = sorted({_owner(each) for each in records if not each.is_readable})
 
-    def refuse_shared(self, record: TableRecord) -> None:
+    def refuse_shared(self, record: TableRecord, *, of_another_catalog: bool = False) -> None:
         """Check that no other entry has, contains or is inside a table's location.
+
+        Args:
+            record: The table's entry.
+            of_another_catalog: Whether it is an entry of another catalog than the one that was
+                read, where an entry of the same name is another one.
 
         Raises:
             InvalidTableStateError: (19) one is, or cannot be read, so that it may be.
@@ -58,9 +65,14 @@ class LocationIndex:
         if not record.location:
             return
         own = locations.key(record.location)
-        for path, place in self._locations:
-            if path != record.path and locations.overlap(own, place):
-                self._require_unchanged(record)
+        for path, place, entry_id in self._locations:
+            # In its own catalog, another entry with its id is what an interrupted rename left.
+            own_id = record.properties.get(ENTRY_ID) if of_another_catalog else None
+            if (own_id and entry_id == own_id) or (path == record.path and not of_another_catalog):
+                continue
+            if locations.overlap(own, place):
+                if not of_another_catalog:
+                    self._require_unchanged(record)
                 raise InvalidTableStateError(
                     f"Table '{display(record.path)}' cannot be dropped with its data: its "
                     f"location {record.location} overlaps that of '{display(path)}'. "
@@ -68,7 +80,7 @@ class LocationIndex:
                 )
 
         for path in self._unreadable:
-            if path != record.path:
+            if path != record.path or of_another_catalog:
                 raise InvalidTableStateError(
                     f"Table '{display(record.path)}' cannot be dropped with its data: the entry "
                     f"'{display(path)}' cannot be read, and may be for the same place. Deregister "

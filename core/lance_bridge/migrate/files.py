@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,20 @@ class Place:
 
 
 def files_of(source: Place, version: int) -> dict[str, int]:
-    """Return the bytes of each file of a table, by path, without manifests after a version."""
-    found = source.sizes()
-    found.pop(RESERVED_FILE, None)
-    return {path: size for path, size in found.items() if _is_wanted(path, version)}
+    """Return the bytes of each file of a table, by path, without manifests after a version.
+
+    Files of others that lie among them are left out.
+
+    Raises:
+        InvalidTableStateError: (19) a manifest cannot be read, so that the files are not known.
+    """
+    sizes = source.sizes()
+    own = chain.from_iterable(source.storage.files_of_table(source.location).own)
+    return {
+        path: sizes[path]
+        for path in own
+        if path in sizes and path != RESERVED_FILE and _is_wanted(path, version)
+    }
 
 
 def _is_wanted(path: str, version: int) -> bool:

@@ -183,13 +183,19 @@ CheckFiles = Callable[[TableRecord], None]
 
 
 def take_back(
-    bridge: Bridge, work: AnyWork, after: Facts, *, check_files: CheckFiles | None = None
+    bridge: Bridge,
+    work: AnyWork,
+    after: Facts,
+    *,
+    check_files: CheckFiles | None = None,
+    source: Bridge | None = None,
 ) -> None:
     """Remove the entry that this migration made; where it is gone, there is nothing to do.
 
     Args:
         after: As in `require_unchanged`.
         check_files: Where this migration wrote the data, too. Then its files are deleted.
+        source: The catalog that the table comes from: one of its entries may be for the same files.
 
     Raises:
         InvalidTableStateError: (19) as `require_unchanged` and `check_files`; or another entry
@@ -199,11 +205,11 @@ def take_back(
     record = own(bridge, work)
     if record is None:
         if check_files is not None:
-            _delete_left(bridge, work, check_files)
+            _delete_left(bridge, work, check_files, source)
         return
     if check_files is not None:
         check_files(record)
-        tables.require_droppable(record, LocationIndex(bridge, [record.path[:-1]]))
+        _require_droppable(bridge, work, record, source)
         work.note(**{_DROPPED: record.location})
         tables.drop_with_data(bridge, record)
         return
@@ -211,7 +217,19 @@ def take_back(
     tables.drop_entry(bridge, record)
 
 
-def _delete_left(bridge: Bridge, work: AnyWork, check_files: CheckFiles) -> None:
+def _require_droppable(
+    bridge: Bridge, work: AnyWork, record: TableRecord, source: Bridge | None
+) -> None:
+    """Raise InvalidTableState (19) where an entry of either catalog shares the location."""
+    tables.require_droppable(record, LocationIndex(bridge, [record.path[:-1]]))
+    if source is not None:
+        index = LocationIndex(source, [work.item.source[:-1]])
+        index.refuse_shared(record, of_another_catalog=True)
+
+
+def _delete_left(
+    bridge: Bridge, work: AnyWork, check_files: CheckFiles, source: Bridge | None
+) -> None:
     """Delete what is left at the place of an entry that is not there.
 
     That is the mark of a run that died before it made the entry, or the files that an earlier
@@ -224,7 +242,7 @@ def _delete_left(bridge: Bridge, work: AnyWork, check_files: CheckFiles) -> None
         return
     record = TableRecord(work.item.target, place)
     try:
-        tables.require_droppable(record, LocationIndex(bridge, [record.path[:-1]]))
+        _require_droppable(bridge, work, record, source)
     except InvalidTableStateError:
         return  # somebody else has an entry for them by now
     storage = bridge.storage(record, write=True)

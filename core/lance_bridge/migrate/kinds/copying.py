@@ -194,4 +194,6 @@ def _require_own_files(bridge: Bridge, work: CopyWork, record: TableRecord) -> N
 def _take_back(work: CopyWork) -> None:
     bridge = target_bridge(work)
     check = partial(_require_own_files, bridge, work)
-    targets.take_back(bridge, work, work.facts.get("after", {}), check_files=check)
+    source = bridge_of(work.ends.source)
+    after = work.facts.get("after", {})
+    targets.take_back(bridge, work, after, check_files=check, source=source)

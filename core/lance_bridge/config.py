@@ -120,9 +120,9 @@ class CatalogConfig(BaseModel):
         default="catalog",
         alias="drop.check-sharing",
         description="Where DropTable looks for another entry that shares the table's location "
-        "before it deletes: `catalog` reads every entry of the catalog, and their partitions where "
-        "other files than the table's lie at its location, `entries` reads no partitions, and "
-        "`namespace` only the entries beside the table, with their partitions.",
+        "before it deletes: `catalog` reads every entry of the catalog, and what else could need "
+        "the table's files: shallow clones, and partitions. `entries` reads the entries alone, and "
+        "`namespace` those beside the table, with their clones and partitions.",
     )
     credentials_write: bool = Field(
         default=False,

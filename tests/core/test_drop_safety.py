@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lance
 import lance_namespace as api
 import pytest
 from lance_namespace import errors
@@ -186,3 +187,34 @@ def test_partitions_are_not_read_where_all_files_are_the_tables_own(
     server.tables[at("days")] = TableRecord(at("days"), str(tmp_path / "x"), is_partitioned=True)
     namespace.drop_table(api.DropTableRequest(id=TABLE))
     assert not place.exists()
+
+
+def test_a_shallow_clone_keeps_the_table_whose_files_it_reads(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    place = create(namespace, TABLE).location or ""
+    clone = str(tmp_path / "clone.lance")
+    lance.dataset(place).shallow_clone(clone, 1)
+    table = put_lance_entry(server, "clone", clone)
+    with pytest.raises(errors.InvalidTableStateError, match=r"clone.*shallow clone"):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(namespace, table) == 3
+    namespace.drop_table(api.DropTableRequest(id=table))
+    assert count_rows(namespace, TABLE) == 3
+    namespace.drop_table(api.DropTableRequest(id=TABLE))
+
+
+def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_read(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    create(namespace, TABLE)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    put_lance_entry(server, "broken", str(tmp_path / "loop"))
+    with pytest.raises(errors.InvalidTableStateError, match=r"broken.*may be a.*clone.*=entries"):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    assert count_rows(namespace, TABLE) == 3
+    narrow = {"drop.check-sharing": "entries"}
+    MemoryNamespace(uri=request.node.nodeid, **narrow).drop_table(api.DropTableRequest(id=TABLE))

@@ -9,6 +9,7 @@ from itertools import chain
 
 from lance_namespace.errors import (
     InvalidTableStateError,
+    LanceNamespaceError,
     NamespaceNotFoundError,
     PermissionDeniedError,
 )
@@ -17,13 +18,14 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
 from ..errors import concurrent_modification, display
+from .clones import base_locations
 from .properties import ENTRY_ID
 
 _THREADS = 8
-"""Namespaces, or partitioned entries, that are read at once."""
+"""Namespaces, or entries, that are read at once."""
 
 _LIMITS = (
-    "With drop.check-sharing=entries, partitions are not looked for; with "
+    "With drop.check-sharing=entries, partitions and clones are not looked for; with "
     "drop.check-sharing=namespace, only entries in the namespace of the table itself count"
 )
 
@@ -89,14 +91,15 @@ class LocationIndex:
                 )
 
     def require_own_files(self, record: TableRecord) -> None:
-        """Check that a table's files are known, and that no partition lies among others there.
+        """Check that a table's files are known, and that no clone or partition needs them.
 
+        Whether another Lance table on the same kind of storage is a clone takes two calls to it.
         Partitions are read only where there are other files than the table's own: else none of them
         has a file that could be lost.
 
         Raises:
-            InvalidTableStateError: (19) a manifest cannot be read, or a partition overlaps the
-                location.
+            InvalidTableStateError: (19) a manifest cannot be read, a partition overlaps the
+                location, or another Lance table reads the files or cannot be read.
             PermissionDeniedError: (15) the partitions of an entry may not be read.
             ServiceUnavailableError: (17) the storage does not answer.
         """
@@ -107,13 +110,36 @@ class LocationIndex:
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
             ) from error
-        if not found.others or self._bridge.config.drop_check == "entries":
+        if self._bridge.config.drop_check == "entries":
             return
-        entries = [each for each in self._entries if each.is_partitioned and not each.link_to]
+        others = [each for each in self._entries if each.path != record.path and not each.link_to]
         with ThreadPoolExecutor(_THREADS) as threads:
-            list(threads.map(lambda each: self._refuse_partitions_of(each, record), entries))
+            list(threads.map(lambda each: self._refuse_clone(each, record), others))
+            if found.others:
+                list(threads.map(lambda each: self._refuse_partitions_of(each, record), others))
+
+    def _refuse_clone(self, entry: TableRecord, record: TableRecord) -> None:
+        if not entry.is_lance or not _may_clone(entry, record):
+            return
+        own = locations.key(record.location or "/")
+        try:
+            bases = base_locations(self._bridge, entry)
+        except LanceNamespaceError as error:
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data: "
+                f"'{display(entry.path)}' may be a shallow clone that reads its files, and cannot "
+                f"be read: {error}. {_LIMITS}"
+            ) from error
+        if any(locations.overlap(own, locations.key(each)) for each in bases):
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data: "
+                f"'{display(entry.path)}' is a shallow clone that reads its files. Drop the clone "
+                "first, or deregister this table instead"
+            )
 
     def _refuse_partitions_of(self, entry: TableRecord, record: TableRecord) -> None:
+        if not entry.is_partitioned:
+            return
         own = locations.key(record.location or "/")
         try:
             for place in self._bridge.catalog.partition_locations(entry):
@@ -182,6 +208,13 @@ def _read_hidden(bridge: Bridge) -> list[TableRecord]:
             f"place and cannot be read: {error}. With drop.check-sharing=namespace, only the "
             "namespace of the table itself is read"
         ) from error
+
+
+def _may_clone(entry: TableRecord, record: TableRecord) -> bool:
+    """Return False for what Lance cannot read, and for other storage: a clone is in the same."""
+    if not entry.location or not locations.is_supported(entry.location):
+        return False
+    return locations.key(entry.location)[0] == locations.key(record.location or "/")[0]
 
 
 def _owner(record: TableRecord) -> Path:

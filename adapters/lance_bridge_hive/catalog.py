@@ -42,6 +42,7 @@ from .config import HiveConfig
 from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated, was_raced
 from .guard import quietly
 from .names import capabilities, database_argument, is_kept
+from .records import RECORDS, CommitRecords
 from .shared_locations import SharedLocations
 from .transport import ClientPool
 
@@ -52,10 +53,8 @@ _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
 _BATCH = 500
 """Entries read in one call where all are wanted."""
-_PAGE = 100
-"""Entries read in one call where a page of them may be enough."""
+_PAGE = 100  # where a page of them may be enough
 _READS = 20
-"""Reads of an entry that others keep changing."""
 _SORT_OUT_SECONDS = 300.0
 """How long a metastore that could not filter is not asked to; its failure may have passed."""
 
@@ -70,7 +69,8 @@ class HiveCatalog(SharedLocations):
         self._capabilities = capabilities(catalog_levels=config.catalog_levels)
         self._owner = config.user[0] if config.user else config.auth_username
         self._catalogs = CatalogLevel(self._read, self._change, config.root)
-        self._changes = TableChanges(self._calls, config, self._load_raw)
+        self._records = CommitRecords(self._calls)
+        self._changes = TableChanges(self._calls, self._load_raw, self._records)
         self._sort_out_until = 0.0
 
     @property
@@ -253,7 +253,7 @@ class HiveCatalog(SharedLocations):
                 raise
         if not names:
             self.load_namespace(namespace)
-        return sorted(set(names))
+        return sorted({name for name in names if not CommitRecords.are_in(name)})
 
     def _read_tables(
         self, namespace: Path, names: Sequence[str], size: int
@@ -291,7 +291,8 @@ class HiveCatalog(SharedLocations):
             if is_a(error, "UnknownDBException", "NoSuchObjectException"):
                 raise namespace_not_found(namespace) from error
             raise
-        return answer.tables or []
+        state_of = self._records.state_of
+        return [state_of((*namespace, each.tableName), each) for each in answer.tables or []]
 
     def load_table(self, path: Path) -> TableRecord:
         with translated(f"read table '{display(path)}'"):
@@ -303,12 +304,13 @@ class HiveCatalog(SharedLocations):
         Of two reads with one revision, the second began when all that came with it was there.
         """
         table = self._read_raw(path)
+        earlier = None
         for _ in range(_READS):
-            if mapping.is_whole(table):
-                return table
+            if mapping.is_whole(table) or (
+                earlier and mapping.revision_of(earlier) == mapping.revision_of(table)
+            ):
+                return self._records.state_of(path, table)
             earlier, table = table, self._read_raw(path)
-            if mapping.revision_of(earlier) == mapping.revision_of(table):
-                return table
         raise concurrent_modification(path)
 
     def _read_raw(self, path: Path) -> Any:
@@ -395,3 +397,5 @@ class HiveCatalog(SharedLocations):
                 if is_a(error, "NoSuchObjectException"):
                     raise table_not_found(path) from error
                 raise
+        if RECORDS in record.properties:
+            self._records.drop(path, record.properties[RECORDS])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from lance_namespace.errors import (
 )
 from thrift.Thrift import TException
 
-from lance_bridge.catalog import RESERVED_PREFIX, Path, TableRecord
+from lance_bridge.catalog import GUARD, RESERVED_PREFIX, Path, TableRecord
 from lance_bridge.errors import (
     OutcomeUnknownError,
     concurrent_modification,
@@ -26,41 +26,41 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
-from .config import HiveConfig
 from .errors import is_a, refuse_long_values, text_of
 from .guard import (
-    LOCK,
     MODIFIED,
     PARAMETER,
+    PARTITION,
     ParameterGuard,
     conditional,
     guard_of,
     quietly,
 )
-from .locks import Hold, TableLocks
 from .names import database_argument
+from .records import RECORDS, CommitRecords, visible
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Terms:
-    """What a change depends on: the guard, the lock it needs, and the revision that was loaded."""
+    """What a change depends on: the guard, and the revision that was loaded."""
 
     guard: str
-    hold: Hold | None
     revision: str | None
 
 
 class TableChanges:
     """Alters and renames entries. Raises Thrift errors as they come, but for what it names."""
 
-    def __init__(self, calls: Calls, config: HiveConfig, load: Callable[[Path], Any]) -> None:
+    def __init__(self, calls: Calls, load: Callable[[Path], Any], records: CommitRecords) -> None:
         self._calls = calls
         self._load = load
         self._parameter = ParameterGuard(calls)
-        self._locks = TableLocks(calls, config)
+        self._records = records
 
     def commit_guard(self, record: TableRecord) -> str:
-        """Find out how this metastore compares and sets the entry; changes nothing.
+        """Find out how this metastore compares and sets the entry, which it does not change.
 
         Raises:
             UnsupportedOperationError: (0) in neither way.
@@ -71,13 +71,13 @@ class TableChanges:
             reason = self._parameter.why_not(path, self._load)
             if not reason:
                 return PARAMETER
-            self._locks.prove(path)
+            self._records.prove(path, self._load(path))
         except (InvalidTableStateError, UnsupportedOperationError) as error:
             first = f"it {reason}, and " if isinstance(error, UnsupportedOperationError) else ""
             raise unsupported(
                 f"The metastore cannot compare and set table '{display(path)}': {first}{error}"
             ) from error
-        return LOCK
+        return PARTITION
 
     def alter(self, record: TableRecord, marks: Mapping[str, str] | None = None) -> None:
         """Replace an entry's location and properties.
@@ -90,30 +90,30 @@ class TableChanges:
             ConcurrentModificationError: (14) somebody changed it meanwhile, if that can be told.
             InvalidTableStateError: (19) its guard is unknown, or does not hold here.
         """
-        with self._comparing(record) as (table, terms):
-            changed = mapping.altered(table, record)
-            if marks is not None:
-                changed = mapping.with_marks(changed, marks)
-            try:
-                self._send(record.path, table, changed, terms)
-            except TException as error:
-                if is_a(error, "InvalidOperationException"):
-                    # Said of a table, too, that was renamed or dropped since it was loaded, and may
-                    # be back by now.
-                    current = self._load(record.path)
-                    if mapping.revision_of(current) != record.revision:
-                        raise concurrent_modification(record.path) from error
-                raise
+        table, terms = self._compared(record)
+        changed = mapping.altered(table, record)
+        if marks is not None:
+            changed = mapping.with_marks(changed, marks)
+        try:
+            self._send(record.path, table, changed, terms)
+        except TException as error:
+            if is_a(error, "InvalidOperationException"):
+                # Said of a table, too, that was renamed or dropped since it was loaded, and may
+                # be back by now.
+                current = self._load(record.path)
+                if mapping.revision_of(current) != record.revision:
+                    raise concurrent_modification(record.path) from error
+            raise
 
     def rename(self, record: TableRecord, new_path: Path) -> None:
         """Give an entry another name in the same catalog. Raises what :meth:`alter` does."""
         path = record.path
-        with self._comparing(record) as (loaded, asked):
-            terms = asked if asked.guard else _terms_of_same_entry(record, loaded)
-            table, own_terms = self._with_own_files(path, loaded, terms)
-            moved = copy.copy(table)
-            moved.dbName, moved.tableName = new_path[-2], new_path[-1]
-            self._send(path, table, moved, own_terms)
+        loaded, asked = self._compared(record)
+        terms = asked if asked.guard else _terms_of_same_entry(record, loaded)
+        table, own_terms = self._with_own_files(path, loaded, terms)
+        moved = copy.copy(table)
+        moved.dbName, moved.tableName = new_path[-2], new_path[-1]
+        self._send(path, table, moved, own_terms)
 
     def _with_own_files(self, path: Path, table: Any, terms: _Terms) -> tuple[Any, _Terms]:
         """Make the entry external: the metastore moves files of a table that it takes for its own.
@@ -129,26 +129,15 @@ class TableChanges:
         self._require_same(path, external, next_terms)
         return external, next_terms
 
-    @contextmanager
-    def _comparing(self, record: TableRecord) -> Iterator[tuple[Any, _Terms]]:
-        """Load the entry, under its lock if its guard is one, and compare it with the record."""
+    def _compared(self, record: TableRecord) -> tuple[Any, _Terms]:
+        """Load the entry, and compare it with the record."""
         path = record.path
         table = self._load(path)
-        terms = _Terms(guard_of(table, record), None, record.revision)
+        terms = _Terms(guard_of(table, record), record.revision)
         self._require_same(path, table, terms)
-        if terms.guard != LOCK:
-            if terms.guard and terms.revision is None:
-                self._require_settled(path, table)
-            yield table, terms
-            return
-
-        def reload() -> Any:
-            current = self._load(path)
-            self._require_same(path, current, terms)
-            return current
-
-        with self._locks.held(path, reload) as hold:
-            yield reload(), replace(terms, hold=hold)
+        if terms.guard and terms.revision is None:
+            self._require_settled(path, table)
+        return table, terms
 
     def _require_same(self, path: Path, table: Any, terms: _Terms) -> None:
         """Where it is guarded, the entry must be of the revision that the caller loaded."""
@@ -166,13 +155,7 @@ class TableChanges:
             raise concurrent_modification(path)
 
     def _condition(self, path: Path, table: Any, terms: _Terms) -> dict[str, str]:
-        """Return what the metastore itself is to compare.
-
-        Hive 3.1 takes no notice of it. Under a lock nothing is left to compare, and some databases
-        cannot.
-        """
-        if terms.guard == LOCK:
-            return {}
+        """Return what the metastore itself is to compare; Hive 3.1 takes no notice of it."""
         if not terms.guard:
             revision = terms.revision
             return {} if revision is None else conditional(mapping.REVISION, revision)
@@ -187,6 +170,8 @@ class TableChanges:
 
     def _send(self, path: Path, table: Any, changed: Any, terms: _Terms) -> str:
         """Put ``changed`` in place of the entry ``table``, on these terms; return its revision."""
+        if terms.guard == PARTITION:
+            return self._record(path, table, changed)
         context = self._calls.types.EnvironmentContext(
             properties=quietly(self._condition(path, table, terms))
         )
@@ -198,8 +183,6 @@ class TableChanges:
             nonlocal was_sent
             if terms.guard == PARAMETER:
                 self._parameter.require(client, path, table)
-            if terms.hold:
-                terms.hold.begin_change()
             was_sent = True
             client.alter_table_with_environment_context(database, path[-1], changed, context)
 
@@ -210,32 +193,57 @@ class TableChanges:
                 raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from (
                     error
                 )
-            if terms.hold and self._is_there(changed, path, revision):
-                terms.hold.end_change()
             raise
-        except (TException, LanceNamespaceError) as error:
-            # Either the metastore has answered, or it was never asked.
-            if terms.hold:
-                terms.hold.end_change()
-            if isinstance(error, TException):
-                self._explain(path, changed, error)
+        except TException as error:
+            self._explain(path, changed, error)
             raise
-        if terms.hold:
-            terms.hold.end_change()
         return revision
+
+    def _record(self, path: Path, table: Any, changed: Any) -> str:
+        """Make a change by recording it; the entry follows, where others can see a difference."""
+        if RECORDS not in table.parameters:
+            table = self._begin_records(path, table)
+            if GUARD in changed.parameters:  # which may still name the locks of earlier releases
+                changed.parameters = {**changed.parameters, GUARD: PARTITION}
+        entry, number = self._records.advance(path, table, changed)
+        before = visible(table)
+        revision = mapping.parts_of(table)[0]
+        if mapping.shown(before) != mapping.shown(entry):
+            try:
+                revision = self._alter_entry(path, entry)
+            except (TException, LanceNamespaceError) as error:
+                if mapping.kept_by_entry(before) != mapping.kept_by_entry(entry):
+                    raise
+                logger.warning("the entry of %s shows an earlier state: %s", display(path), error)
+        return mapping.numbered(revision, number)
+
+    def _begin_records(self, path: Path, table: Any) -> Any:
+        """Have an entry name its commit records; return it as it is before the first of them."""
+        named = copy.copy(table)
+        named.parameters = {**table.parameters, RECORDS: self._records.begin(path, table)}
+        revision = self._alter_entry(path, named)
+        named.parameters = {**named.parameters, mapping.REVISION: mapping.numbered(revision, 0)}
+        return named
+
+    def _alter_entry(self, path: Path, changed: Any) -> str:
+        context = self._calls.types.EnvironmentContext(properties=quietly({}))
+        changed, database = mapping.with_new_revision(changed), database_argument(path[:-1])
+        try:
+            self._calls.change(
+                "alter_table",
+                lambda c: c.alter_table_with_environment_context(
+                    database, path[-1], changed, context
+                ),
+            )
+        except TException as error:
+            self._explain(path, changed, error)
+            raise
+        return str(mapping.revision_of(changed))
 
     def _explain(self, path: Path, changed: Any, error: TException) -> None:
         if text_of(error).startswith(MODIFIED):
             raise concurrent_modification(path) from error
         refuse_long_values(error, changed.parameters)
-
-    def _is_there(self, changed: Any, path: Path, revision: str) -> bool:
-        """Return True where a change whose reply was lost has certainly been made."""
-        new_path = (*path[:-2], changed.dbName, changed.tableName)
-        try:
-            return mapping.revision_of(self._load(new_path)) == revision
-        except (TException, LanceNamespaceError):
-            return False
 
 
 def _terms_of_same_entry(record: TableRecord, table: Any) -> _Terms:
@@ -245,4 +253,4 @@ def _terms_of_same_entry(record: TableRecord, table: Any) -> _Terms:
         record.identity is not None and record.identity != found.identity
     ):
         raise concurrent_modification(record.path)
-    return _Terms("", None, found.revision)
+    return _Terms("", found.revision)

@@ -49,14 +49,6 @@ class HiveConfig(CatalogConfig):
         description="For how long a call that failed is tried again, if it may be repeated "
         "without harm; `0` turns that off.",
     )
-    lock_timeout: Seconds = Field(
-        default=360.0,
-        alias="client.lock-timeout",
-        description="How long a change of an implementation-managed table waits for the table's "
-        "lock, where the metastore needs one to compare and set (Hive 3.1). The lock of a client "
-        "that died is in the way for `hive.txn.timeout` of the metastore, 300 seconds by default; "
-        "`client.timeout` must be at most half of that.",
-    )
     idle_timeout: Seconds = Field(
         default=240.0,
         alias="client.idle-timeout",

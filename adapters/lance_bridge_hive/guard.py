@@ -25,11 +25,15 @@ from . import mapping
 from .calls import Calls
 from .errors import is_a, text_of
 from .names import database_argument
+from .records import RECORDS
 
 PARAMETER = "parameter"
 """The condition of an alter decides: `expected_parameter_key` and `expected_parameter_value`."""
-LOCK = "lock"
-"""An exclusive lock of the metastore is held around load, compare and alter."""
+
+PARTITION = "partition"
+"""Commit records decide, which are partitions of a helper table: see `records`."""
+_LOCK = "lock"
+"""What earlier releases compared and set by: such an entry gets commit records when it changes."""
 
 MODIFIED = "The table has been modified"
 _OTHER_KEYS = "partition keys can not be changed"
@@ -53,10 +57,14 @@ def guard_of(table: Any, record: TableRecord) -> str:
     Raises:
         InvalidTableStateError: (19) either is one that this release does not know.
     """
+    if RECORDS in (table.parameters or {}):
+        return PARTITION
     present = (table.parameters or {}).get(GUARD, "")
     wanted = record.properties.get(GUARD, "")
+    if _LOCK in (present, wanted):
+        return PARTITION
     for guard in (present, wanted):
-        if guard not in ("", PARAMETER, LOCK):
+        if guard not in ("", PARAMETER, PARTITION):
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' is compared and set by {guard[:60]!r}, which "
                 "this release of lance-bridge does not know: use a newer one"

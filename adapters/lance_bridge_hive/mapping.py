@@ -187,6 +187,11 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
     )
 
 
+def is_own(key: str) -> bool:
+    """Return whether a parameter is the metastore's own, or this adapter's: no property."""
+    return key in _OWN_PARAMETERS
+
+
 def is_external(table: Any) -> bool:
     """Return True where the metastore takes the entry for external: its files are not its own."""
     marks = {key: str(value).upper() for key, value in (table.parameters or {}).items()}
@@ -220,10 +225,32 @@ def made_external(table: Any) -> Any:
     return table
 
 
+def shown(table: Any) -> tuple[Any, ...]:
+    """Return what others see of an entry."""
+    parameters = {k: v for k, v in table.parameters.items() if k != REVISION}
+    return kept_by_entry(table), table.sd.location, parameters
+
+
+def kept_by_entry(table: Any) -> tuple[Any, ...]:
+    """Return what only the entry says: its name, and whose its files are."""
+    return table.dbName, table.tableName, marks_of(table)
+
+
 def revision_of(table: Any) -> str | None:
     """Return what this adapter set with its last change; None for an entry of others."""
     revision: str | None = (table.parameters or {}).get(REVISION)
     return revision
+
+
+def numbered(revision: str, number: int) -> str:
+    """Return the revision of an entry whose latest commit record has this number."""
+    return f"{revision}#{number}"
+
+
+def parts_of(table: Any) -> tuple[str, int | None]:
+    """Return the entry's own revision, and the number of its latest commit record, if any."""
+    revision, _, number = str(revision_of(table)).partition("#")
+    return revision, int(number) if number else None
 
 
 def compared_by(table: Any) -> str:

@@ -18,6 +18,8 @@ RESERVED_PREFIX = "lance_bridge."
 """Properties that core keeps for itself; callers neither set nor see them."""
 GUARD = RESERVED_PREFIX + "guard"
 """How the catalog compares and sets an entry that holds its table's latest version."""
+LATEST = RESERVED_PREFIX + "latest"
+"""The latest version of a table that the catalog manages."""
 
 UNREADABLE = "unreadable"
 """`TableRecord.kind` of an entry that holds a name, and cannot be read."""

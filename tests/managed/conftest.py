@@ -17,6 +17,8 @@ from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
 
+from lance_bridge_hive.records import RECORDS
+
 BUCKET = "managed-tests"
 GLUE, GLUE_S3 = "glue", "glue on s3"
 
@@ -97,7 +99,13 @@ def _in_hive(port: int, table_id: Sequence[str]) -> dict[str, str]:
     with raw_client(port) as client:
         request = hive.GetTablesRequest(dbName=table_id[0], tblNames=[table_id[1]])
         [found] = client.get_table_objects_by_name_req(request).tables
-        return dict(found.parameters)
+        parameters = dict(found.parameters)
+        if RECORDS in parameters:
+            place = parameters[RECORDS].split(".", 1)
+            records = client.get_partitions(*place, -1)
+            latest = max(records, key=lambda each: int(each.values[0]))
+            parameters |= latest.parameters
+        return parameters
 
 
 def _drop(table: Table) -> None:

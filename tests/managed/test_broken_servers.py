@@ -7,14 +7,13 @@ ends, so that there, and for lost replies, a proxy stands between.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
-from pathlib import Path
 
 import pytest
 from managed import death
 from managed.building import Table, described, require_exactly, require_nothing_left, require_told
-from managed.conftest import GLUE, NewTable, on_hive
+from managed.conftest import GLUE, NewTable
 from managed.writer import Job
 from managed.writers import Work, Writers
 from servers.glue_server import GlueServer
@@ -31,21 +30,10 @@ pytestmark = pytest.mark.server
 PROCESSES, COMMITS, DIES_AT = 8, 25, 12
 GOES_AWAY_AT = 60
 """The version after which the server goes away."""
-LOCKS_EXPIRE = {"hive.txn.timeout": "10s"}
-LIMITS = {"client.timeout": "5"}
-"""A call must be able to end before the lock that it is made under expires."""
 FAULTS = 10
 _POLL = 0.05
 _BETWEEN_FAULTS = 0.1
 _SECONDS = 240.0
-
-
-@pytest.fixture
-def metastore_31(metastores: Metastores) -> Iterator[Metastore]:
-    """A metastore of release 3.1 whose locks, which it compares and sets by, expire soon."""
-    running = metastores.new("3.1", settings=LOCKS_EXPIRE)
-    yield running
-    running.close()
 
 
 @pytest.mark.timeout(600)
@@ -58,12 +46,13 @@ def test_no_commit_is_lost_or_made_twice_though_metastore_and_writers_die(
     require_all_commits(table, writers, lambda: _kill_and_start(metastore), steps)
 
 
-@pytest.mark.timeout(600)
-def test_no_commit_is_lost_or_made_twice_though_a_metastore_with_locks_dies(
-    metastore_31: Metastore, tmp_path: Path, writers: Writers
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_no_commit_is_lost_or_made_twice_though_a_metastore_with_records_dies(
+    new_table: NewTable, metastores: Metastores, writers: Writers
 ) -> None:
-    table = on_hive(metastore_31.port, tmp_path, **LIMITS).create()
-    require_all_commits(table, writers, lambda: _kill_and_start(metastore_31), [])
+    table, metastore = new_table("3.1"), metastores.get("3.1")
+    require_all_commits(table, writers, lambda: _kill_and_start(metastore), [])
 
 
 @pytest.mark.timeout(600)

@@ -12,8 +12,8 @@ from lance_namespace.errors import InvalidTableStateError, TableBranchNotFoundEr
 from ..catalog import (
     GUARD,
     IMPLEMENTATION,
+    LATEST,
     MANAGED_BY,
-    RESERVED_PREFIX,
     STORAGE,
     Path,
     TableRecord,
@@ -21,8 +21,7 @@ from ..catalog import (
 from ..errors import display, invalid, unsupported
 from ..tables.history.manifests import MAIN
 
-LATEST = RESERVED_PREFIX + "latest"
-"""The latest version, in JSON: `State`."""
+__all__ = ["HOLD_SECONDS", "LATEST", "State"]
 
 HOLD_SECONDS = 300.0
 """How long a table stays held whose holder has died, by the clocks of the clients."""

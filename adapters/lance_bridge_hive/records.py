@@ -1,0 +1,394 @@
+"""Commit records: how an entry is compared and set where an alter can be neither.
+
+Each state of an entry is a partition of a helper table that belongs to the entry, and is called by
+its number. The metastore's database keeps the names of partitions unique, so that of several
+changes that follow on one state only one can be recorded, however late the others arrive. The
+record with the highest number is the entry's state. The entry itself is altered afterwards, for
+others to see, and an alter that comes late changes nothing that anybody here reads.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+)
+from thrift.Thrift import TException
+
+from lance_bridge.catalog import LATEST, RESERVED_PREFIX, Path
+from lance_bridge.errors import (
+    OutcomeUnknownError,
+    concurrent_modification,
+    display,
+    unsupported,
+)
+
+from . import mapping
+from .calls import Calls
+from .errors import is_a, refuse_long_values, text_of
+from .names import database_argument
+
+logger = logging.getLogger(__name__)
+
+RECORDS = RESERVED_PREFIX + "commit_records"
+"""In an entry: where its commit records are, as `database.table`."""
+
+_TOKEN = RESERVED_PREFIX + "record"
+"""In a record: a random value by which the client that made it knows it again."""
+_SIZE = RESERVED_PREFIX + "record_size"
+"""How many parameters a record has beside these two, by which a part of one is noticed."""
+_LOCATION = RESERVED_PREFIX + "record_location"
+_NAME = re.compile(r"lance_bridge_[0-9a-f]{32}")
+_KEY = "lance_bridge_record"
+_NO_TABLE = "table not found"
+"""How Hive 3.1 ends its MetaException about the partitions of a table that is gone."""
+_KEPT = 50
+"""Records that are kept: a change that was accepted is one of them when its client looks."""
+_MOST = 2 * _KEPT
+_READS = 20
+"""Reads of the records while others remove old ones."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One state of an entry."""
+
+    number: int
+    token: str
+    location: str | None
+    properties: Mapping[str, str]
+
+
+class CommitRecords:
+    """Reads and adds commit records. Raises Thrift errors as they come, but for what it names."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def prove(self, path: Path, table: Any) -> None:
+        """Find out that one record cannot be made twice; makes the helper table.
+
+        Raises:
+            UnsupportedOperationError: (0) it can, or the metastore makes no such table.
+        """
+        records = _records_of(path, table)
+        try:
+            self._make_helper(path, records)
+            for _ in range(2):
+                answer = self._try_first(path, records)
+        except OutcomeUnknownError as error:
+            raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from error
+        except TException as error:
+            answer = error
+        if answer is None:
+            raise unsupported("it adds one partition twice")
+        if not is_a(answer, "AlreadyExistsException"):
+            raise unsupported(
+                f"it cannot hold commit records, which are partitions ({text_of(answer)})"
+            ) from answer
+
+    def state_of(self, path: Path, table: Any) -> Any:
+        """Return the entry in the state that its latest record says; as it is without records.
+
+        What others have added to its properties is kept.
+        """
+        parameters = table.parameters or {}
+        records = parameters.get(RECORDS)
+        if not records:
+            return table
+        try:
+            latest = self._latest(path, records)
+        except InvalidTableStateError as error:
+            # Without its latest version the table can be deregistered, and not be changed.
+            logger.warning("%s", error)
+            return table
+        if latest.number:
+            keeps_all = not mapping.is_whole(table)
+            kept = {k: v for k, v in parameters.items() if keeps_all or mapping.is_own(k)}
+            parameters = {**kept, **latest.properties, RECORDS: records}
+        return _at(table, latest, parameters)
+
+    def begin(self, path: Path, table: Any) -> str:
+        """Make the table of records for an entry that has none; return what the entry must hold.
+
+        Raises:
+            UnsupportedOperationError: (0)
+        """
+        self.prove(path, table)
+        return _records_of(path, table)
+
+    def advance(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
+        """Record a change, which makes it; return what the entry is to hold, and its number.
+
+        Args:
+            table: The entry as `state_of` returned it.
+            changed: What it is to be.
+
+        Raises:
+            ConcurrentModificationError: (14) another change has been recorded.
+            ServiceUnavailableError: (17) nothing was changed, and will not be by this call.
+            OutcomeUnknownError: (17)
+            InvalidTableStateError: (19) its records are gone.
+        """
+        records = str(table.parameters[RECORDS])
+        loaded = mapping.parts_of(table)[1]
+        if loaded is None:
+            raise self._gone(path, records)
+        number = loaded + 1
+        changed = copy.copy(changed)
+        changed.parameters = {**changed.parameters, RECORDS: records}
+        self._add(path, records, _recorded(number, changed), _recorded(number, table))
+        self._remove_old(path, records, number)
+        return visible(changed), number
+
+    @staticmethod
+    def are_in(name: str) -> bool:
+        """Return whether a table is one of commit records, by its name."""
+        return _NAME.fullmatch(name) is not None
+
+    def drop(self, path: Path, records: str) -> None:
+        """Drop the records of an entry that is gone; where that fails, they are in nobody's way."""
+        database, name = self._place(path, records)
+        try:
+            self._calls.change("drop_table", lambda c: c.drop_table(database, name, False))
+        except (TException, LanceNamespaceError) as error:
+            if not is_a(error, "NoSuchObjectException"):
+                logger.warning("the commit records %s are left: %s", records, text_of(error))
+
+    # -- one record ------------------------------------------------------------------------------
+
+    def _add(self, path: Path, records: str, wanted: Record, unchanged: Record) -> None:
+        try:
+            self._send(path, records, wanted)
+        except OutcomeUnknownError as error:
+            self._find_out(path, records, wanted, unchanged, error)
+        except TException as error:
+            refuse_long_values(error, wanted.properties)
+            if self._whose(path, records, wanted) is None:
+                raise
+            # The metastore may have made it, and tried to make it again.
+            self._require_own(path, records, wanted)
+
+    def _find_out(
+        self,
+        path: Path,
+        records: str,
+        wanted: Record,
+        unchanged: Record,
+        lost: OutcomeUnknownError,
+    ) -> None:
+        """After a lost reply: take the record's place, unless it is taken.
+
+        The request may still arrive. A record that changes nothing keeps it from being accepted.
+        """
+        try:
+            if self._whose(path, records, wanted) is None:
+                self._send(path, records, unchanged)
+                raise ServiceUnavailableError(f"{lost}. Nothing was changed") from lost
+        except TException as error:
+            if self._whose(path, records, wanted) is None:
+                raise lost from error
+        self._require_own(path, records, wanted)
+
+    def _require_own(self, path: Path, records: str, wanted: Record) -> None:
+        if self._whose(path, records, wanted) != wanted.token:
+            raise concurrent_modification(path)
+
+    def _whose(self, path: Path, records: str, wanted: Record) -> str | None:
+        """Return the token of the record with this number; None where there is none yet."""
+        numbers = self._numbers(path, records)
+        if max(numbers, default=0) > wanted.number + _KEPT:
+            raise _too_late(path)
+        if wanted.number not in numbers:
+            return None
+        found = self._read(path, records, wanted.number)
+        if found is None:
+            raise _too_late(path)
+        return found.token
+
+    def _try_first(self, path: Path, records: str) -> TException | None:
+        """Add the record that no change follows on; return what the metastore says against it."""
+        try:
+            self._send(path, records, Record(0, uuid.uuid4().hex, None, {}))
+        except TException as error:
+            if is_a(error, "AlreadyExistsException", "MetaException"):
+                return error
+            raise
+        return None
+
+    def _send(self, path: Path, records: str, record: Record) -> None:
+        """Add a record; the metastore refuses one whose number is taken."""
+        held = dict(record.properties)
+        if record.location is not None:
+            held[_LOCATION] = record.location
+        own = {_TOKEN: record.token, _SIZE: str(len(held))}
+        partition = self._calls.types.Partition(
+            values=[str(record.number)], parameters={**held, **own}
+        )
+        partition.dbName, partition.tableName = records.split(".", 1)
+        if len(path) > 2:
+            partition.catName = path[0]
+        self._calls.change("add_partition", lambda c: c.add_partition(partition))
+
+    # -- all records -----------------------------------------------------------------------------
+
+    def _latest(self, path: Path, records: str) -> Record:
+        """Return the record with the highest number.
+
+        It is looked for again where others have added and removed so many that it is gone.
+        """
+        for _ in range(_READS):
+            numbers = self._numbers(path, records)
+            if not numbers:
+                raise self._gone(path, records)
+            latest = self._read(path, records, max(numbers))
+            if latest is not None:
+                return latest
+        raise concurrent_modification(path)
+
+    def _numbers(self, path: Path, records: str) -> list[int]:
+        database, name = self._place(path, records)
+        try:
+            found = self._calls.read(
+                "get_partition_names", lambda c: c.get_partition_names(database, name, -1)
+            )
+        except TException as error:
+            if is_a(error, "NoSuchObjectException") or text_of(error).endswith(_NO_TABLE):
+                raise self._gone(path, records) from error
+            raise
+        return [int(each.rpartition("=")[2]) for each in found]
+
+    def _read(self, path: Path, records: str, number: int) -> Record | None:
+        """Return one record; None where it is gone, or was removed while it was read."""
+        (database, name), values = self._place(path, records), [str(number)]
+        try:
+            return _record_from(
+                self._calls.read("get_partition", lambda c: c.get_partition(database, name, values))
+            )
+        except TException as error:
+            if is_a(error, "NoSuchObjectException"):
+                return None
+            raise
+
+    def _gone(self, path: Path, records: str) -> InvalidTableStateError:
+        return InvalidTableStateError(
+            f"The commit records of table '{display(path)}', in '{records}', are gone: deregister "
+            "the table, and register it again"
+        )
+
+    def _remove_old(self, path: Path, records: str, number: int) -> None:
+        """Remove what came long before; check that the change was not recorded long after.
+
+        A number whose record has been removed could be taken again by a request that was held up.
+        """
+        found = sorted(self._numbers(path, records))
+        if found[-1] > number + _KEPT:
+            raise _too_late(path)
+        if len(found) < _MOST:
+            return
+        for old in found:
+            if old < number - _KEPT:
+                self._remove(path, records, old)
+
+    def _remove(self, path: Path, records: str, number: int) -> None:
+        database, name = self._place(path, records)
+        values = [str(number)]
+        try:
+            self._calls.change(
+                "drop_partition", lambda c: c.drop_partition(database, name, values, False)
+            )
+        except (TException, LanceNamespaceError) as error:
+            logger.info("record %d in %s is left: %s", number, records, text_of(error))
+
+    # -- their table -----------------------------------------------------------------------------
+
+    def _make_helper(self, path: Path, records: str) -> None:
+        """Make the table of records: a view, so that it has no directory anywhere."""
+        types = self._calls.types
+        database, name = records.split(".", 1)
+        column = types.FieldSchema(name="note", type="string", comment="")
+        key = types.FieldSchema(name=_KEY, type="string", comment="")
+        table = types.Table(
+            tableName=name,
+            dbName=database,
+            sd=types.StorageDescriptor(cols=[column], serdeInfo=types.SerDeInfo(parameters={})),
+            partitionKeys=[key],
+            tableType="VIRTUAL_VIEW",
+            viewOriginalText="SELECT 'commit records of lance-bridge' AS note",
+            viewExpandedText="SELECT 'commit records of lance-bridge' AS note",
+            parameters={"comment": f"Commit records of {display(path)[:200]}: do not drop"},
+        )
+        if len(path) > 2:
+            table.catName = path[0]
+        try:
+            self._calls.change("create_table", lambda c: c.create_table(table))
+        except (TException, OutcomeUnknownError) as error:
+            try:
+                self._numbers(path, records)
+            except InvalidTableStateError:
+                raise error from None
+
+    @staticmethod
+    def _place(path: Path, records: str) -> tuple[str, str]:
+        """Return a table of records as the calls without a field for the catalog take it."""
+        database, name = records.split(".", 1)
+        return database_argument((*path[:-2], database)), name
+
+
+def _records_of(path: Path, table: Any) -> str:
+    """Return where an entry's records are, or would be: the same for all who make it guarded."""
+    parameters = table.parameters or {}
+    if RECORDS in parameters:
+        return str(parameters[RECORDS])
+    location = (table.sd.location if table.sd else None) or ""
+    made = parameters.get(RESERVED_PREFIX + "id") or f"{table.createTime} {path} {location}"
+    return f"{path[-2]}.lance_bridge_{hashlib.sha256(made.encode()).hexdigest()[:32]}"
+
+
+def _too_late(path: Path) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"Table '{display(path)}' was changed so often while this change was made that it cannot "
+        "be told whether others came first"
+    )
+
+
+def _recorded(number: int, table: Any) -> Record:
+    properties = {k: v for k, v in table.parameters.items() if not mapping.is_own(k)}
+    return Record(number, uuid.uuid4().hex, table.sd.location, properties)
+
+
+def _record_from(partition: Any) -> Record | None:
+    """Return the record that a partition is; None where it was read while it was removed."""
+    found = {k: v for k, v in (partition.parameters or {}).items() if not mapping.is_own(k)}
+    token, size = found.pop(_TOKEN, None), found.pop(_SIZE, None)
+    if token is None or not partition.values or size != str(len(found)):
+        return None
+    location = found.pop(_LOCATION, None)
+    return Record(int(partition.values[0]), token, location, found)
+
+
+def _at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
+    revision = mapping.numbered(str(mapping.revision_of(table)), latest.number)
+    table = copy.copy(table)
+    table.parameters = {**parameters, mapping.REVISION: revision}
+    if latest.number:
+        table.sd = copy.copy(table.sd)
+        table.sd.location = latest.location
+    return table
+
+
+def visible(table: Any) -> Any:
+    """Return what the entry itself is to hold: not the latest version, which would be outdated."""
+    table = copy.copy(table)
+    table.parameters = {k: v for k, v in table.parameters.items() if k != LATEST}
+    return table

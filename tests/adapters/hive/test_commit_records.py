@@ -1,0 +1,249 @@
+"""Commit records on Hive 3.1: changes that arrive late, lost replies, and what is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    ServiceUnavailableError,
+)
+from servers.hive_entries import (
+    COUNT,
+    add_one,
+    count_of,
+    guarded,
+    make_entry,
+    open_catalog,
+    raw_entry,
+    with_property,
+)
+from servers.hive_raw import raw_client
+from servers.metastores import Metastores
+from servers.proxy import Fault, ThriftProxy
+from servers.thrift_faults import Hold
+
+from lance_bridge.catalog import GUARD, LATEST, NamespaceRecord, TableRecord
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge_hive import records
+from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_hive.embedded import Metastore
+from lance_bridge_hive.records import RECORDS
+
+pytestmark = pytest.mark.server
+
+LIMITS = {"client.timeout": "3", "client.retry-timeout": "3"}
+LOST = [Fault.DROP_REQUEST, Fault.LOSE_REPLY, Fault.STALL]
+
+
+@pytest.fixture
+def metastore(metastores: Metastores) -> Metastore:
+    return metastores.get("3.1")
+
+
+@pytest.fixture
+def straight(metastore: Metastore) -> Iterator[HiveCatalog]:
+    """A catalog that reaches the metastore without the proxy."""
+    with open_catalog(metastore.uri) as opened:
+        yield opened
+
+
+@pytest.fixture
+def catalog(proxy: ThriftProxy) -> Iterator[HiveCatalog]:
+    """A catalog behind the proxy."""
+    with open_catalog(proxy.uri, **LIMITS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def entry(straight: HiveCatalog, tmp_path: Path) -> Iterator[TableRecord]:
+    """An entry whose changes are recorded."""
+    name = f"records_{uuid.uuid4().hex[:12]}"
+    location = {"database.location-uri": f"file:{tmp_path}/{name}"}
+    straight.create_namespace(NamespaceRecord((name,), location))
+    made = make_entry(straight, (name, "t"), str(tmp_path / "t.lance"))
+    yield guarded(straight, made.path, "partition")
+    for table in straight.list_tables((name,)):
+        straight.drop_table(straight.load_table((name, table)))
+    straight.drop_namespace((name,))
+
+
+def numbers_of(metastore: Metastore, entry: TableRecord) -> list[int]:
+    with raw_client(metastore.port) as client:
+        found = client.get_partition_names(*entry.properties[RECORDS].split(".", 1), -1)
+        return sorted(int(each.rpartition("=")[2]) for each in found)
+
+
+def held_up(proxy: ThriftProxy, method: str, change: Callable[[], None]) -> Hold:
+    """Make a change whose call is held up in the network; return what releases it."""
+    hold = Hold()
+    proxy.fail_next(method, hold)
+    changing = threading.Thread(target=change)
+    changing.start()
+    assert hold.arrived.wait(60)
+    changing.join(60)
+    assert not changing.is_alive()
+    return hold
+
+
+def await_calls(proxy: ThriftProxy, metastore: Metastore, entry: TableRecord) -> None:
+    """Wait until what was held up has been answered: no connection is open any more."""
+    deadline = time.monotonic() + 60
+    while proxy.open_connections and time.monotonic() < deadline:
+        time.sleep(0.05)
+    raw_entry(metastore.port, *entry.path)
+
+
+def test_a_change_that_arrives_after_those_of_others_takes_none_of_them_back(
+    proxy: ThriftProxy, metastore: Metastore, straight: HiveCatalog, entry: TableRecord
+) -> None:
+    told: list[Exception] = []
+    with open_catalog(proxy.uri, **LIMITS) as slow:
+        loaded = slow.load_table(entry.path)
+
+        def change() -> None:
+            try:
+                slow.alter_table(with_property(loaded, COUNT, "100"))
+            except ServiceUnavailableError as error:
+                told.append(error)
+
+        hold = held_up(proxy, "add_partition", change)
+    for _ in range(3):
+        add_one(straight, lambda: straight.load_table(entry.path))
+    hold.release.set()
+    await_calls(proxy, metastore, entry)
+    assert count_of(straight, entry.path) == 3
+    assert [type(error) for error in told] == [ServiceUnavailableError]
+    assert "Nothing was changed" in str(told[0])
+
+
+def test_an_alter_that_arrives_late_does_not_change_what_is_read(
+    proxy: ThriftProxy, metastore: Metastore, straight: HiveCatalog, entry: TableRecord
+) -> None:
+    with open_catalog(proxy.uri, **LIMITS) as slow:
+        loaded = slow.load_table(entry.path)
+        hold = held_up(
+            proxy, "alter_table*", lambda: slow.alter_table(with_property(loaded, COUNT, "1"))
+        )
+    for _ in range(3):
+        add_one(straight, lambda: straight.load_table(entry.path))
+    hold.release.set()
+    await_calls(proxy, metastore, entry)
+    deadline = time.monotonic() + 60
+    while raw_entry(metastore.port, *entry.path).parameters[COUNT] != "1":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert count_of(straight, entry.path) == 4
+    add_one(straight, lambda: straight.load_table(entry.path))
+    assert count_of(straight, entry.path) == 5
+
+
+def test_a_client_that_dies_keeps_nobody_waiting(
+    proxy: ThriftProxy, straight: HiveCatalog, entry: TableRecord
+) -> None:
+    with open_catalog(proxy.uri, **LIMITS) as dying:
+        proxy.fail_next("add_partition", Fault.DROP_REQUEST, times=float("inf"))
+        with pytest.raises(OutcomeUnknownError):
+            dying.alter_table(with_property(entry, LATEST, "1"))
+    started = time.monotonic()
+    add_one(straight, lambda: straight.load_table(entry.path))
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_what_became_of_a_change_is_found_out_after_a_lost_reply(
+    catalog: HiveCatalog, proxy: ThriftProxy, entry: TableRecord, fault: Fault
+) -> None:
+    proxy.fail_next("add_partition", fault)
+    if fault is Fault.DROP_REQUEST:
+        with pytest.raises(ServiceUnavailableError, match="Nothing was changed") as caught:
+            catalog.alter_table(with_property(entry, COUNT, "1"))
+        assert not isinstance(caught.value, OutcomeUnknownError)
+    else:
+        catalog.alter_table(with_property(entry, COUNT, "1"))
+    assert proxy.fired == [("add_partition", fault)]
+    assert count_of(catalog, entry.path) == (0 if fault is Fault.DROP_REQUEST else 1)
+    with pytest.raises(ConcurrentModificationError):
+        catalog.alter_table(with_property(entry, COUNT, "9"))
+
+
+def test_a_commit_does_not_alter_the_entry_which_holds_no_version(
+    catalog: HiveCatalog, proxy: ThriftProxy, metastore: Metastore, entry: TableRecord
+) -> None:
+    before = raw_entry(metastore.port, *entry.path)
+    catalog.alter_table(with_property(entry, LATEST, '{"version": 2}'))
+    assert proxy.calls["alter_table_with_environment_context"] == 0
+    assert raw_entry(metastore.port, *entry.path) == before
+    assert catalog.load_table(entry.path).properties[LATEST] == '{"version": 2}'
+    [listed] = catalog.scan_tables(entry.path[:1])
+    assert listed.properties[LATEST] == '{"version": 2}'
+
+
+def test_old_records_are_removed_and_the_latest_stay(
+    straight: HiveCatalog,
+    metastore: Metastore,
+    entry: TableRecord,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "_KEPT", 5)
+    monkeypatch.setattr(records, "_MOST", 10)
+    for number in range(24):
+        latest = straight.load_table(entry.path)
+        straight.alter_table(with_property(latest, LATEST, str(number)))
+    numbers = numbers_of(metastore, entry)
+    assert numbers[-1] == 25
+    assert 5 <= len(numbers) <= 10
+    assert straight.load_table(entry.path).properties[LATEST] == "23"
+
+
+def test_records_are_dropped_with_their_entry_and_never_listed(
+    straight: HiveCatalog, metastore: Metastore, entry: TableRecord
+) -> None:
+    database = entry.path[0]
+    assert list(straight.list_tables((database,))) == ["t"]
+    straight.drop_table(straight.load_table(entry.path))
+    with raw_client(metastore.port) as client:
+        assert client.get_all_tables(database) == []
+
+
+def test_a_table_whose_records_are_gone_can_be_read_and_dropped_and_not_changed(
+    straight: HiveCatalog, metastore: Metastore, entry: TableRecord
+) -> None:
+    with raw_client(metastore.port) as client:
+        client.drop_table(*entry.properties[RECORDS].split(".", 1), False)
+    found = straight.load_table(entry.path)
+    assert LATEST not in found.properties
+    with pytest.raises(InvalidTableStateError, match="are gone: deregister"):
+        straight.alter_table(with_property(found, COUNT, "1"))
+
+
+def test_properties_that_others_add_are_kept(
+    straight: HiveCatalog, metastore: Metastore, entry: TableRecord
+) -> None:
+    table = raw_entry(metastore.port, *entry.path)
+    table.parameters["team"] = "theirs"
+    with raw_client(metastore.port) as client:
+        client.alter_table(*entry.path, table)
+    found = straight.load_table(entry.path)
+    assert found.properties["team"] == "theirs"
+    straight.alter_table(with_property(found, COUNT, "1"))
+    assert straight.load_table(entry.path).properties["team"] == "theirs"
+    assert count_of(straight, entry.path) == 1
+
+
+def test_an_entry_that_an_earlier_release_guarded_by_locks_gets_records(
+    straight: HiveCatalog, entry: TableRecord, tmp_path: Path
+) -> None:
+    made = make_entry(straight, (entry.path[0], "old"), str(tmp_path / "old.lance"))
+    old = guarded(straight, made.path, "lock")
+    assert old.properties[GUARD] == "partition"
+    assert RECORDS in old.properties
+    straight.alter_table(with_property(old, COUNT, "1"))
+    with pytest.raises(ConcurrentModificationError):
+        straight.alter_table(with_property(old, COUNT, "2"))

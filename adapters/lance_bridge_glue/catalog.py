@@ -28,13 +28,13 @@ from lance_bridge.errors import (
     namespace_not_found,
     table_already_exists,
     table_not_found,
-    unsupported,
 )
 
 from . import mapping
 from .calls import Calls, name_of
 from .config import GlueConfig
 from .errors import is_a, is_unknown_operation, meaning, translated
+from .guard import require_comparison
 from .names import capabilities
 from .partitions import Partitions
 from .session import Session
@@ -45,8 +45,7 @@ logger = logging.getLogger(__name__)
 _ABSENT = "EntityNotFoundException"
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _CHANGED = "ConcurrentModificationException"
-_BY_VERSION_ID = "version-id"
-"""UpdateTable with VersionId compares and sets: how Glue guards what is committed to an entry."""
+_BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
@@ -313,10 +312,7 @@ class GlueCatalog(Partitions):
 
     def commit_guard(self, record: TableRecord) -> str:
         with translated(f"read table '{display(record.path)}'"):
-            if self._unchanged(record).get("VersionId") is None:
-                raise unsupported(
-                    f"Table '{display(record.path)}' has no version of its entry to compare"
-                )
+            require_comparison(self._calls, record.path, self._unchanged(record))
         return _BY_VERSION_ID
 
     def _unchanged(self, record: TableRecord) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from lance_namespace import errors
 
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import directory as directories
+from lance_bridge.tables.commits import committing
 
 from .building import TABLE, create, stream
 from .managing import (
@@ -293,3 +294,15 @@ def test_a_commit_to_a_table_that_was_dropped_is_not_found(
     with pytest.raises(OSError, match="is unknown"):
         lance.write_dataset(table(5), dataset, mode="append")
     assert KEY not in server.tables
+
+
+def test_others_who_are_faster_each_time_are_a_concurrent_modification(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    opened = lance.dataset(str(directory(server)))
+    with (
+        pytest.raises(errors.ConcurrentModificationError),
+        committing(server.tables[KEY], "it was not compacted", opened),
+    ):
+        raise OSError("Too many concurrent writers. Attempted 5 times, but failed on retry_timeout")

@@ -12,6 +12,7 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import MANAGED_BY
 from lance_bridge.managed import directory as directories
+from lance_bridge.tables.compaction import compact
 
 from .building import TABLE, create, stream
 from .managing import (
@@ -123,17 +124,27 @@ def test_a_commit_that_was_built_on_what_lost_is_refused(
     assert rows(namespace) == [0, 1, 2, 8, 100]
 
 
-def test_a_commit_right_after_one_that_had_a_rival_waits(
+def test_a_commit_right_after_one_that_had_a_rival_is_taken_at_once(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
 ) -> None:
     monkeypatch.setattr(directories, "_DATA_FILE", re.compile(rb"(?!)"))
     _commit_between(namespace, server, monkeypatch)
     assert rows(namespace) == [0, 1, 2, 100]
-    with pytest.raises(errors.ConcurrentModificationError, match="repeat it in a moment"):
-        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
-    monkeypatch.setattr(directories, "REBASE_SECONDS", 0)
     namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
     assert rows(namespace) == [0, 0, 1, 2, 100]
+
+
+def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+) -> None:
+    monkeypatch.setattr(directories, "REBASE_SECONDS", 1_000_000.0)
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
+    assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 1
+    bridge = namespace._bridge
+    assert compact(bridge, bridge.catalog.load_table(KEY)).version > 2
+    assert rows(namespace) == [0, 0, 1, 2]
 
 
 def _commit_between(

@@ -27,6 +27,8 @@ FOREIGN = ".manifest-foreign"
 REBASE_SECONDS = 5.0
 """For how long a writer may have seen what is not there any more, by the clock of the storage."""
 
+_TRANSACTION = re.compile(rb"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.txn")
+"""The file that a manifest names what made it by: it begins with the version that was read."""
 _DATA_FILE = re.compile(rb"[0-9A-Za-z_-]{16,}\.lance")
 
 logger = logging.getLogger(__name__)
@@ -147,13 +149,14 @@ class ManagedDirectory(VersionDirectory):
     def may_stand_on_rival(self, path: str, data: bytes) -> bool:
         """Return whether a staged manifest may have been built on what was set aside.
 
-        Lance looks for versions in the storage while it commits, and a manifest does not say what
-        it was built on. It tells by the data files that only one side had. One without any is not
-        trusted if it was staged so soon after the committed one got its name that its writer may
-        not have seen that.
+        Lance looks for later versions in the storage while it commits. What was made from the
+        latest version itself was not built on another of its number, because the catalog says
+        where that lies. Of anything else the data files tell that only one side had. One without
+        any is not trusted if it was staged so soon after the committed one got its name that its
+        writer may not have seen that.
         """
         rivals = self.rivals()
-        if not rivals:
+        if not rivals or set(_TRANSACTION.findall(data)) == {b"%d" % self.state.version}:
             return False
         final = self._final_path(self.state.version)
         ours, its = _data_files(self.files.read(final) or b""), _data_files(data)

@@ -37,6 +37,10 @@ OF_STORAGE = "LanceError(IO)"
 """What Lance says, at any depth, where the storage failed."""
 
 
+TOO_MANY = "Too many concurrent writers"
+"""What Lance says where others were faster each time until it gave up; nothing was committed."""
+
+
 def is_refusal(error: BaseException) -> bool:
     """Return whether Lance refused what it was asked, rather than failed at it."""
     text = str(error)
@@ -68,7 +72,8 @@ def committing(record: TableRecord, what: str, dataset: lance.LanceDataset) -> I
         told = f"Table '{display(record.path)}': {what}"
         if is_refusal(error):
             raise invalid(f"{told}: {brief(error)}") from error
-        if OF_STORAGE not in str(error) and latest_of(dataset) > before:
+        was_beaten = TOO_MANY in str(error) or latest_of(dataset) > before
+        if OF_STORAGE not in str(error) and was_beaten:
             raise concurrent_modification(record.path) from error
         raise failure(told, error) from error
 

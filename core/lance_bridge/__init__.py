@@ -4,29 +4,35 @@ The names in ``__all__`` are public, and so are these modules: `lance_bridge.cat
 adapter implements), `lance_bridge.config` (the properties that it takes), `lance_bridge.errors`
 (functions that make the errors it raises), `lance_bridge.extras` (packages that only one extra
 installs) and `lance_bridge.testing` (the conformance kit).
+
+A name is imported when it is first used: ``lance-bridge --help`` needs none of what takes seconds.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from _lance_bridge_names import catalogs, install
 
-from . import errors
-from .catalog import (
-    GUARD,
-    LANCE,
-    RESERVED_PREFIX,
-    TABLE_TYPE,
-    Capabilities,
-    Catalog,
-    Column,
-    NameRule,
-    NamespaceRecord,
-    NamespaceWords,
-    TableRecord,
-    select_tables,
-)
-from .config import CatalogConfig
-from .errors import OutcomeUnknownError
-from .namespace import LanceBridgeNamespace
-from .registry import connect
+if TYPE_CHECKING:
+    from . import errors
+    from .catalog import (
+        GUARD,
+        LANCE,
+        RESERVED_PREFIX,
+        TABLE_TYPE,
+        Capabilities,
+        Catalog,
+        Column,
+        NameRule,
+        NamespaceRecord,
+        NamespaceWords,
+        TableRecord,
+        select_tables,
+    )
+    from .config import CatalogConfig
+    from .errors import OutcomeUnknownError
+    from .namespace import LanceBridgeNamespace
+    from .registry import connect
 
 __all__ = [
     "GUARD",
@@ -49,4 +55,28 @@ __all__ = [
     "select_tables",
 ]
 
+_MODULES = ("catalog", "config", "errors", "extras")
+_ELSEWHERE = {
+    "CatalogConfig": "config",
+    "LanceBridgeNamespace": "namespace",
+    "OutcomeUnknownError": "errors",
+    "connect": "registry",
+}
+"""Modules of public names; the others are in `lance_bridge.catalog`."""
+
 install()  # where no .pth file has done it, as with `pip install --target`
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used (PEP 562)."""
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_ELSEWHERE.get(name, 'catalog')}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -15,6 +15,8 @@ import lance
 import pyarrow as pa
 import pytest
 import typer
+from servers.pools import unused_port
+from typer.testing import CliRunner
 
 from lance_bridge.cli import plugins
 from lance_bridge.cli.app import app
@@ -118,16 +120,28 @@ def test_a_command_of_an_adapter_that_cannot_be_imported_is_left_out(
 # -- completion ------------------------------------------------------------------------------------
 
 
+def line(*words: str) -> dict[str, str]:
+    """What bash gives to the program, to complete the last word."""
+    return {
+        "_LANCE_BRIDGE_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["lance-bridge", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+
+
+def offered(*words: str) -> list[str]:
+    """What bash is offered for the last word, by this process."""
+    done = CliRunner().invoke(app, [], env=line(*words), prog_name="lance-bridge")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
 def completed(*words: str) -> list[str]:
     """What bash is offered for the last word."""
     done = subprocess.run(
         [PROGRAM],
-        env={
-            **os.environ,
-            "_LANCE_BRIDGE_COMPLETE": "complete_bash",
-            "COMP_WORDS": " ".join(["lance-bridge", *words]),
-            "COMP_CWORD": str(len(words)),
-        },
+        env={**os.environ, **line(*words)},
         capture_output=True,
         text=True,
         check=False,
@@ -144,6 +158,34 @@ def test_catalogs_of_the_configuration_file_are_completed(config: Path) -> None:
     assert completed("table", "li") == ["list"]
     config.write_text("not: [a, configuration")
     assert completed("table", "list", "hi") == ["hive"]
+
+
+def test_tables_and_namespaces_are_completed(lake: Lake) -> None:
+    lake.create("orders")
+    lake.create("orders_old")
+    name = lake.database
+    assert offered("table", "head", "prod", name[:-1]) == [f"{name}.orders", f"{name}.orders_old"]
+    assert offered("table", "head", "prod", f"{name}.orders_") == [f"{name}.orders_old"]
+    assert offered("ns", "describe", "prod", name) == [name]
+    given = ["-p", f"uri={lake.metastore.uri}"]
+    assert offered("table", "count", *given, "hive", f"{name}.orders_") == [f"{name}.orders_old"]
+
+
+@pytest.mark.usefixtures("config")
+def test_a_catalog_that_cannot_be_asked_completes_nothing() -> None:
+    run("config", "set", "prod", "impl=hive", f"uri=thrift://127.0.0.1:{unused_port()}")
+    assert offered("table", "head", "prod", "sales") == []
+    assert offered("table", "head", "nothing", "sales") == []
+
+
+def test_migrations_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANCE_BRIDGE_STATE", str(tmp_path))
+    assert offered("migrate", "show", "2026") == []
+    ids = ["20260101-120000-register-0a1b2c", "20260203-120000-copy-0a1b2c"]
+    for each in ids:
+        (tmp_path / "migrations" / each).mkdir(parents=True)
+    assert offered("migrate", "show", "2026") == ids[::-1]
+    assert offered("migrate", "report", "202602") == ids[1:]
 
 
 def test_the_shell_is_told_how_to_complete() -> None:

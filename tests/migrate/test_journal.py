@@ -18,10 +18,10 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.migrate import Address, Item, Migrations, Plan, State
-from lance_bridge.migrate.journal import STATE_VARIABLE, Event, Failure, Journal, read
+from lance_bridge.migrate.journal import Event, Failure, Journal, read
 from lance_bridge.migrate.plan import blocker, new_id, now, warning, without_clashes
 from lance_bridge.migrate.record import Record
-from lance_bridge.migrate.state import default_directory
+from lance_bridge.user_files import STATE_VARIABLE, default_directory
 
 EVENTS = [
     Event(event="run", facts={"at_once": 1}),

@@ -15,9 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from lance_bridge import extras
-from lance_bridge.extras import MissingExtraError
-
 from .artifacts import jars_of
 from .configuration import hive_site, to_xml
 from .directory import Claim, in_use, usable
@@ -342,9 +339,12 @@ class _PortTakenError(MetastoreStartError):
 
 def _require_client() -> None:
     """Check that the server can be asked whether it answers."""
+    # Takes seconds to import, and the command ``metastore`` is listed without it.
+    from lance_bridge import extras  # noqa: PLC0415
+
     try:
         extras.require("hive-embedded", "hmsclient", "thrift")
-    except MissingExtraError as error:
+    except extras.MissingExtraError as error:
         raise ArtifactsUnavailableError(str(error)) from error
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from . import catalogs, configuration, maintain, managed, migrate, namespaces, tables
 from .check import PASSED_ON, check
 from .doctor import doctor
+from .groups import add_group
 from .output import log_messages
 from .plugins import add_commands
 
@@ -19,13 +19,23 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(catalogs.app, name="catalogs")
-app.add_typer(configuration.app, name="config")
-app.add_typer(namespaces.app, name="ns")
-app.add_typer(tables.app, name="table")
-app.add_typer(maintain.app, name="maintain")
-app.add_typer(managed.app, name="managed")
-app.add_typer(migrate.app, name="migrate")
+_GROUPS = (
+    ("catalogs", "catalogs", "Catalogs: list them, and test one."),
+    ("config", "configuration", "The configuration file: show and set."),
+    ("ns", "namespaces", "Namespaces: list, create, describe and drop."),
+    ("table", "tables", "Tables: list, describe, read, register, deregister, rename and drop."),
+    ("maintain", "maintain", "Upkeep of tables: compact, index and clean up."),
+    (
+        "managed",
+        "managed",
+        "Tables whose versions the catalog holds: implementation-managed tables.",
+    ),
+    ("migrate", "migrate", "Move tables between directories, catalogs and ways of managing them."),
+)
+"""Groups: name, module and summary."""
+
+for _name, _module, _summary in _GROUPS:
+    add_group(app, _name, _module, _summary)
 app.command(context_settings=PASSED_ON)(check)
 app.command()(doctor)
 add_commands(app)

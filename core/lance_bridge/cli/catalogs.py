@@ -12,12 +12,13 @@ from lance_namespace.errors import LanceNamespaceError
 
 from .. import registry
 from ..catalog import Capabilities
-from ..config import config_path, named_catalogs
+from ..config import named_catalogs
 from ..namespace import LanceBridgeNamespace
+from ..user_files import config_path
 from .common import CatalogName, OutputOption, Properties, connected, told
 from .output import WIDE, Output, pairs_table, table_of, tell_parts, working
 
-app = typer.Typer(help="Catalogs: list them, and test one.", no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.command("list")

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import kit_options
-from ..extras import require
 from .common import told
 from .completion import catalog_names
 
@@ -21,6 +19,9 @@ def check(
     arguments: Annotated[list[str] | None, typer.Argument(autocompletion=catalog_names)] = None,
 ) -> None:
     """Try out what any Lance namespace must do, in namespaces of its own, which go at the end."""
+    from .. import kit_options  # noqa: PLC0415 - takes seconds to import
+    from ..extras import require  # noqa: PLC0415 - the same
+
     given = kit_options.parse(arguments or [], _PROGRAM)
     with told():
         require("testing", "pytest", "hypothesis")

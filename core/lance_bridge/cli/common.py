@@ -5,20 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from lance_namespace import NATIVE_IMPLS
-from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 import lance_bridge
-from lance_bridge import LanceBridgeNamespace
+from _lance_bridge_names import catalogs
 
 from ..exit_codes import FAILED, MISUSED
-from ..names import parts_of
-from ..registry import catalogs, implementation
-from .completion import catalog_names
+from . import api
+from .completion import catalog_names, namespace_names, table_names
 from .output import Output, message, printable
+
+if TYPE_CHECKING:
+    from lance_bridge import LanceBridgeNamespace
 
 _NAMES_OF_CATALOGS = (
     f"An installed implementation ({', '.join(sorted(catalogs()))}), a catalog of the "
@@ -28,11 +28,16 @@ CatalogName = Annotated[str, typer.Argument(help=_NAMES_OF_CATALOGS, autocomplet
 TableName = Annotated[
     str,
     typer.Argument(
-        help="The table's names, joined with dots: db.table. Backticks quote one with dots in it."
+        help="The table's names, joined with dots: db.table. Backticks quote one with dots in it.",
+        autocompletion=table_names,
     ),
 ]
 NamespaceName = Annotated[
-    str, typer.Argument(help="The namespace's names, joined with dots, quoted as a table's.")
+    str,
+    typer.Argument(
+        help="The namespace's names, joined with dots, quoted as a table's.",
+        autocompletion=namespace_names,
+    ),
 ]
 Properties = Annotated[
     list[str] | None,
@@ -47,7 +52,7 @@ def told() -> Iterator[None]:
     """End the command with a message where anything in it fails."""
     try:
         yield
-    except LanceNamespaceError as error:
+    except api.LanceNamespaceError as error:
         message(str(error))
         raise typer.Exit(FAILED) from error
 
@@ -59,7 +64,7 @@ def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceB
     require_catalog(catalog)
     with told():
         namespace = lance_bridge.connect(catalog, given)
-        assert isinstance(namespace, LanceBridgeNamespace)
+        assert isinstance(namespace, lance_bridge.LanceBridgeNamespace)
         with namespace:
             yield namespace
 
@@ -69,16 +74,18 @@ def require_catalog(name: str) -> None:
 
     A name that stands for nothing passes: connecting to it says why.
     """
+    from ..registry import implementation  # noqa: PLC0415 - takes seconds to import
+
     try:
         found = implementation(name)
-    except LanceNamespaceError:
+    except api.LanceNamespaceError:
         return
-    if issubclass(found, LanceBridgeNamespace):
+    if issubclass(found, lance_bridge.LanceBridgeNamespace):
         return
     path = f"{found.__module__}.{found.__name__}"
-    owner = "pylance's own" if path in NATIVE_IMPLS.values() else "not lance-bridge's own"
+    owner = "pylance's own" if path in api.NATIVE_IMPLS.values() else "not lance-bridge's own"
     hint = f": it works on {', '.join(sorted(catalogs()))}"
-    if path == NATIVE_IMPLS["dir"]:
+    if path == api.NATIVE_IMPLS["dir"]:
         hint += (
             ". To give the tables of a directory names in a catalog, see "
             "lance-bridge migrate register --help"
@@ -96,9 +103,11 @@ def pairs(given: Sequence[str] | None) -> dict[str, str]:
 
 def names_of(name: str) -> list[str]:
     """Return the identifier that a name stands for; end the command where it is malformed."""
+    from ..names import parts_of  # noqa: PLC0415 - takes seconds to import
+
     try:
         return parts_of(name)
-    except InvalidInputError as error:
+    except api.InvalidInputError as error:
         raise misused(str(error)) from error
 
 

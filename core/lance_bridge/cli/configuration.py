@@ -17,12 +17,13 @@ from ..config import STORAGE_OPTIONS, STORAGE_PREFIX
 from ..errors import invalid
 from ..namespace import LanceBridgeNamespace
 from ..registry import find, is_implementation
+from ..user_files import config_path
 from . import configfile
 from .common import OutputOption, misused, told
 from .completion import configured
 from .output import Output, message, table_of, tell, tell_parts
 
-app = typer.Typer(help="The configuration file: show and set.", no_args_is_help=True)
+app = typer.Typer()
 
 HIDDEN = "(hidden)"
 _USER = re.compile(r"(?<=//)[^/?#\s]*@")
@@ -51,7 +52,7 @@ def show(
         for problem in () if name else named.problems.values():
             message(problem)
         shown = {each: _shown(each, properties) for each, properties in chosen.items()}
-    path = configuration.config_path()
+    path = config_path()
     rows = [
         {"catalog": each, "property": key, **value}
         for each, properties in shown.items()
@@ -109,7 +110,7 @@ def set_properties(
     if not given:
         raise misused("Nothing is to be set: give key=value, a key, or --unset key")
     with told():
-        path = configuration.config_path()
+        path = config_path()
         before = configfile.stored(path).get(name, {})
         merged = {k: v for k, v in {**before, **given}.items() if v is not None}
         _check(name, merged)

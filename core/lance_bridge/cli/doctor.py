@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from ..doctor import Diagnosis, diagnose
 from ..exit_codes import FOUND
 from .common import CatalogName, OutputOption, Properties, pairs, require_catalog, told
 from .durations import duration
 from .output import Output, counting, message, table_of, tell_parts
 from .paging import PageToken
+
+if TYPE_CHECKING:
+    from ..doctor import Diagnosis
 
 
 def doctor(
@@ -38,6 +40,8 @@ def doctor(
 
     Example: lance-bridge doctor prod --limit 100
     """
+    from ..doctor import diagnose  # noqa: PLC0415 - takes seconds to import
+
     given, age = pairs(properties), duration("--idle", idle)
     require_catalog(catalog)
     with told(), counting(f"doctor {catalog}") as counted:

@@ -27,7 +27,7 @@ from .durations import duration
 from .output import Output, counting, tell, working
 from .session import spark_on
 
-app = typer.Typer(help="Upkeep of tables: compact, index and clean up.", no_args_is_help=True)
+app = typer.Typer()
 
 InSpark = Annotated[bool, typer.Option("--spark", help="Do it in a Spark session of this machine.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; tell what would be done.")]

@@ -18,10 +18,7 @@ from .common import (
 )
 from .output import Output, tell
 
-app = typer.Typer(
-    help="Tables whose versions the catalog holds: implementation-managed tables.",
-    no_args_is_help=True,
-)
+app = typer.Typer()
 
 
 @app.command()

@@ -8,6 +8,7 @@ import typer
 
 from ..migrate import Directory, Ends, Level, Migrations, State, address_of, undo, verify
 from .common import CatalogName, OutputOption, Properties, connected, names_of, pairs, told
+from .completion import migration_ids
 from .migrating import (
     AtOnce,
     Choices,
@@ -36,12 +37,14 @@ from .moving import add_to
 from .output import Output, tell_rows
 from .reporting import report
 
-app = typer.Typer(
-    help="Move tables between directories, catalogs and ways of managing them.",
-    no_args_is_help=True,
-)
+app = typer.Typer()
 
-Identifier = Annotated[str, typer.Argument(help="The migration's identifier: see migrate list.")]
+Identifier = Annotated[
+    str,
+    typer.Argument(
+        help="The migration's identifier: see migrate list.", autocompletion=migration_ids
+    ),
+]
 
 
 @app.command()

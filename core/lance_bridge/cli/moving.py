@@ -8,6 +8,7 @@ import typer
 
 from ..migrate import Ends, Migrations, address_of
 from .common import CatalogName, OutputOption, Properties, connected, misused, names_of, pairs, told
+from .completion import migration_ids
 from .migrating import (
     AtOnce,
     Choices,
@@ -161,7 +162,12 @@ def _index(given: str) -> dict[str, str]:
 
 
 def catch_up(
-    id: Annotated[str, typer.Argument(help="The conversion, or the round before this one.")],
+    id: Annotated[
+        str,
+        typer.Argument(
+            help="The conversion, or the round before this one.", autocompletion=migration_ids
+        ),
+    ],
     *,
     by: Annotated[
         str, typer.Option("--by", help="What tells new rows: column, partition or snapshot.")

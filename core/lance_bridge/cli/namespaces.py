@@ -27,7 +27,7 @@ from .common import (
 from .output import Output, pairs_table, tell, tell_parts, working
 from .paging import Limit, PageToken, tell_page
 
-app = typer.Typer(help="Namespaces: list, create, describe and drop.", no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.command("list")

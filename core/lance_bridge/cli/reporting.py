@@ -9,6 +9,7 @@ import typer
 
 from ..migrate import Migrations
 from .common import OutputOption, told
+from .completion import migration_ids
 from .migrating import StateDirectory
 from .output import Output, tell
 
@@ -16,7 +17,12 @@ _PAGE = "report.html"
 
 
 def report(
-    id: Annotated[str, typer.Argument(help="The migration's identifier: see migrate list.")],
+    id: Annotated[
+        str,
+        typer.Argument(
+            help="The migration's identifier: see migrate list.", autocompletion=migration_ids
+        ),
+    ],
     *,
     to: Annotated[
         Path | None,

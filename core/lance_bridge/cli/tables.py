@@ -39,10 +39,7 @@ from .common import (
 from .output import Output, message, pairs_table, table_of, tell, tell_parts, working
 from .paging import Limit, PageToken, tell_page
 
-app = typer.Typer(
-    help="Tables: list, describe, read, register, deregister, rename and drop.",
-    no_args_is_help=True,
-)
+app = typer.Typer()
 
 
 @app.command("list")

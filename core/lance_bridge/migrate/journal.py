@@ -13,10 +13,8 @@ from typing import Any, Literal
 from lance_namespace.errors import InvalidTableStateError, ServiceUnavailableError
 from pydantic import Field, ValidationError
 
+from ..user_files import STATE_VARIABLE
 from .plan import Facts, Model, now
-
-STATE_VARIABLE = "LANCE_BRIDGE_STATE"
-"""Names the state directory."""
 
 Name = Literal[
     "run", "begun", "note", "done", "failed", "verified", "ended", "stopped",

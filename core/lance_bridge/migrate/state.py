@@ -13,7 +13,8 @@ from pathlib import Path
 from lance_namespace.errors import ConcurrentModificationError
 
 from ..errors import invalid
-from .journal import STATE_VARIABLE, Journal, file_errors, read, sync_directory
+from ..user_files import MIGRATIONS, default_directory
+from .journal import Journal, file_errors, read, sync_directory
 from .plan import Plan
 from .record import Record
 
@@ -21,23 +22,11 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _PLAN, _JOURNAL, _LOCK = "plan.json", "journal.jsonl", "lock"
 
 
-def default_directory() -> Path:
-    """Return ``$LANCE_BRIDGE_STATE``, else ``lance-bridge`` in the user's state directory.
-
-    That is ``$XDG_STATE_HOME``, or ``~/.local/state``. Source: XDG Base Directory Specification.
-    """
-    chosen = os.environ.get(STATE_VARIABLE)
-    if chosen:
-        return Path(chosen)
-    home = os.environ.get("XDG_STATE_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "state") / "lance-bridge"
-
-
 class Migrations:
     """All migrations of one state directory; `default_directory` unless one is given."""
 
     def __init__(self, directory: Path | str | None = None) -> None:
-        self.directory = Path(directory or default_directory()) / "migrations"
+        self.directory = Path(directory or default_directory()) / MIGRATIONS
 
     def add(self, plan: Plan) -> Migration:
         """Keep a new plan. Raises ServiceUnavailable (17) where nothing can be written."""

@@ -83,7 +83,7 @@ def pyspark_jars() -> Path:
     if jars is None or not jars.is_dir():
         raise CannotCompileError(
             "there are no jars of Spark to compile against: install the full package, "
-            "pip install 'pyspark>=4.1,<4.4'"
+            "pip install 'lance-bridge[spark]'"
         )
     return jars
 

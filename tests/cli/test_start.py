@@ -1,0 +1,92 @@
+"""The start of the program: what it imports before it knows what to do, and Ctrl-C until then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import lance_bridge
+
+HEAVY = (
+    "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
+    "databricks",
+)  # fmt: skip
+AT_THE_END = f"""
+import atexit, sys
+atexit.register(lambda: print("imported:", *(set({HEAVY}) & set(sys.modules)), file=sys.stderr))
+from lance_bridge.cli import main
+sys.argv[0] = "lance-bridge"
+main()
+"""
+INTERRUPTED = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder())
+from lance_bridge.cli import main
+sys.argv[0] = "lance-bridge"
+main()
+"""
+
+
+def start(
+    program: str, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_imports_none_of_what_takes_seconds(option: str) -> None:
+    done = start(AT_THE_END, option)
+
+    assert done.returncode == 0, done.stderr
+    assert "lance-bridge" in done.stdout
+    assert done.stderr.strip() == "imported:"
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [("lance-bridge met", "metastore"), ("lance-bridge doctor hi", "hive")],
+)
+def test_completion_imports_none_of_what_takes_seconds(line: str, offered: str) -> None:
+    done = start(
+        AT_THE_END,
+        environment={
+            "_LANCE_BRIDGE_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split()) - 1),
+        },
+    )
+
+    assert done.stdout.split() == [offered]
+    assert done.stderr.strip() == "imported:"
+
+
+@pytest.mark.parametrize("module", ["typer", "lance_namespace"])
+def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(module: str) -> None:
+    done = start(INTERRUPTED.format(module=module), "catalogs", "list")
+
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_public_name_is_found_where_it_is_declared() -> None:
+    found = {name: getattr(lance_bridge, name) for name in lance_bridge.__all__}
+
+    assert set(found) <= set(dir(lance_bridge))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lance_bridge.nothing

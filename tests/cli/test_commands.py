@@ -113,11 +113,34 @@ def test_a_table_is_described_with_schema_and_statistics(lake: Lake) -> None:
     assert [each["name"] for each in told["schema"]] == ORDERS.column_names
     assert told["statistics"]["num_rows"] == 5
     shown = run("table", "describe", "prod", name).stdout
-    assert "fixed_size_list<float32>[2]" in shown
+    assert "float[2]" in shown
     lake.namespace.declare_table(api.DeclareTableRequest(id=[lake.database, "empty"]))
     empty = answer_of("table", "describe", "prod", lake.name("empty"))
     assert empty["only_declared"]
     assert "statistics" not in empty
+
+
+def test_types_are_described_as_sql_writes_them(lake: Lake) -> None:
+    schema = pa.schema(
+        {"price": pa.decimal128(10, 2), "at": pa.timestamp("ms", "UTC"), "on": pa.timestamp("us")}
+    )
+    name = lake.create("typed", schema.empty_table())
+    types = ["decimal(10,2)", "timestamp(ms, UTC)", "timestamp(us)"]
+    assert [
+        each["sql_type"] for each in answer_of("table", "describe", "prod", name)["schema"]
+    ] == types
+    shown = run("table", "describe", "prod", name).stdout
+    assert all(each in shown for each in types)
+
+
+def test_rows_are_had_as_csv_and_an_empty_list_says_so(lake: Lake) -> None:
+    assert run("table", "list", "prod", lake.database).stdout == "(no tables)\n"
+    name = lake.create("orders")
+    head = run("table", "head", "prod", name, "--limit", "2", "--output", "csv").stdout
+    assert head == 'id,price,vector\n0,0.5,"[0.0, 0.0]"\n1,1.5,"[1.0, 0.0]"\n'
+    assert run("table", "list", "prod", lake.database, "-o", "csv").stdout == f"table\n{name}\n"
+    assert run("table", "query", "prod", name, "--where", "id > 9").stdout.endswith("(no rows)\n")
+    assert run("table", "tags", "prod", name).stdout == "(no tags)\n"
 
 
 def test_rows_are_shown_counted_and_found(lake: Lake) -> None:

@@ -18,8 +18,8 @@ from lance_bridge.cli.output import (
     table_of,
     tell,
     tell_parts,
-    tell_rows,
 )
+from lance_bridge.cli.rows import RowsOutput, print_data
 
 ESCAPES = {
     "clear": "\x1b[2Jgone",
@@ -39,7 +39,7 @@ def test_escapes_and_bidirectional_marks_are_shown_and_not_obeyed(
     hostile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tell(Output.TEXT, f"{hostile} dropped", {})
-    tell_rows(Output.TEXT, [hostile], [{hostile: hostile}])
+    print_data(RowsOutput.TEXT, [hostile], [{hostile: hostile}])
     parts: list[Table | str] = [
         hostile,
         pairs_table({hostile: [hostile]}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+import lance_namespace as api
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -12,7 +13,7 @@ from lance_bridge import cli
 from lance_bridge.cli.app import app
 from lance_bridge.exit_codes import FOUND
 
-from .building import TABLE, create
+from .building import TABLE, create, stream
 from .managing import (
     able,  # noqa: F401 - a fixture
     append_past_the_catalog,
@@ -80,6 +81,19 @@ def test_what_was_written_past_the_catalog_is_discarded_once_confirmed(
     done = run(uri, "discard", "--yes", "-o", "json")
     assert json.loads(done.stdout)["discarded"] == 1
     assert run(uri, "check").exit_code == 0
+
+
+def test_what_was_set_aside_is_told_with_its_version(
+    namespace: MemoryNamespace, server: MemoryServer, uri: str
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    namespace.insert_into_table(api.InsertIntoTableRequest(id=list(TABLE)), stream(1))
+    found = run(uri, "check")
+    assert found.exit_code == FOUND
+    [name] = json.loads(run(uri, "check", "-o", "json").stdout)["set_aside"]
+    assert found.stdout == f"eu.shop.sales.Orders: version 2 was set aside ({name})\n"
+    assert json.loads(run(uri, "check", "-o", "json").stdout)["set_aside_versions"] == [2]
 
 
 def test_a_failure_is_told_with_its_code_and_without_a_traceback(uri: str) -> None:

@@ -6,12 +6,16 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from typer import rich_utils
 
 from .check import PASSED_ON, check
 from .doctor import doctor
 from .groups import add_group
-from .output import log_messages
+from .output import color_system, log_messages
 from .plugins import add_commands
+
+# With NO_COLOR, help is without bold letters, too: rich leaves those.
+rich_utils.COLOR_SYSTEM = color_system()
 
 app = typer.Typer(
     name="lance-bridge",

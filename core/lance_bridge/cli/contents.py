@@ -20,7 +20,8 @@ from .common import (
     misused,
     names_of,
 )
-from .output import Output, tell, tell_rows, working
+from .output import Output, tell, working
+from .rows import RowsOption, RowsOutput, print_data
 
 Version = Annotated[
     int | None, typer.Option("--version", min=1, help="Read this version, not the latest.")
@@ -35,11 +36,11 @@ def head(
     catalog: CatalogName,
     table: TableName,
     *,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many.")] = 10,
+    rows: Annotated[int, typer.Option("--rows", "--limit", "-n", min=1, help="How many.")] = 10,
     columns: Columns = None,
     version: Version = None,
     properties: Properties = None,
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """Show a table's first rows.
 
@@ -88,7 +89,7 @@ def query(
     offset: Annotated[int, typer.Option("--offset", min=0, help="Leave out as many first.")] = 0,
     version: Version = None,
     properties: Properties = None,
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """Find rows: by a condition, by a vector, by words, or by several of these.
 
@@ -117,7 +118,7 @@ def _numbers(text: str) -> list[float]:
 def _show(
     catalog: str,
     properties: list[str] | None,
-    output: Output,
+    output: RowsOutput,
     *,
     table: str,
     fields: dict[str, Any],
@@ -130,7 +131,7 @@ def _show(
     with connected(catalog, properties) as namespace:
         with working(f"read {table}"):
             reader, first = _begun(namespace, QueryTableRequest.from_dict(given))
-        tell_rows(output, reader.schema.names, _rows(reader, first))
+        print_data(output, reader.schema.names, _rows(reader, first))
 
 
 def _begun(

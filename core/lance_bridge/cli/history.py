@@ -12,9 +12,11 @@ from lance_namespace import (
     ListTableVersionsRequest,
 )
 
-from .common import CatalogName, OutputOption, Properties, TableName, connected, names_of
-from .output import Output
-from .paging import Limit, PageToken, tell_page
+from .common import CatalogName, Properties, TableName, connected, names_of
+from .paging import Limit, PageToken
+from .rows import RowsOption, RowsOutput, print_page
+
+_INDEX_COLUMNS = ("index", "kind", "columns", "indexed_rows", "unindexed_rows", "bytes")
 
 
 def versions(
@@ -27,7 +29,7 @@ def versions(
     limit: Limit = None,
     page_token: PageToken = None,
     properties: Properties = None,
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """List a table's versions, and when each was made.
 
@@ -46,7 +48,7 @@ def versions(
         }
         for each in found.versions
     ]
-    tell_page(output, "versions", rows, found.page_token)
+    print_page(output, "versions", ["version", "made", "manifest_bytes"], rows, found.page_token)
 
 
 def _moment(millis: int | None) -> str | None:
@@ -62,7 +64,7 @@ def tags(
     limit: Limit = None,
     page_token: PageToken = None,
     properties: Properties = None,
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """List a table's tags, and which version each names.
 
@@ -75,7 +77,7 @@ def tags(
         {"tag": name, "version": each.version, "branch": each.branch}
         for name, each in sorted(found.tags.items())
     ]
-    tell_page(output, "tags", rows, found.page_token)
+    print_page(output, "tags", ["tag", "version", "branch"], rows, found.page_token)
 
 
 def indices(
@@ -85,7 +87,7 @@ def indices(
     limit: Limit = None,
     page_token: PageToken = None,
     properties: Properties = None,
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """List a table's indices, and how many rows each has and has not.
 
@@ -105,4 +107,4 @@ def indices(
         }
         for each in found.indexes
     ]
-    tell_page(output, "indices", rows, found.page_token)
+    print_page(output, "indices", _INDEX_COLUMNS, rows, found.page_token)

@@ -72,6 +72,7 @@ def check(
         "table": table,
         "versions": [each.version for each in found.versions],
         "set_aside": list(found.set_aside),
+        "set_aside_versions": list(found.set_aside_versions),
     }
     tell(output, _described(table, found), fields)
     if found.versions or found.set_aside:
@@ -80,7 +81,10 @@ def check(
 
 def _described(table: str, found: OutOfBand) -> str:
     lines = [f"{table}: version {each.version} was not committed" for each in found.versions]
-    lines += [f"{table}: {name} was set aside" for name in found.set_aside]
+    lines += [
+        f"{table}: {name if version is None else f'version {version}'} was set aside ({name})"
+        for version, name in zip(found.set_aside_versions, found.set_aside, strict=True)
+    ]
     return "\n".join(lines) or f"{table}: all that is there was committed through the catalog"
 
 

@@ -34,8 +34,9 @@ from .migrating import (
     watched,
 )
 from .moving import add_to
-from .output import Output, tell_rows
+from .output import Output
 from .reporting import report
+from .rows import RowsOption, RowsOutput, print_list
 
 app = typer.Typer()
 
@@ -218,7 +219,13 @@ def resume(
 
 
 @app.command("list")
-def list_(state: StateDirectory = None, output: OutputOption = Output.TEXT) -> None:
+def list_(
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="List the latest ones only.")
+    ] = None,
+    state: StateDirectory = None,
+    output: RowsOption = RowsOutput.TEXT,
+) -> None:
     """List the migrations that are kept, the oldest first.
 
     Example: lance-bridge migrate list
@@ -227,7 +234,8 @@ def list_(state: StateDirectory = None, output: OutputOption = Output.TEXT) -> N
         kept = Migrations(state)
         records = [kept.get(id).record() for id in kept.ids()]
         rows = [summary(each) for each in sorted(records, key=lambda each: each.plan.created)]
-    tell_rows(output, ["migration", "kind", "from", "to", "state", "items"], rows)
+    columns = ["migration", "kind", "from", "to", "state", "items"]
+    print_list(output, columns, rows[-(limit or 0) :], "migrations")
 
 
 @app.command()

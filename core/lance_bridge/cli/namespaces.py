@@ -25,7 +25,8 @@ from .common import (
     pairs,
 )
 from .output import Output, pairs_table, tell, tell_parts, working
-from .paging import Limit, PageToken, tell_page
+from .paging import Limit, PageToken
+from .rows import RowsOption, RowsOutput, print_page
 
 app = typer.Typer()
 
@@ -38,7 +39,7 @@ def list_namespaces(
     limit: Limit = None,
     page_token: PageToken = None,
     properties: Properties = None,
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """List namespaces: the outermost ones, or those inside another one.
 
@@ -49,7 +50,13 @@ def list_namespaces(
         request = ListNamespacesRequest(id=names, limit=limit, page_token=page_token)
         found = namespace.list_namespaces(request)
     shown = [written([*names, name]) for name in found.namespaces]
-    tell_page(output, "namespaces", [{"namespace": each} for each in shown], found.page_token)
+    print_page(
+        output,
+        "namespaces",
+        ["namespace"],
+        [{"namespace": each} for each in shown],
+        found.page_token,
+    )
 
 
 @app.command()

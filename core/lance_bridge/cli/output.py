@@ -9,6 +9,7 @@ import base64
 import json
 import logging
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich import box
@@ -27,7 +28,9 @@ from rich.text import Text
 
 WIDE = 10_000
 """The width of a table that goes to a file or a program: nothing is cut."""
-_LONGEST_CELL = 60
+LONGEST_CELL = 60
+_SPACES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
+"""Ends of lines and tabs, as a cell shows them."""
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}]")
 """What a terminal obeys instead of showing: controls but tab and line feed, and marks that reorder
@@ -82,17 +85,6 @@ def tell(output: Output, text: str, fields: Mapping[str, Any]) -> None:
     sys.stdout.write((as_json(fields) if output is Output.JSON else printable(text)) + "\n")
 
 
-def tell_rows(output: Output, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows: a table of these columns, or a JSON array of all that the rows have.
-
-    JSON is written as the rows come. A table needs them all, to know how wide it is.
-    """
-    if output is Output.JSON:
-        _write_array(rows)
-        return
-    _print(table_of(columns, rows))
-
-
 def tell_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table | str]) -> None:
     """Print an answer that has several parts for people, and is one JSON object for programs."""
     if output is Output.JSON:
@@ -102,14 +94,14 @@ def tell_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table 
         if isinstance(part, str):
             sys.stdout.write(printable(part) + "\n")
         else:
-            _print(part)
+            print_table(part)
 
 
 def table_of(
     columns: Sequence[str],
     rows: Iterable[Mapping[str, Any]],
     title: str = "",
-    longest: int = _LONGEST_CELL,
+    longest: int = LONGEST_CELL,
 ) -> Table:
     """Return a table for people. A column's name is its key in the rows, underscores as spaces.
 
@@ -176,27 +168,39 @@ _FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _write_array(rows: Iterable[Mapping[str, Any]]) -> None:
-    sys.stdout.write("[")
-    for number, row in enumerate(rows):
-        sys.stdout.write((",\n " if number else "") + as_json(row))
-    sys.stdout.write("]\n")
-
-
-def _cell(value: Any, longest: int = _LONGEST_CELL) -> str:
+def _cell(value: Any, longest: int = LONGEST_CELL) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     shown = plain(value)
-    text = printable(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return one_line(
+        shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False), longest
+    )
 
 
-def _print(table: Table) -> None:
+def one_line(text: str, longest: int = LONGEST_CELL) -> str:
+    """Return what any cell prints: one line, of ``longest`` characters at most."""
+    line = printable(text.translate(_SPACES))
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def print_table(table: Table) -> None:
+    """Print a table: as wide as the terminal, or without a limit where there is none."""
+    console = output_console()
+    console.print(table, soft_wrap=not console.is_terminal)
+
+
+def output_console() -> Console:
+    """Return what prints to standard output."""
     out = sys.stdout
     width = None if out.isatty() else WIDE
-    Console(file=out, width=width, highlight=False, soft_wrap=width is not None).print(table)
+    return Console(file=out, width=width, highlight=False, color_system=color_system())
+
+
+def color_system() -> Literal["auto"] | None:
+    """Return None, which is neither colours nor bold, where ``NO_COLOR`` is set (no-color.org)."""
+    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 # -- bars ------------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def _print(table: Table) -> None:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show that something goes on whose end is not known. Quiet where nobody watches."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, color_system=color_system())
     if not console.is_terminal:
         yield
         return
@@ -219,7 +223,7 @@ def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
 
     Yields what to call with the number that is done, and that of all where it is known.
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, color_system=color_system())
     if not console.is_terminal:
         yield lambda _done, _total: None
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 from lance_namespace import (
     DeregisterTableRequest,
@@ -20,10 +21,12 @@ from lance_namespace.errors import LanceNamespaceError
 from rich.table import Table
 
 from ..entries import listing
+from ..entries import tables as entries
 from ..errors import invalid
 from ..names import written
 from ..namespace import LanceBridgeNamespace
 from ..paging import PageRequest
+from ..tables.dataset import Ref, open_dataset
 from . import contents, history
 from .common import (
     CatalogName,
@@ -36,8 +39,10 @@ from .common import (
     names_of,
     pairs,
 )
-from .output import Output, message, pairs_table, table_of, tell, tell_parts, working
-from .paging import Limit, PageToken, tell_page
+from .output import WIDE, Output, message, pairs_table, table_of, tell, tell_parts, working
+from .paging import Limit, PageToken
+from .rows import RowsOption, RowsOutput, print_page
+from .sqltypes import sql_type
 
 app = typer.Typer()
 
@@ -53,7 +58,7 @@ def list_tables(
     limit: Limit = None,
     page_token: PageToken = None,
     properties: Properties = None,
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """List the Lance tables of a namespace, or of the whole catalog.
 
@@ -62,7 +67,7 @@ def list_tables(
     names = names_of(namespace) if namespace else []
     with connected(catalog, properties) as connection, working("list tables"):
         paths, token = _listed(connection, names, with_data, limit, page_token)
-    tell_page(output, "tables", [{"table": written(path)} for path in paths], token)
+    print_page(output, "tables", ["table"], [{"table": written(path)} for path in paths], token)
 
 
 def _listed(
@@ -90,7 +95,7 @@ def describe(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show where a table is, its schema and its statistics.
+    """Show where a table is, its schema, with types as SQL writes them, and its statistics.
 
     Example: lance-bridge table describe prod sales.orders
     """
@@ -102,6 +107,7 @@ def describe(
         fields = _description(table, found)
         if not found.is_only_declared:
             stats = namespace.get_table_stats(GetTableStatsRequest(id=names))
+            _add_sql_types(fields, _read_schema(namespace, names, found.version))
             fields["statistics"] = stats.model_dump(mode="json", exclude_none=True)
     tell_parts(output, fields, _parts(fields))
 
@@ -120,6 +126,20 @@ def _description(table: str, found: DescribeTableResponse) -> dict[str, Any]:
     }
 
 
+def _read_schema(
+    namespace: LanceBridgeNamespace, names: list[str], version: int | None
+) -> pa.Schema:
+    """Return the schema as Arrow has it: the answer's JSON leaves out units and time zones."""
+    bridge = namespace._bridge
+    record = entries.load_lance(bridge, bridge.table_path(names))
+    return open_dataset(bridge, record, Ref.of(version)).schema
+
+
+def _add_sql_types(fields: dict[str, Any], schema: pa.Schema) -> None:
+    for each, field in zip(fields["schema"], schema, strict=True):
+        each["sql_type"] = sql_type(field.type)
+
+
 def _parts(fields: dict[str, Any]) -> list[Table | str]:
     nested = ("schema", "statistics", "properties", "metadata")
     parts: list[Table | str] = [pairs_table({k: v for k, v in fields.items() if k not in nested})]
@@ -127,26 +147,14 @@ def _parts(fields: dict[str, Any]) -> list[Table | str]:
         if fields[key]:
             parts += [key, pairs_table(fields[key])]
     columns = [
-        {"column": each["name"], "type": _type(each["type"]), "nullable": each["nullable"]}
+        {"column": each["name"], "type": each["sql_type"], "nullable": each["nullable"]}
         for each in fields["schema"]
     ]
     if columns:
-        parts.append(table_of(["column", "type", "nullable"], columns))
+        parts.append(table_of(["column", "type", "nullable"], columns, longest=WIDE))
     if "statistics" in fields:
         parts.append(pairs_table(_flat(fields["statistics"])))
     return parts
-
-
-def _type(told: dict[str, Any]) -> str:
-    """Return a type of the JSON form as one word for people: list<float32>[128]."""
-    inner = ", ".join(
-        f"{each['name']}: {_type(each['type'])}"
-        if told["type"] == "struct"
-        else _type(each["type"])
-        for each in told.get("fields") or ()
-    )
-    length = told.get("length")
-    return str(told["type"]) + (f"<{inner}>" if inner else "") + (f"[{length}]" if length else "")
 
 
 def _flat(stats: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from lance_namespace.errors import InvalidTableStateError
 from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..errors import display, invalid
-from ..tables.history.manifests import Manifest, Scheme
+from ..tables.history.manifests import Manifest, Scheme, parse_name
 from . import entry
-from .directory import ManagedDirectory, directory_of
+from .directory import FOREIGN, ManagedDirectory, directory_of
 from .state import State, own_state
 
 
@@ -25,6 +25,12 @@ class OutOfBand:
 
     versions: tuple[Manifest, ...]
     set_aside: tuple[str, ...]
+
+    @property
+    def set_aside_versions(self) -> tuple[int | None, ...]:
+        """The versions that the manifests set aside would have been, as their names say."""
+        names = (each.partition(FOREIGN)[0] + ".manifest" for each in self.set_aside)
+        return tuple(found[0] if (found := parse_name(name)) else None for name in names)
 
 
 def look(bridge: Bridge, record: TableRecord) -> OutOfBand:

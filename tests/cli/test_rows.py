@@ -1,0 +1,236 @@
+"""Rows in a terminal, in a file, as JSON and as CSV; and types as SQL writes them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from lance_bridge.cli.app import app
+from lance_bridge.cli.cells import format_cell
+from lance_bridge.cli.output import Output, table_of, tell_parts
+from lance_bridge.cli.rows import RowsOutput, print_data, print_list, print_page
+from lance_bridge.cli.sqltypes import sql_type
+
+from .running import at_terminal
+
+WIDE_ROWS = [{f"column_{number}": row * 1000 + number for number in range(200)} for row in range(5)]
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a terminal of 80 characters."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def shown_at_terminal(show: Callable[[], None]) -> str:
+    """Return what is shown where standard output is a terminal."""
+    with redirect_stdout(Terminal()) as shown:
+        show()
+    return shown.getvalue()
+
+
+# -- in a terminal ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_of_200_columns_a_terminal_shows_those_that_fit_and_says_how_to_see_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    shown = shown_at_terminal(lambda: print_data(RowsOutput.TEXT, list(WIDE_ROWS[0]), WIDE_ROWS))
+
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    [head] = [line for line in lines if "column_0" in line]
+    assert head.split() == [f"column_{number}" for number in range(len(head.split()))]
+    assert len(head.split()) > 5
+    assert len([line for line in lines if line.strip()]) == 2 + len(WIDE_ROWS)
+    error = capsys.readouterr().err
+    assert f"{len(head.split())} of 200 columns fit here" in error
+    assert "--column" in error
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_a_row_is_one_line_however_long_its_text_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = [{"id": number, "a": "x" * 200, "b": "y " * 100} for number in range(3)]
+
+    shown = shown_at_terminal(lambda: print_data(RowsOutput.TEXT, ["id", "a", "b"], rows))
+
+    lines = [line for line in shown.splitlines() if line.strip()]
+    assert len(lines) == 5
+    assert max(map(len, lines)) <= 80
+    assert capsys.readouterr().err == ""
+
+
+def test_in_a_file_no_column_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_data(RowsOutput.TEXT, list(WIDE_ROWS[0]), WIDE_ROWS)
+
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].split() == list(WIDE_ROWS[0])
+    assert "4199" in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.usefixtures("_terminal")
+@pytest.mark.parametrize("value", ["1", "anything"])
+def test_with_no_color_nothing_is_coloured_or_bold(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def show() -> None:
+        print_data(RowsOutput.TEXT, ["a"], [{"a": 1}])
+        tell_parts(Output.TEXT, {}, [table_of(["a"], [{"a": 1}], title="title")])
+
+    assert "\x1b[" in shown_at_terminal(show)
+    monkeypatch.setenv("NO_COLOR", value)
+    assert "\x1b[" not in shown_at_terminal(show)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["nothing"]], ids=" ".join)
+def test_with_no_color_help_and_wrong_commands_are_plain(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1" in at_terminal(arguments, "")[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in at_terminal(arguments, "")[1]
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "NULL"),
+        ("", ""),
+        (True, "true"),
+        ("two\nlines\tand a tab\r", "two\\nlines\\tand a tab\\r"),
+        ([0.123456789] * 768, "[0.1235, 0.1235, 0.1235, … 768 numbers]"),
+        ([1, 2, 3], "[1, 2, 3]"),
+        ([[0.5] * 128, None], '["[0.5, 0.5, 0.5, … 128 numbers]", null]'),
+        (b"\x01\xff", "0x01ff"),
+        (bytes(100), "<100 bytes>"),
+        (PNG, "<PNG image, 508 bytes>"),
+        (b"\xff\xd8\xff" + bytes(97), "<JPEG image, 100 bytes>"),
+        (b"RIFF\x00\x00\x00\x00WEBP" + bytes(88), "<WebP image, 100 bytes>"),
+        ({"image": PNG, "n": 1}, '{"image": "<PNG image, 508 bytes>", "n": 1}'),
+        (Decimal("1.50"), "1.50"),
+        ("x" * 100, "x" * 59 + "…"),
+    ],
+)
+def test_a_cell_shortens_what_is_long_and_shows_what_is_not_seen(value: Any, shown: str) -> None:
+    assert format_cell(value) == shown
+
+
+def test_ends_of_lines_are_shown_in_lists_too(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_parts(Output.TEXT, {}, [table_of(["a"], [{"a": "one\ntwo"}])])
+
+    assert "one\\ntwo" in capsys.readouterr().out
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+
+def test_csv_is_read_back_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"id": 1, "text": 'a "quoted", text\nof two lines', "vector": [0.5, 1.0], "none": None},
+        {"id": 2, "text": "é", "vector": [], "none": b"\x01"},
+    ]
+
+    print_data(RowsOutput.CSV, list(rows[0]), rows)
+
+    found = list(csv.DictReader(io.StringIO(capsys.readouterr().out, newline="")))
+    assert found == [
+        {"id": "1", "text": rows[0]["text"], "vector": "[0.5, 1.0]", "none": ""},
+        {"id": "2", "text": "é", "vector": "[]", "none": "AQ=="},
+    ]
+
+
+def test_lists_have_csv_and_say_the_token_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_page(RowsOutput.CSV, "tables", ["table"], [{"table": "a.b"}], "next")
+
+    shown = capsys.readouterr()
+    assert shown.out == "table\na.b\n"
+    assert "--page-token next" in shown.err
+
+
+def test_commands_without_rows_have_no_csv() -> None:
+    done = CliRunner().invoke(app, ["table", "count", "hive", "a.b", "--output", "csv"])
+
+    assert done.exit_code == 2
+
+
+# -- empty lists -----------------------------------------------------------------------------------
+
+
+def test_an_empty_list_says_so_to_people_and_is_empty_for_programs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def shown() -> str:
+        return capsys.readouterr().out
+
+    print_page(RowsOutput.TEXT, "tables", ["table"], [], None)
+    assert shown() == "(no tables)\n"
+    print_page(RowsOutput.JSON, "tables", ["table"], [], None)
+    assert json.loads(shown()) == {"tables": [], "page_token": None}
+    print_page(RowsOutput.CSV, "tables", ["table"], [], None)
+    assert shown() == "table\n"
+    print_list(RowsOutput.TEXT, ["a"], [], "migrations")
+    assert shown() == "(no migrations)\n"
+    print_data(RowsOutput.TEXT, ["a", "b"], [])
+    assert shown().splitlines()[-1] == "(no rows)"
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        (pa.int64(), "bigint"),
+        (pa.uint8(), "tinyint unsigned"),
+        (pa.float32(), "float"),
+        (pa.float64(), "double"),
+        (pa.large_string(), "string"),
+        (pa.dictionary(pa.int32(), pa.string()), "string"),
+        (pa.decimal128(10, 2), "decimal(10,2)"),
+        (pa.decimal256(40, 0), "decimal(40,0)"),
+        (pa.timestamp("us"), "timestamp(us)"),
+        (pa.timestamp("ms", "Europe/Berlin"), "timestamp(ms, Europe/Berlin)"),
+        (pa.time64("ns"), "time(ns)"),
+        (pa.duration("s"), "duration(s)"),
+        (pa.date32(), "date"),
+        (pa.binary(16), "binary(16)"),
+        (pa.list_(pa.float32(), 128), "float[128]"),
+        (pa.list_(pa.struct([("a", pa.int32())])), "array<struct<a: int>>"),
+        (pa.map_(pa.string(), pa.decimal128(5, 1)), "map<string, decimal(5,1)>"),
+        (pa.json_(), "string (arrow.json)"),
+    ],
+    ids=str,
+)
+def test_types_are_written_as_in_sql(kind: pa.DataType, written: str) -> None:
+    assert sql_type(kind) == written

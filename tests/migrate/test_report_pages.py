@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 
 import matplotlib
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from migrate.pages import page_of_report
-from migrate.reported import begun, done, planned, table, tables, verified, written
+from migrate.reported import (
+    begun,
+    done,
+    planned,
+    same_rows,
+    table,
+    tables,
+    verified,
+    written,
+)
 
 from lance_bridge.errors import invalid
 from lance_bridge.migrate import Record
@@ -17,7 +28,7 @@ from lance_bridge.migrate.journal import Check, Event, Failure
 from lance_bridge.migrate.plan import Address, Item, What, warning
 from lance_bridge.migrate.report import report_of
 from lance_bridge.migrate.report.page import LINES, page_of
-from lance_bridge.migrate.report.plots import SHOWN, Plot, figure_of, plots_of
+from lance_bridge.migrate.report.plots import SHOWN, Plot, figure_of, label_of, plots_of
 
 
 def test_a_thousand_tables_make_a_page_that_opens_and_json_that_has_all() -> None:
@@ -38,6 +49,30 @@ def test_a_thousand_tables_make_a_page_that_opens_and_json_that_has_all() -> Non
         assert "main.t0999" in title.text
     kept = json.loads(report.model_dump_json())
     assert [len(kept[each]) for each in ("items", "checks", "problems")] == [1000] * 3
+
+
+def test_results_come_before_options_and_phones_get_each_cell_with_its_name() -> None:
+    item = table("orders_of_2026").with_problems(warning("w"))
+    events = [begun(), *written(item), verified(item, same_rows(item))]
+    plan = planned(item, options={"namespace": ["main"]})
+    page = page_of_report(report_of(Record.of(plan, events)))
+    sections = [each.attributes["id"] for each in page.all("section")]
+    assert sections[:2] == ["totals", "problems"]
+    assert sections[-1] == "what"
+    assert "Option namespace" in page.with_id("what").pairs()
+    for name in ("problems", "tables", "checks", "runs"):
+        found = page.with_id(name)
+        heads = [each.words for each in found.one("thead").all("th")]
+        [row] = found.one("tbody").all("tr")
+        assert [each.attributes["data-label"] for each in row.all("td")] == heads
+    [cell, *_] = page.with_id("tables").one("tbody").all("td")
+    assert cell.words == "db.orders_of_2026"
+    assert [each for each in cell.children if isinstance(each, str)] == [
+        "db.", "orders_", "of_", "2026",
+    ]  # fmt: skip
+    style = page.one("style").text
+    assert "overflow-wrap: break-word" in style
+    assert "min-width: 56rem" not in style
 
 
 HOSTILE = [
@@ -177,6 +212,39 @@ def test_plots_show_the_largest_tables_with_units_and_colours_told_apart() -> No
     assert plots["Bytes written in a second"].axis == "throughput in kB/s"
     for plot in plots.values():
         assert len(set(plot.colours.values())) == len(plot.colours)
+
+
+def test_bars_of_tables_that_are_far_apart_can_all_be_seen_and_no_text_meets_another() -> None:
+    items = [
+        table(f"t{n}", rows=10 ** (n % 10 + 1), bytes=3 * 10 ** (n % 9 + 3)) for n in range(20)
+    ]
+    events = [begun()]
+    for number, item in enumerate(items):
+        events += written(item, seconds=0.05 * 3 ** (number % 10))
+    plots = plots_of(report_of(Record.of(planned(*items), events)))
+    assert [plot.title for plot in plots] == [
+        "Time", "Sizes before and after", "Bytes written in a second", "Rows written in a second",
+    ]  # fmt: skip
+    for plot in plots:
+        assert plot.axis.endswith("on a logarithmic axis")
+        [axes] = figure_of(plot).axes
+        least, most = map(math.log10, axes.get_xlim())
+        drawn = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+        bars = [math.log10(bar.get_x() + bar.get_width()) for bar in drawn]
+        assert len(bars) == len(items) * len(plot.colours)
+        assert min(bars) - least > (most - least) / 50
+        assert max(bars) <= most
+        assert 2 <= len(axes.get_xticks()) <= 6
+        placed = boxes(plot)
+        for number, (one, first) in enumerate(placed):
+            for other, second in placed[number + 1 :]:
+                assert are_apart(first, second), (plot.title, one, other)
+
+
+def test_a_long_name_in_a_plot_is_cut_where_a_part_of_it_begins() -> None:
+    assert label_of("main.lake.orders") == "main.lake.orders"
+    assert label_of("main.lakehouse_analytics.events_of_11") == "…analytics.events_of_11"
+    assert label_of("x" * 60) == "…" + "x" * 28
 
 
 def test_many_steps_share_one_colour_and_no_time_is_lost() -> None:

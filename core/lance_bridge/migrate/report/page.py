@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
@@ -20,6 +21,7 @@ LINES: Final = 500
 
 _FIRST = (State.FAILED, State.DIFFERS, State.BEGUN, State.UNDOING, State.BLOCKED, State.PLANNED)
 _LONGEST_NAME = 200
+_BREAKS = re.compile(r"(?<=[./_\\-])(?=[^./_\\-])")
 
 
 def page_of(report: Report, data_name: str) -> str:
@@ -49,6 +51,12 @@ def _rank(item: ItemLine) -> int:
     return _FIRST.index(item.state) if item.state in _FIRST else len(_FIRST)
 
 
+def _name(text: str) -> Markup:
+    """Return a name that a browser breaks behind a dot, a slash or an underscore, if it must."""
+    parts = _BREAKS.split(shown.cut(text, _LONGEST_NAME))
+    return Markup("<wbr>").join(parts)
+
+
 def _environment() -> Environment:
     environment = Environment(
         autoescape=True,
@@ -60,5 +68,5 @@ def _environment() -> Environment:
     filters: Iterable[Any] = (shown.number, shown.size, shown.speed, shown.rate, shown.seconds,
                               shown.moment, shown.value, shown.cut)  # fmt: skip
     environment.filters.update({each.__name__: each for each in filters})
-    environment.filters["name"] = lambda text: shown.cut(text, _LONGEST_NAME)
+    environment.filters["name"] = _name
     return environment

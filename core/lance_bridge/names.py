@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .errors import invalid
-
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _PLAIN = re.compile(r"[^.`\s]+")
 
@@ -29,6 +27,8 @@ def parts_of(name: str) -> list[str]:
         if name[position] != ".":
             break
         position += 1
+    from .errors import invalid  # noqa: PLC0415 - takes seconds to import, and completion needs none
+
     raise invalid(f"'{name}' is not a name: write parts joined with dots, `quoted` if need be")
 
 

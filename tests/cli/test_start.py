@@ -49,9 +49,9 @@ def start(
     )
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_imports_none_of_what_takes_seconds(option: str) -> None:
-    done = start(AT_THE_END, option)
+@pytest.mark.parametrize("words", ["--help", "--version", "table --help", "managed --help"])
+def test_help_imports_none_of_what_takes_seconds(words: str) -> None:
+    done = start(AT_THE_END, *words.split())
 
     assert done.returncode == 0, done.stderr
     assert "lance-bridge" in done.stdout
@@ -60,7 +60,12 @@ def test_help_imports_none_of_what_takes_seconds(option: str) -> None:
 
 @pytest.mark.parametrize(
     ("line", "offered"),
-    [("lance-bridge met", "metastore"), ("lance-bridge doctor hi", "hive")],
+    [
+        ("lance-bridge met", "metastore"),
+        ("lance-bridge doctor hi", "hive"),
+        ("lance-bridge table he", "head"),
+        ("lance-bridge ns list hi", "hive"),
+    ],
 )
 def test_completion_imports_none_of_what_takes_seconds(line: str, offered: str) -> None:
     done = start(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
-from lance_namespace import CountTableRowsRequest, QueryTableRequest
 
-from ..namespace import LanceBridgeNamespace
+from . import api
 from .common import (
     CatalogName,
     OutputOption,
@@ -22,6 +20,11 @@ from .common import (
 )
 from .output import Output, tell, working
 from .rows import RowsOption, RowsOutput, print_data
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..namespace import LanceBridgeNamespace
 
 Version = Annotated[
     int | None, typer.Option("--version", min=1, help="Read this version, not the latest.")
@@ -65,7 +68,7 @@ def count(
     """
     names = names_of(table)
     with connected(catalog, properties) as namespace, working(f"count {table}"):
-        request = CountTableRowsRequest(id=names, predicate=where, version=version)
+        request = api.CountTableRowsRequest(id=names, predicate=where, version=version)
         rows = namespace.count_table_rows(request).count
     tell(output, str(rows), {"table": table, "rows": rows})
 
@@ -130,12 +133,12 @@ def _show(
         given["columns"] = {"column_names": columns}
     with connected(catalog, properties) as namespace:
         with working(f"read {table}"):
-            reader, first = _begun(namespace, QueryTableRequest.from_dict(given))
+            reader, first = _begun(namespace, api.QueryTableRequest.from_dict(given))
         print_data(output, reader.schema.names, _rows(reader, first))
 
 
 def _begun(
-    namespace: LanceBridgeNamespace, request: QueryTableRequest | None
+    namespace: LanceBridgeNamespace, request: api.QueryTableRequest | None
 ) -> tuple[pa.RecordBatchReader, pa.RecordBatch | None]:
     """Return a query's rows, of which the first are read: what fails, fails before any is told."""
     assert request is not None

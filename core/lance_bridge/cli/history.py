@@ -6,12 +6,8 @@ from datetime import datetime, timezone
 from typing import Annotated, Any
 
 import typer
-from lance_namespace import (
-    ListTableIndicesRequest,
-    ListTableTagsRequest,
-    ListTableVersionsRequest,
-)
 
+from . import api
 from .common import CatalogName, Properties, TableName, connected, names_of
 from .paging import Limit, PageToken
 from .rows import RowsOption, RowsOutput, print_page
@@ -35,7 +31,7 @@ def versions(
 
     Example: lance-bridge table versions prod sales.orders --latest-first -n 5
     """
-    request = ListTableVersionsRequest(
+    request = api.ListTableVersionsRequest(
         id=names_of(table), descending=latest_first, limit=limit, page_token=page_token
     )
     with connected(catalog, properties) as namespace:
@@ -70,7 +66,7 @@ def tags(
 
     Example: lance-bridge table tags prod sales.orders
     """
-    request = ListTableTagsRequest(id=names_of(table), limit=limit, page_token=page_token)
+    request = api.ListTableTagsRequest(id=names_of(table), limit=limit, page_token=page_token)
     with connected(catalog, properties) as namespace:
         found = namespace.list_table_tags(request)
     rows = [
@@ -93,7 +89,7 @@ def indices(
 
     Example: lance-bridge table indices prod sales.orders
     """
-    request = ListTableIndicesRequest(id=names_of(table), limit=limit, page_token=page_token)
+    request = api.ListTableIndicesRequest(id=names_of(table), limit=limit, page_token=page_token)
     with connected(catalog, properties) as namespace:
         found = namespace.list_table_indices(request)
     rows: list[dict[str, Any]] = [

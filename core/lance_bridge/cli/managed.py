@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from ..exit_codes import FOUND
-from ..managed.foreign import OutOfBand
 from .common import (
     CatalogName,
     OutputOption,
@@ -17,6 +18,9 @@ from .common import (
     names_of,
 )
 from .output import Output, tell
+
+if TYPE_CHECKING:
+    from ..managed.foreign import OutOfBand
 
 app = typer.Typer()
 

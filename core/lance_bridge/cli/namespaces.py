@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from lance_namespace import (
-    CreateNamespaceRequest,
-    DescribeNamespaceRequest,
-    DropNamespaceRequest,
-    ListNamespacesRequest,
-)
 
 from ..names import written
+from . import api
 from .common import (
     CatalogName,
     NamespaceName,
@@ -47,7 +42,7 @@ def list_namespaces(
     """
     names = names_of(parent) if parent else []
     with connected(catalog, properties) as namespace:
-        request = ListNamespacesRequest(id=names, limit=limit, page_token=page_token)
+        request = api.ListNamespacesRequest(id=names, limit=limit, page_token=page_token)
         found = namespace.list_namespaces(request)
     shown = [written([*names, name]) for name in found.namespaces]
     print_page(
@@ -79,7 +74,7 @@ def create(
     names, given = names_of(name), pairs(settings)
     with connected(catalog, properties) as namespace:
         mode = "ExistOk" if exist_ok else "Create"
-        request = CreateNamespaceRequest(id=names, mode=mode, properties=given or None)
+        request = api.CreateNamespaceRequest(id=names, mode=mode, properties=given or None)
         answer = namespace.create_namespace(request)
     fields = {"namespace": name, "properties": answer.properties or {}}
     tell(output, f"{name}: created" if not exist_ok else f"{name}: is there", fields)
@@ -98,7 +93,7 @@ def describe(
     """
     names = names_of(name)
     with connected(catalog, properties) as namespace:
-        answer = namespace.describe_namespace(DescribeNamespaceRequest(id=names))
+        answer = namespace.describe_namespace(api.DescribeNamespaceRequest(id=names))
     found = answer.properties or {}
     tell_parts(output, {"namespace": name, "properties": found}, [pairs_table(found)])
 
@@ -124,5 +119,5 @@ def drop(
     confirm(f"Drop namespace {name}{what}?", yes=yes)
     with connected(catalog, properties) as namespace, working(f"drop {name}"):
         behavior = "Cascade" if cascade else "Restrict"
-        namespace.drop_namespace(DropNamespaceRequest(id=names, behavior=behavior))
+        namespace.drop_namespace(api.DropNamespaceRequest(id=names, behavior=behavior))
     tell(output, f"{name}: dropped", {"namespace": name, "dropped": True})

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
-from lance_namespace import (
-    DeregisterTableRequest,
-    DescribeTableRequest,
-    DescribeTableResponse,
-    DropTableRequest,
-    GetTableStatsRequest,
-    ListTablesRequest,
-    RegisterTableRequest,
-    RenameTableRequest,
-)
-from lance_namespace.errors import LanceNamespaceError
 from rich.table import Table
 
-from ..entries import listing
-from ..entries import tables as entries
-from ..errors import invalid
 from ..names import written
-from ..namespace import LanceBridgeNamespace
-from ..paging import PageRequest
-from ..tables.dataset import Ref, open_dataset
-from . import contents, history
+from . import api, contents, history
 from .common import (
     CatalogName,
     OutputOption,
@@ -42,7 +24,11 @@ from .common import (
 from .output import WIDE, Output, message, pairs_table, table_of, tell, tell_parts, working
 from .paging import Limit, PageToken
 from .rows import RowsOption, RowsOutput, print_page
-from .sqltypes import sql_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..namespace import LanceBridgeNamespace
 
 app = typer.Typer()
 
@@ -78,11 +64,14 @@ def _listed(
     page_token: str | None,
 ) -> tuple[list[tuple[str, ...]], str | None]:
     if names:
-        request = ListTablesRequest(
+        request = api.ListTablesRequest(
             id=names, limit=limit, page_token=page_token, include_declared=not with_data
         )
         found = connection.list_tables(request)
         return [(*names, name) for name in found.tables], found.page_token
+    from ..entries import listing  # noqa: PLC0415 - takes seconds to import
+    from ..paging import PageRequest  # noqa: PLC0415 - the same
+
     # ListAllTables joins names with a sign that names may hold, too.
     page = PageRequest.parse("all tables", limit, page_token)
     return listing.list_all_tables(connection._bridge, page, include_declared=not with_data)
@@ -102,17 +91,17 @@ def describe(
     names = names_of(table)
     with connected(catalog, properties) as namespace, working(f"describe {table}"):
         # Credentials are asked for only by what reads the table, and are never shown.
-        request = DescribeTableRequest(id=names, load_detailed_metadata=True)
+        request = api.DescribeTableRequest(id=names, load_detailed_metadata=True)
         found = namespace.describe_table(request)
         fields = _description(table, found)
         if not found.is_only_declared:
-            stats = namespace.get_table_stats(GetTableStatsRequest(id=names))
+            stats = namespace.get_table_stats(api.GetTableStatsRequest(id=names))
             _add_sql_types(fields, _read_schema(namespace, names, found.version))
             fields["statistics"] = stats.model_dump(mode="json", exclude_none=True)
     tell_parts(output, fields, _parts(fields))
 
 
-def _description(table: str, found: DescribeTableResponse) -> dict[str, Any]:
+def _description(table: str, found: api.DescribeTableResponse) -> dict[str, Any]:
     schema = found.var_schema.to_dict()["fields"] if found.var_schema else []
     return {
         "table": table,
@@ -130,12 +119,17 @@ def _read_schema(
     namespace: LanceBridgeNamespace, names: list[str], version: int | None
 ) -> pa.Schema:
     """Return the schema as Arrow has it: the answer's JSON leaves out units and time zones."""
+    from ..entries import tables as entries  # noqa: PLC0415 - takes seconds to import
+    from ..tables.dataset import Ref, open_dataset  # noqa: PLC0415 - the same
+
     bridge = namespace._bridge
     record = entries.load_lance(bridge, bridge.table_path(names))
     return open_dataset(bridge, record, Ref.of(version)).schema
 
 
 def _add_sql_types(fields: dict[str, Any], schema: pa.Schema) -> None:
+    from .sqltypes import sql_type  # noqa: PLC0415 - takes seconds to import
+
     for each, field in zip(fields["schema"], schema, strict=True):
         each["sql_type"] = sql_type(field.type)
 
@@ -192,7 +186,7 @@ def register(
     names, given = names_of(table), pairs(settings)
     with connected(catalog, properties) as namespace:
         mode = "Overwrite" if overwrite else "Create"
-        request = RegisterTableRequest(
+        request = api.RegisterTableRequest(
             id=names, location=location, mode=mode, properties=given or None
         )
         answer = namespace.register_table(request)
@@ -211,7 +205,7 @@ def _warn_if_empty(
     table = written(names)
     try:
         is_empty = _is_only_declared(namespace, names)
-    except LanceNamespaceError as error:
+    except api.LanceNamespaceError as error:
         message(f"whether there is a Lance table at {location} could not be checked: {error}")
         return
     if is_empty:
@@ -235,7 +229,7 @@ def deregister(
     """
     names = names_of(table)
     with connected(catalog, properties) as namespace:
-        answer = namespace.deregister_table(DeregisterTableRequest(id=names))
+        answer = namespace.deregister_table(api.DeregisterTableRequest(id=names))
     fields = {"table": table, "location": answer.location}
     tell(output, f"{table}: deregistered; its data stays at {answer.location}", fields)
 
@@ -254,7 +248,9 @@ def rename(
     """
     names, new = names_of(table), names_of(new_name)
     with connected(catalog, properties) as namespace:
-        request = RenameTableRequest(id=names, new_namespace_id=new[:-1], new_table_name=new[-1])
+        request = api.RenameTableRequest(
+            id=names, new_namespace_id=new[:-1], new_table_name=new[-1]
+        )
         namespace.rename_table(request)
     tell(output, f"{table}: renamed to {new_name}", {"table": new_name, "renamed_from": table})
 
@@ -280,17 +276,19 @@ def drop(
     with connected(catalog, properties) as namespace, working(f"drop {table}"):
         if if_only_declared:
             _require_declared(namespace, names)
-        answer = namespace.drop_table(DropTableRequest(id=names))
+        answer = namespace.drop_table(api.DropTableRequest(id=names))
     tell(output, f"{table}: dropped", {"table": table, "location": answer.location})
 
 
 def _require_declared(namespace: LanceBridgeNamespace, names: list[str]) -> None:
     if not _is_only_declared(namespace, names):
+        from ..errors import invalid  # noqa: PLC0415 - takes seconds to import
+
         raise invalid(f"Table '{written(names)}' holds data by now, and was not dropped")
 
 
 def _is_only_declared(namespace: LanceBridgeNamespace, names: list[str]) -> bool:
-    request = DescribeTableRequest(id=names, check_declared=True, vend_credentials=False)
+    request = api.DescribeTableRequest(id=names, check_declared=True, vend_credentials=False)
     return bool(namespace.describe_table(request).is_only_declared)
 
 

@@ -23,15 +23,14 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from .config_file import (
-    CONFIG_FILE_VARIABLE,
     NamedCatalogs,
     catalogs_in,
-    config_path,
     named_catalogs,
     property_texts,
 )
 from .errors import invalid
 from .secret_sources import read_secrets
+from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 __all__ = [
     "CONFIG_FILE_VARIABLE", "STORAGE_OPTIONS", "STORAGE_PREFIX", "CatalogConfig", "NamedCatalogs",

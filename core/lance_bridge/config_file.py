@@ -14,8 +14,8 @@ import yaml
 from lance_namespace.errors import InvalidInputError
 
 from .errors import invalid
+from .user_files import CONFIG_FILE_VARIABLE, config_path
 
-CONFIG_FILE_VARIABLE = "LANCE_BRIDGE_CONFIG"
 _CATALOGS = "catalogs"
 
 
@@ -70,12 +70,6 @@ class _Loader(yaml.SafeLoader):
                 self.repeated.append(key)
             seen.add(key.value)
         return node
-
-
-def config_path() -> Path:
-    """Return where the configuration file is, or would be."""
-    chosen = os.environ.get(CONFIG_FILE_VARIABLE)
-    return Path(chosen) if chosen else Path.home() / ".lance-bridge.yaml"
 
 
 def named_catalogs() -> NamedCatalogs:

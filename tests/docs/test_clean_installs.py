@@ -6,9 +6,11 @@ run in the environment of the tests.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import uuid
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -78,9 +80,13 @@ class Environment:
         self.run("pip", "install", "--quiet", wanted, seconds=INSTALL_SECONDS)
 
     def run(
-        self, program: str, *arguments: str, code: int = 0, seconds: float = RUN_SECONDS
+        self, program: str, *arguments: str, code: int | None = 0, seconds: float = RUN_SECONDS
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program of it in a shell's environment where it is active; check the exit code."""
+        """Run a program of it in a shell's environment where it is active; check the exit code.
+
+        Args:
+            code: The one that it must end with; any where it is None.
+        """
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LANCE_BRIDGE"))}
         unwanted = ("SPARK_", "PYSPARK_", "AWS_", "DATABRICKS_")
         environment = {k: v for k, v in kept.items() if not k.startswith(unwanted)}
@@ -99,7 +105,7 @@ class Environment:
             check=False,
             timeout=seconds,
         )
-        assert done.returncode == code, f"{arguments}\n{done.stdout}\n{done.stderr[-5000:]}"
+        assert code in (None, done.returncode), f"{arguments}\n{done.stdout}\n{done.stderr[-5000:]}"
         return done
 
     def python(self, script: str, *arguments: str) -> str:
@@ -184,6 +190,43 @@ def test_the_extra_spark_alone_writes_merges_compacts_and_reads(
     install: Install, tmp_path: Path
 ) -> None:
     assert install("spark").python(SPARK, str(tmp_path / "t.lance")) == "3\n"
+
+
+def test_the_extras_of_a_migration_convert_tables(
+    install: Install, metastores: Metastores, tmp_path: Path
+) -> None:
+    clean = install("cli,hive,spark")
+    files = tmp_path / "files"
+    files.mkdir()
+    clean.python(
+        "import sys, pyarrow as pa, pyarrow.parquet as pq\n"
+        "pq.write_table(pa.table({'id': [1, 2, 3], 'name': list('abc')}), sys.argv[1])",
+        str(files / "part-0.parquet"),
+    )
+    namespace = f"clean_{uuid.uuid4().hex[:8]}"
+    catalog = ["-p", f"uri={metastores.get('2.3').uri}", "-p", f"root={tmp_path / 'lance'}"]
+    words = ["migrate", "convert", "hive", "--path", str(files), "--table", "t", "-n", namespace]
+    how = ["--execute", "--verify", "checksums", "--spark-conf", "spark.master=local[1]"]
+    done = json.loads(clean.run("lance-bridge", *words, *how, *catalog, "-o", "json").stdout)
+    assert (done["state"], done["counts"]) == ("done", {"done": 2})
+    shown = clean.run("lance-bridge", "table", "count", "hive", f"{namespace}.t", *catalog).stdout
+    assert shown.strip() == "3"
+    found = clean.run("lance-bridge", "doctor", "hive", *catalog[:2], "-o", "json", code=None)
+    assert json.loads(found.stdout) is not None
+    assert "missing-extra" not in found.stdout
+    undone = clean.run("lance-bridge", "migrate", "undo", done["plan"]["id"], "-o", "json").stdout
+    assert json.loads(undone)["state"] == "undone"
+
+
+def test_without_the_extra_spark_nothing_is_planned(
+    install: Install, metastores: Metastores, tmp_path: Path
+) -> None:
+    clean = install("cli,hive-embedded")  # it has PySpark, and not what that needs for Python
+    uri = f"uri={metastores.get('2.3').uri}"
+    words = ["migrate", "convert", "hive", "--path", str(tmp_path), "--table", "t", "-n", "x"]
+    refused = clean.run("lance-bridge", *words, "-p", uri, code=1)
+    assert "pip install 'lance-bridge[spark]'" in refused.stderr
+    assert clean.run("lance-bridge", "migrate", "list", "-o", "json").stdout.strip() == "[]"
 
 
 def test_the_extra_cli_alone_is_the_command(install: Install) -> None:

@@ -38,9 +38,12 @@ def go_on(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as 
         [path] = [each.target for each in record.plan.items if each.rows is not None]
         bridge = bridge_of(ends.target)
         dataset = open_dataset(bridge, load_lance(bridge, path))
+        named = {file.path for each in dataset.get_fragments() for file in each.data_files()}
+        files = {file.name for file in Path(dataset.uri, "data").iterdir()}
         return {
             "wrong": failed(record),
             "ids": sorted(dataset.to_table()["id"].to_pylist()),
             "versions": len(dataset.versions()),
+            "orphans": len(files - named),
             "undone": undo(kind, ends, migration).state.value,
         }

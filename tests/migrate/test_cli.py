@@ -72,12 +72,44 @@ def test_a_migration_from_its_plan_to_its_undoing(
 def test_a_plan_with_blocked_tables_ends_with_3_and_is_refused(prod: Place, lake: Path) -> None:
     write(lake, "good", "bad name")
     command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix]
-    assert "blocker" in run(*command, code=3).stdout
+    planned = run(*command, code=3).stdout
+    assert "blocker" in planned
+    [hint] = re.findall(r"lance-bridge (migrate resume .*)", planned)
     refused = run(*command, "--execute", code=1)
-    assert "blocked" in refused.stderr
+    assert "--skip-blocked" in refused.stderr
     assert prod.entries() == {}
     done = answer_of(*command, "--execute", "--skip-blocked", "--at-once", "2")
     assert done["counts"] == {"done": 2, "blocked": 1}
+    again = answer_of("migrate", "undo", done["plan"]["id"])
+    assert again["state"] == "undone"
+    assert answer_of(*hint.split())["counts"] == {"done": 2, "blocked": 1}
+
+
+def test_a_command_is_run_at_the_end(prod: Place, lake: Path, tmp_path: Path) -> None:
+    write(lake, "a", "b")
+    told = tmp_path / "told"
+    script = f'echo "$LANCE_BRIDGE_MIGRATION $LANCE_BRIDGE_MIGRATION_STATE" >> {told}'
+    command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute"]
+    done = answer_of(*command, "--when-done", script)
+    assert told.read_text() == f"{done['plan']['id']} done\n"
+    failed = run("migrate", "resume", done["plan"]["id"], "--when-done", "echo output; exit 7")
+    assert "exit code 7" in failed.stderr
+    assert "output" not in failed.stdout
+
+
+def test_a_run_that_failed_says_how_to_continue(
+    prod: Place, lake: Path, tmp_path: Path, state: Migrations
+) -> None:
+    write(lake, "a", "b")
+    run("migrate", "register", str(lake), "prod", "-n", prod.prefix)
+    [id] = state.ids()
+    prod.make_namespace()
+    register_rows(prod, "a", tmp_path / "other.lance")
+    options = ["--stop-on-error", "--at-once", "1"]
+    failed = run("migrate", "resume", id, *options, code=1).stdout
+    assert f"lance-bridge migrate resume {id}" in failed
+    assert f"lance-bridge migrate undo {id}" in failed
+    assert "The run was stopped after the failure of" in failed
 
 
 def test_what_differs_ends_with_3_and_what_failed_with_1(

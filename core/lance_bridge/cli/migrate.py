@@ -20,7 +20,9 @@ from .migrating import (
     SkipBlocked,
     SourceProperties,
     StateDirectory,
+    StopOnError,
     Verify,
+    WhenDone,
     catalogs_between,
     end_by,
     interruptible,
@@ -66,6 +68,8 @@ def register(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -84,7 +88,9 @@ def register(
         **selected(include, exclude),
     }
     given = {k.removeprefix("storage."): v for k, v in pairs(source_properties).items()}
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     with connected(catalog, properties) as target:
         with told():
             source = Directory.at(directory, given)
@@ -104,6 +110,8 @@ def entries(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -114,7 +122,9 @@ def entries(
     Example: lance-bridge migrate entries prod backup --include 'sales.*'
     """
     options = catalogs_between(namespace, include, exclude, make_namespaces=make_namespaces)
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     with connected(source, source_properties) as one, connected(target, properties) as other:
         migrate("entries", Ends(one, other, address_of(one), address_of(other)), options, how)
 
@@ -136,6 +146,8 @@ def marks(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     properties: Properties = None,
     state: StateDirectory = None,
     output: OutputOption = Output.TEXT,
@@ -146,7 +158,9 @@ def marks(
     """
     style = {} if to == "ours" else {"table_type": table_type, "managed_by": managed_by}
     options = {"to": to, **style, **selected(include, exclude)}
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     _within("marks", catalog, properties, options, how)
 
 
@@ -161,6 +175,8 @@ def management(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     properties: Properties = None,
     state: StateDirectory = None,
     output: OutputOption = Output.TEXT,
@@ -170,7 +186,9 @@ def management(
     Example: lance-bridge migrate management prod --to catalog --include sales.orders
     """
     options = {"to": to, **selected(include, exclude)}
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     _within("management", catalog, properties, options, how)
 
 
@@ -200,6 +218,8 @@ def resume(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -211,7 +231,7 @@ def resume(
 
     Example: lance-bridge migrate resume 20260101-120000-register-0a1b2c
     """
-    how = Choices(True, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(True, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done)
     with told():
         migration = Migrations(state).get(id)
         with reconnected(migration, source_properties, properties) as (kind, ends):

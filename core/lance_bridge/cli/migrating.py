@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +24,6 @@ from ..migrate import (
     Migrations,
     Plan,
     Record,
-    RunOptions,
     State,
     execute,
     kind_named,
@@ -30,6 +31,7 @@ from ..migrate import (
 )
 from ..migrate.kind import AnyKind, Nobody
 from ..migrate.plan import What
+from ..migrate.run import options_of_last_run
 from .common import names_of, pairs, told
 from .output import Output, counting, message, pairs_table, table_of, tell_parts, working
 
@@ -62,6 +64,17 @@ Verify = Annotated[
 SkipBlocked = Annotated[
     bool, typer.Option("--skip-blocked", help="Leave out tables that are blocked.")
 ]
+StopOnError = Annotated[
+    bool, typer.Option("--stop-on-error", help="Begin no other table once one has failed.")
+]
+WhenDone = Annotated[
+    str | None,
+    typer.Option(
+        "--when-done",
+        help="A command to run at the end; it gets LANCE_BRIDGE_MIGRATION and "
+        "LANCE_BRIDGE_MIGRATION_STATE.",
+    ),
+]
 StateDirectory = Annotated[
     str | None,
     typer.Option(
@@ -92,6 +105,8 @@ class Choices:
     skip_blocked: bool = False
     state: str | None = None
     output: Output = Output.TEXT
+    stop_on_error: bool = False
+    when_done: str | None = None
 
 
 def selected(include: Sequence[str] | None, exclude: Sequence[str] | None) -> dict[str, Any]:
@@ -144,9 +159,13 @@ def migrate(
 
 def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices) -> None:
     """Carry out a plan, or go on with it; tell of it, and end the command by its state."""
-    last = [each for each in migration.record().runs if each.event == "run"]
-    options = RunOptions.model_validate(last[-1].options) if last else RunOptions()
-    given = {"at_once": how.at_once, "verify": how.verify, "skip_blocked": how.skip_blocked or None}
+    options = options_of_last_run(migration.record())
+    given = {
+        "at_once": how.at_once,
+        "verify": how.verify,
+        "skip_blocked": how.skip_blocked or None,
+        "stop_on_error": how.stop_on_error or None,
+    }
     chosen = options.model_copy(update={k: v for k, v in given.items() if v is not None})
     name = migration.directory.name
     with (
@@ -155,7 +174,24 @@ def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices)
     ):
         record = execute(kind, ends, migration, chosen, watcher)
     tell_record(record, how.output)
+    if how.when_done is not None:
+        run_when_done(how.when_done, record)
     end_by(record)
+
+
+def run_when_done(command: str, record: Record) -> None:
+    """Run the user's command for the end of a migration; say where it fails."""
+    environment = {
+        **os.environ,
+        "LANCE_BRIDGE_MIGRATION": record.plan.id,
+        "LANCE_BRIDGE_MIGRATION_STATE": record.state.value,
+    }
+    # Its output is no part of this command's answer.
+    done = subprocess.run(
+        command, shell=True, check=False, env=environment, stdin=subprocess.DEVNULL, stdout=2
+    )
+    if done.returncode:
+        message(f"the command of --when-done ended with exit code {done.returncode}")
 
 
 @contextmanager
@@ -250,10 +286,17 @@ def tell_plan(plan: Plan, output: Output) -> None:
     parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
     parts += [f"Note: {note}." for note in plan.notes]
     if todo:
-        parts.append(
-            f"Nothing was changed. To carry this out: lance-bridge migrate resume {plan.id}"
-        )
+        parts.append(_how_to_run(plan))
     tell_parts(output, fields, parts)
+
+
+def _how_to_run(plan: Plan) -> str:
+    command = f"lance-bridge migrate resume {plan.id}"
+    if not plan.blocked:
+        return f"Nothing was changed. To carry this out: {command}"
+    return (
+        f"Nothing was changed. To carry this out without what is blocked: {command} --skip-blocked"
+    )
 
 
 def _plan_row(item: Item) -> dict[str, Any]:
@@ -283,7 +326,22 @@ def tell_record(record: Record, output: Output) -> None:
         parts.append(table_of(["target", "state", "seconds", "verified"], rows))
     parts += _more(len(states))
     parts += [f"{each.item.name}: {text}" for each in states if (text := _problem(each))]
+    parts += _how_to_continue(record)
     tell_parts(output, as_fields(record), parts)
+
+
+def _how_to_continue(record: Record) -> list[Table | str]:
+    parts: list[Table | str] = []
+    if record.runs and record.runs[-1].gave_up:
+        parts.append(f"The run was {record.runs[-1].gave_up}.")
+    left = record.counts.get(State.FAILED, 0) + record.counts.get(State.BEGUN, 0)
+    if left and not record.undo_has_begun:
+        id = record.plan.id
+        parts.append(
+            f"To try what is left again: lance-bridge migrate resume {id}. To take everything "
+            f"back: lance-bridge migrate undo {id}. Both delete the files of interrupted loads."
+        )
+    return parts
 
 
 def as_fields(record: Record) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from .migrating import (
     SkipBlocked,
     SourceProperties,
     StateDirectory,
+    StopOnError,
     Verify,
+    WhenDone,
     catalogs_between,
     migrate,
     reconnected,
@@ -84,6 +86,13 @@ def convert(
     count: Annotated[
         bool, typer.Option("--count/--no-count", help="Count the rows for the plan.")
     ] = True,
+    ignore_statistics: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-statistics",
+            help="Do not take files for missing because the catalog's statistics count more.",
+        ),
+    ] = False,
     sort_by: Annotated[
         list[str] | None, typer.Option("--sort-by", help="A column to sort by. Repeatable.")
     ] = None,
@@ -102,6 +111,8 @@ def convert(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     metastore: Metastore = None,
     spark_conf: SparkConf = None,
     properties: Properties = None,
@@ -123,6 +134,7 @@ def convert(
         "vectors": {key: _length(key, value) for key, value in pairs(vector).items()},
         "find_vectors": find_vectors,
         "count_rows": count,
+        "ignore_statistics": ignore_statistics,
         "sort_by": sort_by or [],
         "indices": [_index(each) for each in index or ()],
         "properties": pairs(table_property),
@@ -135,7 +147,9 @@ def convert(
     if path is not None:
         source = {"path": path, "format": format, "read_options": pairs(read_option)}
         options["paths"] = [{**source, "table": _named(table)}]
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     with connected(catalog, properties) as target:
         beside = target if path is None else None
         with session_beside(beside, metastore, spark_conf) as (spark, address):
@@ -189,6 +203,8 @@ def catch_up(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -200,7 +216,9 @@ def catch_up(
 
     Example: lance-bridge migrate catch-up 20260101-120000-convert-0a1b2c --by column --column id
     """
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     with told():
         from ..migrate.kinds.catchup import next_round  # noqa: PLC0415 - it needs Spark
 
@@ -236,6 +254,8 @@ def export(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     metastore: Metastore = None,
     spark_conf: SparkConf = None,
     properties: Properties = None,
@@ -254,7 +274,9 @@ def export(
         "compression": compression,
         **selected(include, exclude),
     }
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     with connected(catalog, properties) as source:
         beside = source if database is not None else None
         with session_beside(beside, metastore, spark_conf) as (spark, address):
@@ -278,6 +300,8 @@ def copy(
     at_once: AtOnce = None,
     verify_at: Verify = None,
     skip_blocked: SkipBlocked = False,
+    stop_on_error: StopOnError = False,
+    when_done: WhenDone = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -287,7 +311,9 @@ def copy(
 
     Example: lance-bridge migrate copy prod backup --include 'sales.*'
     """
-    how = Choices(execute, at_once, verify_at, skip_blocked, state, output)
+    how = Choices(
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+    )
     options = catalogs_between(namespace, include, exclude, make_namespaces=make_namespaces)
     with connected(source, source_properties) as one, connected(target, properties) as other:
         migrate("copy", Ends(one, other, address_of(one), address_of(other)), options, how)

@@ -187,7 +187,7 @@ class Plan(Model):
         more = f"; and {len(blocked) - _SHOWN} more" if len(blocked) > _SHOWN else ""
         raise invalid(
             f"{len(blocked)} of {len(self.items)} items of migration {self.id} are blocked: "
-            f"{shown}{more}. Mend them and plan anew, or choose to leave them out"
+            f"{shown}{more}. Fix them and plan again, or leave them out with --skip-blocked"
         )
 
     def to_json(self) -> str:

@@ -92,6 +92,7 @@ class RunState(BaseModel):
 
     Attributes:
         is_stopped: Whether Ctrl-C ended it.
+        gave_up: Why it began no more items before the last one, or "".
     """
 
     event: str
@@ -99,6 +100,7 @@ class RunState(BaseModel):
     options: Facts = Field(default_factory=dict)
     ended: str | None = None
     is_stopped: bool = False
+    gave_up: str = ""
 
 
 class Record(BaseModel):
@@ -126,6 +128,7 @@ class Record(BaseModel):
         elif self.runs:
             self.runs[-1].ended = event.at
             self.runs[-1].is_stopped = event.event == "stopped"
+            self.runs[-1].gave_up = str(event.facts.get("gave_up", ""))
 
     @property
     def undo_has_begun(self) -> bool:

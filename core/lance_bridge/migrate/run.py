@@ -17,6 +17,7 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from ..errors import LanceNamespaceError, invalid
+from .failures import FailureLimit
 from .journal import Event, Failure, Journal
 from .kind import AnyKind, Ends, Level, Nobody, Options, Step, Stopped, Watcher, Work
 from .plan import Facts, Item, Plan, new_id, now, without_clashes
@@ -37,11 +38,13 @@ class RunOptions(Options):
         at_once: How many items are worked on at the same time.
         verify: How thoroughly each item is verified once it is done.
         skip_blocked: Leave out what is blocked, and carry out the rest.
+        stop_on_error: Begin no other item once one has failed.
     """
 
     at_once: int = Field(default=8, ge=1, le=64)
     verify: Level = Level.COUNTS
     skip_blocked: bool = False
+    stop_on_error: bool = False
 
 
 def make_plan(
@@ -85,6 +88,8 @@ class Session:
         record: Record,
         journal: Journal,
         watcher: Watcher | None = None,
+        *,
+        stop_on_error: bool = False,
     ) -> None:
         self.kind = kind
         self.ends = ends
@@ -94,6 +99,9 @@ class Session:
         self._journal = journal
         self._options = kind.checked_options(record.plan.options)
         self._lock = threading.Lock()
+        self._limit = FailureLimit(stop_on_error=stop_on_error)
+        self.gave_up = ""
+        """Why the run begins no more items, or ""."""
 
     def note(self, event: Event) -> None:
         """Add an event to journal and record."""
@@ -135,7 +143,12 @@ class Session:
             return now != item.fingerprint
 
         with ThreadPoolExecutor(at_once) as pool:
-            found = list(pool.map(is_changed, items))
+            try:
+                found = list(pool.map(is_changed, items))
+            except LanceNamespaceError:
+                # What does not answer for one would have each of the others wait, too.
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
         return [item for item, changed in zip(items, found, strict=True) if changed]
 
     def each(self, items: Iterable[Item], do: Callable[[Item], None], at_once: int) -> None:
@@ -185,6 +198,15 @@ class Session:
         )
         self.note(event)
         self.watcher.end(item, error)
+        with self._lock:
+            if not undoing and not self.gave_up and self._limit.is_reached_by(error):
+                self.gave_up = f"stopped after the failure of '{item.name}': {error}"
+                self.stopping.set()
+
+    def succeed(self) -> None:
+        """Note that an item needs no more attention, so that failures are not all of them."""
+        with self._lock:
+            self._limit.add_success()
 
 
 def execute(
@@ -210,51 +232,44 @@ def execute(
     """
     with migration.journal() as journal:
         record = migration.record()
-        _require_not_undone(record)
-        chosen = options or _options_of_last_run(record)
+        if record.undo_has_begun:
+            raise invalid(f"Migration {record.plan.id} was undone, or is being undone: plan anew")
+        chosen = options or options_of_last_run(record)
         record.plan.require_startable(skip_blocked=chosen.skip_blocked)
-        session = Session(kind, ends, record, journal, watcher)
-        left = _leave_out_changed(session, chosen)
-        session.note(Event(event="run", facts=chosen.model_dump(mode="json")))
-        for item in left.refused:
-            session.fail(item, left.error)
-        _run(session, chosen, {item.key for item in left.refused})
+        session = Session(kind, ends, record, journal, watcher, stop_on_error=chosen.stop_on_error)
+        _run(session, chosen, _leave_out_changed(session, chosen))
         return record
 
 
-def _require_not_undone(record: Record) -> None:
-    if record.undo_has_begun:
-        raise invalid(
-            f"Migration {record.plan.id} was undone, or is being undone: plan anew to migrate again"
-        )
-
-
-def _options_of_last_run(record: Record) -> RunOptions:
+def options_of_last_run(record: Record) -> RunOptions:
+    """Return how the plan was carried out last, or the defaults."""
     runs = [run for run in record.runs if run.event == "run"]
     return RunOptions.model_validate(runs[-1].options) if runs else RunOptions()
 
 
-class _LeftOut:
-    def __init__(self, refused: Sequence[Item]) -> None:
-        self.refused = refused
-        shown = ", ".join(item.name for item in refused[:_SHOWN])
-        more = f" and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
-        self.error = ConcurrentModificationError(
-            f"The source changed since the plan was made, of {shown}{more}: plan anew"
-        )
-
-
-def _leave_out_changed(session: Session, options: RunOptions) -> _LeftOut:
-    """Return the items that must not be begun. Before the first run, any of them refuses it."""
+def _leave_out_changed(session: Session, options: RunOptions) -> set[str]:
+    """Fail the items that must not be begun. Before the first run, any of them refuses it."""
     waiting = [
         each.item
         for each in session.record.items.values()
         if each.item.is_to_do and not _has_read(session.kind, each)
     ]
-    left = _LeftOut(session.changed(waiting, options.at_once))
-    if left.refused and not session.record.runs:
-        raise left.error
-    return left
+    refused = session.changed(waiting, options.at_once)
+    error = _source_changed(refused)
+    if refused and not session.record.runs:
+        raise error
+    session.note(Event(event="run", facts=options.model_dump(mode="json")))
+    for item in refused:
+        session.fail(item, error)
+    return {item.key for item in refused}
+
+
+def _source_changed(items: Sequence[Item]) -> ConcurrentModificationError:
+    shown = ", ".join(item.name for item in items[:_SHOWN])
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return ConcurrentModificationError(
+        f"The source changed since the plan was made, of {shown}{more}: plan anew"
+    )
 
 
 def _has_read(kind: AnyKind, state: ItemState) -> bool:
@@ -282,7 +297,9 @@ def _run(session: Session, options: RunOptions, left_out: set[str]) -> None:
     except KeyboardInterrupt:
         session.note(Event(event="stopped"))
         raise
-    session.note(Event(event="ended"))
+    session.note(
+        Event(event="ended", facts={"gave_up": session.gave_up} if session.gave_up else {})
+    )
 
 
 def _is_over(state: ItemState, options: RunOptions) -> bool:
@@ -297,7 +314,10 @@ def _run_phase(session: Session, items: Sequence[Item], options: RunOptions) -> 
     def run(item: Item) -> None:
         _run_item(session, item, is_watched=not verifies)
 
-    session.each([item for item in items if not states[item.key].is_done], run, options.at_once)
+    left = [item for item in items if not states[item.key].is_done]
+    # Those that failed before come last: they may be what an earlier run gave up after.
+    left.sort(key=lambda item: states[item.key].error is not None)
+    session.each(left, run, options.at_once)
     done = [item for item in items if states[item.key].is_done]
     session.verify(done, options.verify, options.at_once)
 
@@ -313,6 +333,8 @@ def _run_item(session: Session, item: Item, *, is_watched: bool) -> None:
     except Stopped:
         return
     else:
+        if is_done:
+            session.succeed()
         if is_done and is_watched:
             session.watcher.end(item, None)
 

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+)
 from pydantic import Field, field_validator
 
-from ...errors import invalid
+from ...errors import display, invalid
 from ...tables.dataset import Ref, open_dataset
 from .. import namespaces
 from ..ends import bridge_of
+from ..failures import FailureLimit
 from ..journal import Check
 from ..kind import Ends, Level, Options, Step, Survey, Work
 from ..plan import Address, Item, Problem, Severity, What, blocker, warning
 from ..secrecy import PlainLocation
 from ..selection import Selection
-from ..spark import checksums, listing, schema, sources
+from ..spark import checksums, completeness, listing, schema, sources
+from ..spark.files import Size
 from ..spark.session import become_active, session_at
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back, sample_of
@@ -68,6 +75,8 @@ class ConvertOptions(Selection):
         find_vectors: Looks through columns of lists of floats, and makes those vectors whose
             lists all have one length.
         count_rows: Counts the rows for the plan.
+        ignore_statistics: Takes a catalog's statistics that count more than there is for outdated
+            ones, and not for a sign that files are missing.
         sort_by: Columns that the rows are sorted by, where a table has all of them.
         indices: What is built on each table that has the column.
         properties: Of the new tables.
@@ -83,6 +92,7 @@ class ConvertOptions(Selection):
     vectors: dict[str, int] = Field(default_factory=dict)
     find_vectors: bool = False
     count_rows: bool = True
+    ignore_statistics: bool = False
     sort_by: tuple[str, ...] = ()
     indices: tuple[IndexOptions, ...] = ()
     properties: dict[str, str] = Field(default_factory=dict)
@@ -122,10 +132,11 @@ class Convert(IntoCatalog[Any, ConvertOptions]):
         levels = bridge.capabilities.levels
         if "{table}" not in options.name and len(options.paths) != 1:
             raise invalid("The option name must have {table} in it, for tables to have many names")
-        candidates, left_out = [], 0
+        completeness.require_all_read(ends.source)
+        candidates, left_out, limit = [], 0, FailureLimit()
         for names, find in _sources(ends.source, options):
             target = _target_of(names, options, levels)
-            candidate = _surveyed(ends.source, names, target, find, options)
+            candidate = _surveyed(ends.source, names, target, find, options, limit=limit)
             if candidate is None:
                 left_out += 1
             else:
@@ -181,14 +192,22 @@ def _target_of(names: tuple[str, ...], options: ConvertOptions, levels: int) -> 
 
 
 def _surveyed(
-    spark: Any, names: tuple[str, ...], target: tuple[str, ...], find: Find, options: ConvertOptions
+    spark: Any,
+    names: tuple[str, ...],
+    target: tuple[str, ...],
+    find: Find,
+    options: ConvertOptions,
+    *,
+    limit: FailureLimit,
 ) -> Candidate | None:
     try:
         source = find()
-        if source is None:
-            return None
-        return _candidate(spark, source, target, options)
+        candidate = None if source is None else _candidate(spark, source, target, options)
+        limit.add_success()
+        return candidate
     except LanceNamespaceError as error:
+        if limit.is_reached_by(error):
+            raise
         shown = names[:1] if options.paths else names
         return Candidate(shown, target, "", problems=(blocker(str(error)),))
 
@@ -221,8 +240,12 @@ def _candidate(
         rows, found, problems = schema.counted(frame, source.name, find_vectors=find)
         given = {name.lower() for name in vectors}
         vectors = {**{k: v for k, v in found.items() if k.lower() not in given}, **vectors}
+    inventory = completeness.take_inventory(spark, source)
     problems += sources.unread_problems(spark, source, frame)
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
+    problems += completeness.problems_of(
+        spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
+    )
     indices = loading.on_columns(options.indices, frame.columns)
     if not any(each.severity is Severity.BLOCKER for each in problems):
         made = schema.schema_for(frame.schema, vectors)
@@ -230,7 +253,8 @@ def _candidate(
     is_sorted = all(column.lower() in names for column in options.sort_by)
     if not is_sorted:
         problems.append(warning("It is not sorted: it lacks some of the columns to sort by"))
-    size = sources.size_of(frame)
+    counted = inventory.size
+    size = sources.size_of(frame) if counted is None else counted.bytes
     facts = {
         "source": source.model_dump(mode="json"),
         "columns": frame.schema.json(),
@@ -241,6 +265,7 @@ def _candidate(
         ],
         "partitions": list(source.partitions),
         "bytes_before": size,
+        "files": None if counted is None else asdict(counted),
     }
     return Candidate(
         source=source.names,
@@ -274,7 +299,48 @@ def _schema(work: ConvertWork) -> pa.Schema:
 
 
 def _ordered(work: ConvertWork) -> Any:
+    _require_whole(work)
     return schema.ordered(rows_of(work), work.item.facts["sort_by"])
+
+
+def _require_whole(work: ConvertWork) -> None:
+    """Check that no file is missing that the plan or the catalog counts.
+
+    Raises:
+        InvalidInputError: (13) the session leaves out files that it cannot read.
+        InvalidTableStateError: (19) files are missing.
+        ConcurrentModificationError: (14) there is less than when the plan was made.
+    """
+    item, planned = work.item, work.item.facts.get("files")
+    completeness.require_all_read(work.ends.source)
+    missing, now = _missing_files(work)
+    if missing:
+        raise InvalidTableStateError(f"'{display(item.source)}' is not complete. {missing}")
+    if planned and now is not None and now.bytes < planned["bytes"]:
+        raise ConcurrentModificationError(
+            f"'{display(item.source)}' has {now.bytes:,} bytes in {now.files:,} files, and had "
+            f"{planned['bytes']:,} in {planned['files']:,} when the plan was made: files were "
+            "deleted or rewritten. Check that they are complete, and plan again"
+        )
+
+
+def _missing_files(work: ConvertWork) -> tuple[str, Size | None]:
+    """Return what is missing of the source's files, or "", and the size of those that exist."""
+    spark, source = work.ends.source, source_of(work.item)
+    if source.has_snapshots:  # the snapshot names its files, and reading fails without them
+        return "", None
+    become_active(spark)
+    found = listing.described(spark, source.catalog, source.names) if source.catalog else source
+    inventory = completeness.take_inventory(spark, found or source)
+    problems = completeness.problems_of(
+        spark,
+        source.read(spark),
+        inventory,
+        None,
+        ignore_statistics=work.options.ignore_statistics,
+    )
+    blockers = [each.text for each in problems if each.severity is Severity.BLOCKER]
+    return "; ".join(blockers), inventory.size
 
 
 # -- verifying -------------------------------------------------------------------------------------
@@ -288,6 +354,7 @@ def checks_of(work: ConvertWork, source: Any, level: Level) -> Iterator[Check]:
     dataset = open_dataset(bridge, record, Ref(version=version))
     yield checksums.schema_check(_schema(work), dataset.schema)
     count = dataset.count_rows()
+    yield from _completeness_checks(work, count)
     if level.includes(Level.CHECKSUMS):
         address = address_at(work.ends.target, work.item.target)
         yield from checksums.compare_checksums(
@@ -298,3 +365,13 @@ def checks_of(work: ConvertWork, source: Any, level: Level) -> Iterator[Check]:
     yield Check(name="rows", ok=rows == count, expected=rows, found=count)
     if level.includes(Level.SAMPLE):
         yield checksums.compare_sample(source, sample_of(work.ends.source, dataset, spread(count)))
+
+
+def _completeness_checks(work: ConvertWork, count: int) -> Iterator[Check]:
+    """Compare with what was counted besides the rows that Spark reads now, which may be none."""
+    missing, _ = _missing_files(work)
+    yield Check(name="missing files", ok=not missing, expected="none", found=missing or "none")
+    planned = work.item.rows
+    if planned is not None:
+        is_enough = count >= planned
+        yield Check(name="rows of the plan", ok=is_enough, expected=planned, found=count)

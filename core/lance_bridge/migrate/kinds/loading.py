@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,7 @@ from ...catalog import TableRecord
 from ...entries.tables import is_only_declared, load_lance
 from ...errors import display, table_already_exists
 from ...managed import conversion
+from ...managed.state import state_of as managed_state
 from ...spark.jobs.indexing import build_index, index_request
 from ...tables import index_types
 from ...tables.commits import transaction_at
@@ -34,6 +37,8 @@ from ..targets import AnyWork
 from .catalogs import target_bridge
 from .lineage import origin
 from .placing import own_entry, place_of
+
+_log = logging.getLogger(__name__)
 
 LOAD = "load"
 """The step that writes the rows, and the name of its transaction."""
@@ -127,6 +132,7 @@ def _load(schema_of: SchemaOf, frame_of: FrameOf, work: AnyWork) -> Facts:
     bridge = target_bridge(work)
     record = own_entry(bridge, work)
     _begin_data(bridge, record, schema_of(work), work)
+    removed = _delete_orphans(bridge, record, work)
     become_active(work.ends.source)
     loaded = append(
         frame_of(work),
@@ -138,7 +144,33 @@ def _load(schema_of: SchemaOf, frame_of: FrameOf, work: AnyWork) -> Facts:
         alone=True,
     )
     work.advance(rows=loaded.rows)
-    return written_facts(bridge, record, loaded)
+    facts = written_facts(bridge, record, loaded)
+    return {**facts, "orphaned_bytes_deleted": removed} if removed else facts
+
+
+def _delete_orphans(bridge: Bridge, record: TableRecord, work: AnyWork) -> int:
+    """Delete what attempts that were interrupted have written; return its bytes.
+
+    The journal says that there was an attempt. As long as the table, which is this migration's own,
+    has no version but the first, without rows, all files of data in it are of such attempts. Where
+    the catalog holds the versions, the last commit of one may be on its way: its files stay.
+    """
+    if not work.is_repeated or managed_state(record) is not None:
+        return 0
+    dataset = open_dataset(bridge, record, write=True)
+    if int(dataset.version) != FIRST_VERSION or branches_of(dataset):
+        return 0
+    with translated(f"The files of interrupted loads of '{display(record.path)}' remain"):
+        stats = dataset.cleanup_old_versions(
+            older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+        )
+    if stats.bytes_removed:
+        _log.warning(
+            "%s: %s bytes that interrupted loads had left were deleted",
+            display(record.path),
+            f"{stats.bytes_removed:,}",
+        )
+    return int(stats.bytes_removed)
 
 
 def writing_options(options: Any) -> Mapping[str, Any]:

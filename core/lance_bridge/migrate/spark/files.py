@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from lance_namespace.errors import ServiceUnavailableError
+from py4j.protocol import Py4JJavaError
 
 from ...errors import invalid, unsupported
 from .session import told_by_spark
@@ -15,8 +17,18 @@ _OF_PATTERNS = re.compile(r"[*?{}\[\]\\]")
 _HIDDEN = re.compile(r"\.|_(?!.*=)")
 """Names that Spark leaves out, as those who write them expect."""
 
+_NO_FILE = "java.io.FileNotFoundException"
+
 Listing = dict[str, int]
 """Bytes of each file, by its path relative to the directory."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many files are below a directory, and their bytes."""
+
+    files: int
+    bytes: int
 
 
 def require_files(spark: Any) -> None:
@@ -53,6 +65,25 @@ def listing(spark: Any, directory: str) -> Listing | None:
             each = files.next()
             found[each.getPath().toUri().getPath()[len(root) :].lstrip("/")] = each.getLen()
         return found
+
+
+def size_of(spark: Any, directory: str) -> Size | None:
+    """Return how much is below a directory, or in a file; None where nothing is there.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    require_files(spark)
+    with told_by_spark(f"{directory} cannot be looked at"):
+        system, path = _at(spark, directory)
+        try:
+            found = system.getContentSummary(path)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _NO_FILE:
+                return None
+            raise
+        return Size(int(found.getFileCount()), int(found.getLength()))
 
 
 def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[str]:

@@ -10,7 +10,7 @@ from ...errors import display, unsupported
 from ...names import quoted
 from ..selection import Selection, may_hold
 from .session import told_by_spark
-from .sources import DELTA, ICEBERG, OWN_CATALOG, SourceTable, needing, pinned
+from .sources import DELTA, ICEBERG, OWN_CATALOG, SourceTable, Statistics, needing, pinned
 
 _DETAILS = "# Detailed Table Information"
 _PARTITIONS = "# Partition Information"
@@ -21,6 +21,7 @@ _FILES = (("parquet", "parquet"), ("orc", "orc"), ("avro", "avro"), ("json", "js
 _HUDI = ("hoodie", "hudi")
 """What the names of Hudi's input formats contain."""
 _TRANSACTIONAL = re.compile(r"\btransactional=true\b")
+_LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
 _SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,\]]*")
 
 
@@ -78,8 +79,14 @@ def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable |
         format=_format(details, properties),
         location=details.get("Location", ""),
         partitions=_partitions(rows),
+        statistics=_statistics(details),
     )
     return pinned(spark, table)
+
+
+def _statistics(details: dict[str, str]) -> Statistics:
+    at = _LAST_CHANGE.search(details.get("Table Properties", ""))
+    return Statistics.of(details.get("Statistics", ""), int(at[1]) if at else None)
 
 
 def _details(rows: list[Any]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from ... import extras
 from ...errors import invalid
 from ...redaction import is_secret, redact, tells_secret
 from ...spark.jobs.tasks import spark_failures
@@ -31,6 +32,8 @@ _KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.dri
          "spark.remote")  # fmt: skip
 _NEVER_KEPT = "extraJavaOptions"
 """What settings end with that hold options of Java, of which any may be a secret."""
+_PACKAGES = ("pandas", "pyarrow")
+"""What PySpark itself imports to run functions of Python; it does not install them."""
 _MASTER, _REMOTE = "spark.master", "spark.remote"
 _URIS = "spark.hadoop.hive.metastore.uris"
 _CANCELLED = "[SPARK_JOB_CANCELLED]"
@@ -74,7 +77,9 @@ def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSe
 
     Raises:
         InvalidInputError: (13) the session has other tables than the one that the plan is of.
+        MissingExtraError: (0) a package is missing without which Spark runs no Python.
     """
+    extras.require("spark", *_PACKAGES)
     there = _session_of_process()
     spark = there or _new_session({**address.properties, **secrets})
     try:
@@ -99,6 +104,8 @@ def _session_of_process() -> SparkSession | None:
 
 def _new_session(settings: Mapping[str, str]) -> SparkSession:
     builder: Any = SparkSession.builder.config("spark.log.level", "ERROR")
+    # Its bars would overwrite the messages of the command.
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     if settings.get(_MASTER, "local").startswith("local") and _REMOTE not in settings:
         # Workers beside this process run as it does; by default they are the PATH's python3.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -53,6 +53,29 @@ _UNKNOWN_SIZE = 2**60
 """Spark's guess for what it has no statistics of is more."""
 
 
+_STATISTICS = re.compile(r"(\d+) bytes(?:, (\d+) rows)?")
+
+
+class Statistics(Model):
+    """What a catalog counts of a table or partition; None for what it does not.
+
+    Attributes:
+        at: When its entry was changed last, in seconds since 1970.
+    """
+
+    bytes: int | None = None
+    rows: int | None = None
+    at: int | None = None
+
+    @classmethod
+    def of(cls, text: str, at: int | None) -> Statistics:
+        """Return statistics as Spark describes them: ``2973 bytes, 30 rows``."""
+        found = _STATISTICS.match(text)
+        if found is None:
+            return cls()
+        return cls(bytes=int(found[1]), rows=int(found[2]) if found[2] else None, at=at)
+
+
 class SourceTable(Model):
     """One source, with all that is needed to read the same rows again.
 
@@ -66,6 +89,7 @@ class SourceTable(Model):
             that have none, and for tables without a snapshot.
         identity: What tells a table of Delta from a later one of the same name; "" for others.
         columns: The schema that Spark reads, in JSON.
+        statistics: Those of the table's entry; they change with its rows.
     """
 
     catalog: str = ""
@@ -77,6 +101,7 @@ class SourceTable(Model):
     snapshot: int | None = None
     identity: str = ""
     columns: str = ""
+    statistics: Statistics = Field(default_factory=Statistics)
 
     @property
     def name(self) -> str:
@@ -96,7 +121,7 @@ class SourceTable(Model):
 
     def fingerprint(self) -> str:
         """Return a digest of all that the plan rests on."""
-        parts = self.model_dump(mode="json")
+        parts = self.model_dump(mode="json", exclude={"statistics"})
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
     def read(self, spark: Any) -> DataFrame:

@@ -12,7 +12,7 @@ import pytest
 
 from lance_bridge.migrate import Level, kind_named
 from lance_bridge.migrate.registry import KINDS
-from lance_bridge.migrate.run import RunOptions
+from lance_bridge.migrate.run_options import RunOptions
 from lance_bridge.migrate.selection import Selection
 
 from .operation_samples import new_namespace

@@ -88,7 +88,7 @@ def check_formats(scene: Scene) -> None:
     with scene.run("convert") as run:
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], name="{table}_lance")
         assert len(plan.to_do) == 7
-        assert "1 views" in " ".join(plan.notes)
+        assert f"1 views and tables of Lance are left out: {database}.a_view" in plan.notes
         formats = {item.source[-1]: item.facts["source"]["format"] for item in plan.to_do[1:]}
         assert formats == {
             "t_orc": "orc", "t_csv": "csv", "t_json": "json",
@@ -142,12 +142,19 @@ def check_problems_are_in_the_plan(scene: Scene) -> None:
     scene.spark.sql(
         f"CREATE TABLE {database}.named USING parquet AS SELECT 1 AS `a.b`, 2 AS `c``d`"
     )
+    scene.spark.sql(f"CREATE TABLE {database}.typed (id INT) USING parquet")
+    scene.spark.sql(f"INSERT INTO {database}.typed VALUES (1)")
+    scene.spark.sql(
+        f"CREATE TABLE {database}.mistyped (id STRING) USING parquet "
+        f"LOCATION '{scene.directory / 'raw' / 'typed'}'"
+    )
     with scene.run("convert") as run:
         # In the same database the names are those of the sources.
         plan = run.plan(include=[f"{database}.taken"])
         assert "taken by" in plan.blocked[0].blockers[0].text
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], find_vectors=True)
-        bad, named = plan.blocked
+        bad, mistyped, named = plan.blocked
+        assert "types of its columns" in mistyped.blockers[0].text
         assert [p.column for p in named.blockers] == ["a.b", "c`d"]
         assert [p.column for p in bad.blockers] == ["months"]
         assert any(p.column == "lists" and "1 to 2 numbers" in p.text for p in bad.problems)
@@ -166,7 +173,12 @@ def check_problems_are_in_the_plan(scene: Scene) -> None:
         )
         [bad] = [item for item in plan.blocked if item.source[-1] == "bad"]
         assert "decimall" in bad.blockers[0].text.lower()
-        assert {item.source[-1] for item in plan.to_do} == {"limited", "taken"}
+        assert {item.source[-1] for item in plan.to_do} == {"limited", "taken", "typed"}
+        plan = run.plan(include=[f"{database}.bad"], casts={"months": "string"}, name="{table}_3")
+        assert plan.notes == ()
+        scene.spark.sql(f"CREATE TABLE {database}.v USING parquet AS SELECT array(1.5F, 2F) AS v")
+        [hint] = run.plan(include=[f"{database}.v"], name="{table}_3").notes
+        assert f"Column 'v' of '{database}.v' seems to hold vectors of 2: --vector v=2" in hint
     assert scene.dataset("bad").schema.field("months").type == pa.string()
 
 

@@ -252,3 +252,33 @@ def check_tables_of_a_round_that_are_left_out_come_with_the_next(scene: Scene) -
         assert "Nothing has come" in plan.items[0].nothing_to_do
     record = verify(run.kind, run.ends, run.migrations.get(plan.follows or ""))
     assert record.state is State.DONE
+
+
+def check_deletions_in_the_source(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        first = run.migration
+        scene.spark.sql(
+            f"INSERT OVERWRITE {database}.t SELECT id, name, part FROM "
+            f"(SELECT id, concat('row ', id) AS name, id DIV 10 AS part FROM range(1, 20))"
+        )
+        plan_next(run, by="column", column="id", key=["id"], switch_to="t")
+        [problem] = failed(run.execute(at_once=1, verify="none"))
+        assert "make another round" not in problem
+        assert "Rows were deleted in the source" in problem
+        assert "make a round by partition with --key" in problem
+        # The advice ends it.
+        assert run.undo().state is State.UNDONE
+        run.migration = first
+        plan_next(run, by="partition", key=["id"], switch_to="t")
+        place = scene.directory / "raw" / "t" / "part=0"
+        place.rename(scene.directory / "away")
+        [problem] = failed(run.execute(at_once=1, verify="none"))
+        assert "do not exist" in problem, "not taken for deleted"
+        run.migration = first
+        assert "do not exist" in blocked(plan_next(run, by="partition", key=["id"]))
+        (scene.directory / "away").rename(place)
+        run.migration = first
+        plan_next(run, by="partition", key=["id"], switch_to="t")
+        done(run)
+        assert ids(scene, "t") == list(range(1, 20))

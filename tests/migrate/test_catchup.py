@@ -105,6 +105,10 @@ def test_tables_that_a_round_leaves_out_come_with_the_next(beside_hive: Checker)
     beside_hive(switch_checks.check_tables_of_a_round_that_are_left_out_come_with_the_next)
 
 
+def test_rows_that_the_source_deleted_have_a_round_that_ends(beside_hive: Checker) -> None:
+    beside_hive(switch_checks.check_deletions_in_the_source)
+
+
 def test_a_switch_over_that_died_between_two_entries_is_ended(glue: Place, lake: Path) -> None:
     """Glue renames by a copy: an earlier run may have died before it dropped the old entry."""
     glue.make_namespace()

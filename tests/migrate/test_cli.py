@@ -20,6 +20,10 @@ from typer import rich_utils
 from typer.testing import CliRunner
 
 from lance_bridge.cli.app import app
+from lance_bridge.cli.output import Output
+from lance_bridge.cli.plans import tell_plan
+from lance_bridge.migrate import Address, Item, Plan
+from lance_bridge.migrate.plan import now
 from lance_bridge.migrate.state import Migrations
 
 pytestmark = pytest.mark.server
@@ -110,6 +114,40 @@ def test_a_run_that_failed_says_how_to_continue(
     assert f"lance-bridge migrate resume {id}" in failed
     assert f"lance-bridge migrate undo {id}" in failed
     assert "The run was stopped after the failure of" in failed
+
+
+def test_a_run_says_what_it_does_and_keeps_the_stacks_of_failures(
+    prod: Place, lake: Path, tmp_path: Path, state: Migrations
+) -> None:
+    write(lake, "a", "b")
+    planned = run("migrate", "register", str(lake), "prod", "-n", prod.prefix)
+    assert "planning register" in planned.stderr
+    [id] = state.ids()
+    prod.make_namespace()
+    register_rows(prod, "a", tmp_path / "other.lance")
+    failed = run("migrate", "resume", id, code=1)
+    assert "comparing 2 sources with the plan" in failed.stderr
+    assert "migrating 3 items, 8 at a time" in failed.stderr
+    log = state.get(id).directory / "log.txt"
+    assert f"the stacks of the failures are in {log}" in failed.stderr
+    assert "Traceback" in log.read_text()
+    assert "Traceback" not in failed.stderr
+
+
+def test_a_plan_shows_what_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    item = Item(
+        source=("db", "t"),
+        target=("db", "new"),
+        facts={"source": {"format": "parquet"}},
+        rows=1_234_567,
+        bytes=400_000_000,
+    )
+    address = Address(name="hive")
+    plan = Plan(id=ID, kind="convert", created=now(), source=address, target=address, items=(item,))
+    tell_plan(plan, Output.TEXT)
+    shown = capsys.readouterr().out
+    assert re.search(r"db.t +db.new +parquet +1,234,567 +400.0 MB +to do", shown)
+    assert re.search(r"estimated time +about 0:00:21", shown)
 
 
 def test_what_differs_ends_with_3_and_what_failed_with_1(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from migrate import convert_checks as checks
+from migrate import settings_checks
 from migrate.sessions import Checker
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -47,3 +48,7 @@ def test_order_indices_properties_and_files_are_as_asked_for(beside_hive: Checke
 
 def test_the_catalog_holds_the_versions_where_it_is_to(beside_hive: Checker) -> None:
     beside_hive(checks.check_the_catalog_holds_the_versions_where_it_is_to)
+
+
+def test_tables_have_settings_of_their_own(beside_hive: Checker) -> None:
+    beside_hive(settings_checks.check_tables_have_settings_of_their_own)

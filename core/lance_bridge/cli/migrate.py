@@ -31,12 +31,12 @@ from .migrating import (
     run,
     selected,
     summary,
-    tell_plan,
     tell_record,
-    watched,
 )
 from .moving import add_to
 from .output import Output
+from .plans import tell_plan
+from .progress import watched
 from .reporting import report
 from .rows import RowsOption, RowsOutput, print_list
 

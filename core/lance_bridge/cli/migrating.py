@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,30 +12,25 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ..errors import LanceNamespaceError
 from ..exit_codes import FAILED, FOUND, INTERRUPTED
 from ..migrate import (
     Ends,
-    Item,
     ItemState,
     Level,
     Migration,
     Migrations,
-    Plan,
     Record,
     State,
     execute,
     kind_named,
     make_plan,
 )
-from ..migrate.kind import AnyKind, Nobody
-from ..migrate.plan import What
-from ..migrate.run import options_of_last_run
+from ..migrate.kind import AnyKind
+from ..migrate.run_options import options_of_last_run
 from .common import names_of, pairs, told
-from .output import Output, counting, message, pairs_table, table_of, tell_parts, working
-
-_SHOWN = 50
-"""Items of a plan or record that people are shown; JSON has all."""
+from .output import Output, message, pairs_table, table_of, tell_parts, working
+from .plans import SHOWN, more_items, tell_plan
+from .progress import log_file, watched
 
 Include = Annotated[
     list[str] | None,
@@ -146,6 +140,7 @@ def migrate(
     """
     with told():
         kind = kind_named(kind_name)
+        message(f"planning {kind_name}: looking at {ends.source_address} and {ends.target_address}")
         with working(f"plan {kind_name}"):
             plan = make_plan(kind, ends, dict(options), follows)
         migration = Migrations(how.state).add(plan)
@@ -171,8 +166,11 @@ def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices)
     with (
         watched(f"migrate {name}") as watcher,
         interruptible(f"lance-bridge migrate resume {name}"),
+        log_file(migration.directory) as log,
     ):
         record = execute(kind, ends, migration, chosen, watcher)
+    if record.counts.get(State.FAILED) and log.exists():
+        message(f"the stacks of the failures are in {log}")
     tell_record(record, how.output)
     if how.when_done is not None:
         run_when_done(how.when_done, record)
@@ -230,83 +228,7 @@ def end_by(record: Record) -> None:
         raise typer.Exit(FOUND)
 
 
-# -- bars ------------------------------------------------------------------------------------------
-
-
-class Bar(Nobody):
-    """A bar of the items that are done or failed."""
-
-    def __init__(self, told: Callable[[int, int | None], None]) -> None:
-        self._told = told
-        self._lock = threading.Lock()
-        self._done = 0
-        self._total = 0
-
-    def begin(self, total: int) -> None:
-        """See `Watcher`."""
-        self._total = total
-        self._told(0, total)
-
-    def end(self, item: Item, error: LanceNamespaceError | None) -> None:
-        """See `Watcher`."""
-        with self._lock:
-            self._done += 1
-            self._told(self._done, self._total)
-        if error is not None:
-            message(f"{item.name}: {error}")
-
-
-@contextmanager
-def watched(what: str) -> Iterator[Bar]:
-    """Show a bar while something goes on. Quiet where nobody watches."""
-    with counting(what) as told:
-        yield Bar(told)
-
-
 # -- telling ---------------------------------------------------------------------------------------
-
-
-def tell_plan(plan: Plan, output: Output) -> None:
-    """Show what a plan will do."""
-    fields = plan.model_dump(mode="json")
-    todo = len(plan.to_do)
-    head = {
-        "migration": plan.id,
-        "from": str(plan.source),
-        "to": str(plan.target),
-        "to do": todo,
-        "blocked": len(plan.blocked),
-        "nothing to do": sum(bool(item.nothing_to_do) for item in plan.items),
-    }
-    parts: list[Table | str] = [pairs_table(head)]
-    if plan.items:
-        parts.append(table_of(["source", "target", "plan"], map(_plan_row, plan.items[:_SHOWN])))
-    parts += _more(len(plan.items))
-    problems = [(item, each) for item in plan.items for each in item.problems]
-    parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
-    parts += [f"Note: {note}." for note in plan.notes]
-    if todo:
-        parts.append(_how_to_run(plan))
-    tell_parts(output, fields, parts)
-
-
-def _how_to_run(plan: Plan) -> str:
-    command = f"lance-bridge migrate resume {plan.id}"
-    if not plan.blocked:
-        return f"Nothing was changed. To carry this out: {command}"
-    return (
-        f"Nothing was changed. To carry this out without what is blocked: {command} --skip-blocked"
-    )
-
-
-def _plan_row(item: Item) -> dict[str, Any]:
-    what = item.nothing_to_do or ("blocked" if item.blockers else "to do")
-    source = "" if item.what is What.NAMESPACE else ".".join(item.source)
-    return {"source": source, "target": item.name, "plan": what}
-
-
-def _more(count: int) -> list[Table | str]:
-    return [f"… and {count - _SHOWN} more: --output json has all"] if count > _SHOWN else []
 
 
 def tell_record(record: Record, output: Output) -> None:
@@ -320,11 +242,11 @@ def tell_record(record: Record, output: Output) -> None:
             "seconds": round(each.seconds, 3),
             "verified": each.verified,
         }
-        for each in states[:_SHOWN]
+        for each in states[:SHOWN]
     ]
     if rows:
         parts.append(table_of(["target", "state", "seconds", "verified"], rows))
-    parts += _more(len(states))
+    parts += more_items(len(states))
     parts += [f"{each.item.name}: {text}" for each in states if (text := _problem(each))]
     parts += _how_to_continue(record)
     tell_parts(output, as_fields(record), parts)

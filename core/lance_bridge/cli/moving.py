@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 
 from ..migrate import Ends, Migrations, address_of
 from .common import CatalogName, OutputOption, Properties, connected, misused, names_of, pairs, told
@@ -75,6 +78,18 @@ def convert(
     cast: Annotated[
         list[str] | None, typer.Option("--cast", help="Another type: column=type. Repeatable.")
     ] = None,
+    rename_column: Annotated[
+        list[str] | None,
+        typer.Option("--rename-column", help="Another name: column=new_name. Repeatable."),
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            help="A YAML file of options, by the names of the migrations' document; with tables: "
+            "for single ones. Options of the command go before it.",
+        ),
+    ] = None,
     vector: Annotated[
         list[str] | None,
         typer.Option("--vector", help="The length of a column of vectors: column=768."),
@@ -131,6 +146,7 @@ def convert(
         "name": name,
         "make_namespaces": make_namespaces,
         "casts": pairs(cast),
+        "renames": pairs(rename_column),
         "vectors": {key: _length(key, value) for key, value in pairs(vector).items()},
         "find_vectors": find_vectors,
         "count_rows": count,
@@ -153,7 +169,24 @@ def convert(
     with connected(catalog, properties) as target:
         beside = target if path is None else None
         with session_beside(beside, metastore, spark_conf) as (spark, address):
+            options = _with_settings(options, settings)
             migrate("convert", Ends(spark, target, address, address_of(target)), options, how)
+
+
+def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
+    """Return options with those of a settings file where the command has the default."""
+    if file is None:
+        return dict(given)
+    from ..migrate.kinds.convert_options import ConvertOptions  # noqa: PLC0415 - it needs Spark
+
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise misused(f"The settings file {file} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise misused(f"The settings file {file} has no options: it is a mapping of names")
+    defaults = ConvertOptions().model_dump(mode="json")
+    return {**found, **{key: each for key, each in given.items() if each != defaults.get(key)}}
 
 
 def _named(table: str | None) -> str:

@@ -11,7 +11,8 @@ from .kind import Ends, Kind, Level, Options, Step, Survey, Watcher, Work
 from .plan import Address, Item, Plan, Problem, Severity
 from .record import ItemState, Record, State
 from .registry import kind_named
-from .run import RunOptions, execute, make_plan, verify
+from .run import execute, make_plan, verify
+from .run_options import RunOptions
 from .state import Migration, Migrations
 from .undo import undo
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from lance_namespace.errors import ServiceUnavailableError, UnauthenticatedError
 
 from ..errors import LanceNamespaceError
@@ -11,7 +13,7 @@ _MOST_IN_A_ROW = 5
 
 
 class FailureLimit:
-    """Counts failures that would hit all tables: nothing answers. Not safe for several threads.
+    """Counts failures that would hit all tables: nothing answers. Safe to use from many threads.
 
     Without it, a thousand tables would each wait for the same timeout.
     """
@@ -24,12 +26,15 @@ class FailureLimit:
         """
         self._stop_on_error = stop_on_error
         self._in_a_row = 0
+        self._lock = threading.Lock()
 
     def add_success(self) -> None:
         """Note that something answers."""
-        self._in_a_row = 0
+        with self._lock:
+            self._in_a_row = 0
 
     def is_reached_by(self, error: LanceNamespaceError) -> bool:
         """Note a failure; return whether it is the one to give up after."""
-        self._in_a_row = self._in_a_row + 1 if isinstance(error, _OF_ALL_TABLES) else 0
-        return self._stop_on_error or self._in_a_row >= _MOST_IN_A_ROW
+        with self._lock:
+            self._in_a_row = self._in_a_row + 1 if isinstance(error, _OF_ALL_TABLES) else 0
+            return self._stop_on_error or self._in_a_row >= _MOST_IN_A_ROW

@@ -69,6 +69,9 @@ class Survey:
 class Watcher(Protocol):
     """Is told how a run goes on, from many threads. The command line makes bars of it."""
 
+    def announce(self, text: str) -> None:
+        """A part of the work begins that may take long."""
+
     def begin(self, total: int) -> None:
         """A run begins, with so many items to do."""
 
@@ -84,6 +87,9 @@ class Watcher(Protocol):
 
 class Nobody:
     """A watcher that takes no notice."""
+
+    def announce(self, text: str) -> None:
+        """See `Watcher`."""
 
     def begin(self, total: int) -> None:
         """See `Watcher`."""

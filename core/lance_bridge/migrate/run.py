@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,37 +15,22 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
     TableNotFoundError,
 )
-from pydantic import Field
 
 from ..errors import LanceNamespaceError, invalid
 from .failures import FailureLimit
 from .journal import Event, Failure, Journal
-from .kind import AnyKind, Ends, Level, Nobody, Options, Step, Stopped, Watcher, Work
+from .kind import AnyKind, Ends, Level, Nobody, Step, Stopped, Watcher, Work
 from .plan import Facts, Item, Plan, new_id, now, without_clashes
 from .record import ItemState, Record
+from .run_options import RunOptions, options_of_last_run
 from .state import Migration
 
 _SHOWN = 5
+_log = logging.getLogger(__name__)
 
 AnyEnds = Ends[Any, Any]
 AnyWork = Work[Any, Any, Any]
 AnyStep = Step[Any, Any, Any]
-
-
-class RunOptions(Options):
-    """How a plan is carried out; kept with each run, and taken over by the next.
-
-    Attributes:
-        at_once: How many items are worked on at the same time.
-        verify: How thoroughly each item is verified once it is done.
-        skip_blocked: Leave out what is blocked, and carry out the rest.
-        stop_on_error: Begin no other item once one has failed.
-    """
-
-    at_once: int = Field(default=8, ge=1, le=64)
-    verify: Level = Level.COUNTS
-    skip_blocked: bool = False
-    stop_on_error: bool = False
 
 
 def make_plan(
@@ -197,6 +183,7 @@ class Session:
             error=Failure(code=int(error.code), message=str(error)),
         )
         self.note(event)
+        _log.info("'%s' failed", item.name, exc_info=error)
         self.watcher.end(item, error)
         with self._lock:
             if not undoing and not self.gave_up and self._limit.is_reached_by(error):
@@ -205,8 +192,7 @@ class Session:
 
     def succeed(self) -> None:
         """Note that an item needs no more attention, so that failures are not all of them."""
-        with self._lock:
-            self._limit.add_success()
+        self._limit.add_success()
 
 
 def execute(
@@ -241,12 +227,6 @@ def execute(
         return record
 
 
-def options_of_last_run(record: Record) -> RunOptions:
-    """Return how the plan was carried out last, or the defaults."""
-    runs = [run for run in record.runs if run.event == "run"]
-    return RunOptions.model_validate(runs[-1].options) if runs else RunOptions()
-
-
 def _leave_out_changed(session: Session, options: RunOptions) -> set[str]:
     """Fail the items that must not be begun. Before the first run, any of them refuses it."""
     waiting = [
@@ -254,6 +234,8 @@ def _leave_out_changed(session: Session, options: RunOptions) -> set[str]:
         for each in session.record.items.values()
         if each.item.is_to_do and not _has_read(session.kind, each)
     ]
+    count = sum(bool(item.fingerprint) for item in waiting)
+    session.watcher.announce(f"comparing {count} sources with the plan")
     refused = session.changed(waiting, options.at_once)
     error = _source_changed(refused)
     if refused and not session.record.runs:
@@ -290,7 +272,9 @@ def _run(session: Session, options: RunOptions, left_out: set[str]) -> None:
         ]
         for phase in session.record.plan.phases()
     ]
-    session.watcher.begin(sum(len(phase) for phase in phases))
+    total = sum(len(phase) for phase in phases)
+    session.watcher.announce(f"migrating {total} items, {options.at_once} at a time")
+    session.watcher.begin(total)
     try:
         for phase in phases:
             _run_phase(session, phase, options)

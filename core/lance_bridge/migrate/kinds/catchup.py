@@ -26,7 +26,7 @@ from ..journal import Check
 from ..kind import Level, Step, Survey
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import ItemState, Record
-from ..spark import changes, checksums, schema, sources
+from ..spark import changes, checksums, completeness, schema, sources
 from ..spark.changes import Found, Since
 from ..spark.session import become_active, session_at, told_by_spark
 from ..spark.sources import SourceTable
@@ -84,6 +84,11 @@ def _tracked(
     version = facts.get("version")
     if state.item.nothing_to_do:
         version = facts.get("version_before")
+    if facts.get("renames"):
+        raise invalid(
+            f"Columns of '{state.item.name}' were renamed, and catching up goes by the names of "
+            "the source: convert it again"
+        )
     if version is not None and not state.undo_begun:
         return {
             "source": facts["source"],
@@ -151,6 +156,9 @@ def _item(ends: CatchUpEnds, options: CatchUpOptions, tracked: Tracked) -> Item:
 def _surveyed(ends: CatchUpEnds, options: CatchUpOptions, tracked: Tracked, item: Item) -> Item:
     spark, bridge = ends.source, bridge_of(ends.target)
     now = rounds.latest_of(spark, tracked.source)
+    inventory = completeness.take_inventory(spark, now)
+    if inventory.missing:  # a round would take their rows for deleted
+        return item.with_problems(completeness.missing_problem(inventory))
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it anew"))
     record = load_lance(bridge, item.target)

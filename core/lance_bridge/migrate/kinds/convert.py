@@ -6,108 +6,48 @@ plan: types, names, lengths of vectors. Sources with snapshots are read at the o
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidTableStateError,
-    LanceNamespaceError,
-)
-from pydantic import Field, field_validator
+from lance_namespace.errors import LanceNamespaceError
 
+from ... import location as locations
+from ...bridge import Bridge
 from ...errors import display, invalid
 from ...tables.dataset import Ref, open_dataset
 from .. import namespaces
 from ..ends import bridge_of
 from ..failures import FailureLimit
 from ..journal import Check
-from ..kind import Ends, Level, Options, Step, Survey, Work
+from ..kind import Ends, Level, Step, Survey, Work
 from ..plan import Address, Item, Problem, Severity, What, blocker, warning
-from ..secrecy import PlainLocation
-from ..selection import Selection
 from ..spark import checksums, completeness, listing, schema, sources
-from ..spark.files import Size
 from ..spark.session import become_active, session_at
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back, sample_of
-from . import entering, loading
+from . import entering, loading, missing_files
 from .catalogs import IntoCatalog, Namespace, target_bridge
 from .comparing import spread
+from .convert_options import ConvertOptions
 from .entering import Candidate
-from .loading import IndexOptions
 from .placing import own_entry
 
 Find = Callable[[], SourceTable | None]
 """Describes one source; None for what is not to be converted."""
 
 
-class PathSource(Options):
-    """A directory or file that becomes a table.
-
-    Attributes:
-        table: The table's name.
-        read_options: Those of Spark's reader, such as ``header`` of CSV.
-    """
-
-    path: PlainLocation
-    format: str
-    table: str
-    read_options: dict[str, str] = Field(default_factory=dict)
-
-
-class ConvertOptions(Selection):
-    """What is converted, and what the tables are to be like.
-
-    Attributes:
-        catalog: Spark's catalog of the tables that are selected.
-        paths: Directories and files; where there are any, no tables of the catalog are taken.
-        namespace: Where all tables go. By default each goes into the namespace of its own name,
-            with the last names where the target has fewer levels.
-        name: The name of each table, with ``{table}`` for the one that it has.
-        make_namespaces: Makes namespaces that are not there.
-        casts: Types of Spark's SQL for columns of these names: for types that do not fit.
-        vectors: Lengths of vectors, for columns of these names.
-        find_vectors: Looks through columns of lists of floats, and makes those vectors whose
-            lists all have one length.
-        count_rows: Counts the rows for the plan.
-        ignore_statistics: Takes a catalog's statistics that count more than there is for outdated
-            ones, and not for a sign that files are missing.
-        sort_by: Columns that the rows are sorted by, where a table has all of them.
-        indices: What is built on each table that has the column.
-        properties: Of the new tables.
-        data_storage_version: Of Lance's files; max_rows_per_file alike.
-    """
-
-    catalog: str = sources.OWN_CATALOG
-    paths: tuple[PathSource, ...] = ()
-    namespace: tuple[str, ...] = ()
-    name: str = "{table}"
-    make_namespaces: bool = True
-    casts: dict[str, str] = Field(default_factory=dict)
-    vectors: dict[str, int] = Field(default_factory=dict)
-    find_vectors: bool = False
-    count_rows: bool = True
-    ignore_statistics: bool = False
-    sort_by: tuple[str, ...] = ()
-    indices: tuple[IndexOptions, ...] = ()
-    properties: dict[str, str] = Field(default_factory=dict)
-    data_storage_version: str | None = None
-    max_rows_per_file: int | None = Field(default=None, ge=1)
-
-    @field_validator("indices")
-    @classmethod
-    def _have_names_of_their_own(
-        cls, indices: tuple[IndexOptions, ...]
-    ) -> tuple[IndexOptions, ...]:
-        names = [each.index_name for each in indices]
-        if len(set(names)) < len(names):
-            raise ValueError("two indices of one name: give each a name of its own")
-        return indices
+_AT_ONCE = 8
+"""How many sources are looked at at the same time."""
+_SHOWN = 20
+_HINTS = "hints"
+"""What a candidate's facts hold for the notes of the plan, until these are made."""
 
 
 ConvertEnds = Ends[Any, Namespace]
@@ -133,18 +73,17 @@ class Convert(IntoCatalog[Any, ConvertOptions]):
         if "{table}" not in options.name and len(options.paths) != 1:
             raise invalid("The option name must have {table} in it, for tables to have many names")
         completeness.require_all_read(ends.source)
-        candidates, left_out, limit = [], 0, FailureLimit()
-        for names, find in _sources(ends.source, options):
-            target = _target_of(names, options, levels)
-            candidate = _surveyed(ends.source, names, target, find, options, limit=limit)
-            if candidate is None:
-                left_out += 1
-            else:
-                candidates.append(candidate)
+        found = _survey_all(ends.source, options, levels)
+        candidates = [each for _, each in found if each is not None]
         notes = ["Nothing was selected"] if not candidates else _unused(options, candidates)
+        left_out = [display(names) for names, each in found if each is None]
         if left_out:
-            notes.append(f"{left_out} views and tables of Lance are left out")
+            shown = f"{', '.join(left_out[:_SHOWN])}{' …' if len(left_out) > _SHOWN else ''}"
+            notes.append(f"{len(left_out)} views and tables of Lance are left out: {shown}")
+        for each in candidates:
+            notes += each.facts.pop(_HINTS, ())
         items = entering.items_for(bridge, candidates, make=options.make_namespaces)
+        notes += _space_notes(bridge, items)
         return Survey(items, notes)
 
     def fingerprint(self, ends: ConvertEnds, options: ConvertOptions, item: Item) -> str:  # noqa: ARG002
@@ -191,6 +130,41 @@ def _target_of(names: tuple[str, ...], options: ConvertOptions, levels: int) -> 
     return (*names[:-1][-levels:], table)
 
 
+def _space_notes(bridge: Bridge, items: Sequence[Item]) -> list[str]:
+    """Say where there is less space than the sources take, for a root on this machine's disks."""
+    root = locations.for_lance(bridge.config.root) if bridge.config.root else ""
+    if not root.startswith("/"):
+        return []
+    wanted = sum(item.bytes or 0 for item in items if item.is_to_do)
+    there = next(each for each in (Path(root), *Path(root).parents) if each.exists())
+    free = shutil.disk_usage(there).free
+    if wanted <= free:
+        return []
+    return [f"The sources have {wanted:,} bytes, and {free:,} are free in {root}"]
+
+
+def _survey_all(
+    spark: Any, options: ConvertOptions, levels: int
+) -> list[tuple[tuple[str, ...], Candidate | None]]:
+    """Return the names of each source, and what was found of it; None for what is left out."""
+    limit = FailureLimit()
+
+    def survey(source: tuple[tuple[str, ...], Find]) -> Candidate | None:
+        become_active(spark)
+        names, find = source
+        own = options.for_table(names[-1:] if options.paths else names)
+        return _surveyed(spark, names, _target_of(names, own, levels), find, own, limit=limit)
+
+    sources_found = list(_sources(spark, options))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            found = list(pool.map(survey, sources_found))
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return [(names, each) for (names, _), each in zip(sources_found, found, strict=True)]
+
+
 def _surveyed(
     spark: Any,
     names: tuple[str, ...],
@@ -224,14 +198,14 @@ def _unused(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[st
         f"No table has the column '{name}' of the option {option}"
         for option, columns in (("casts", options.casts), ("vectors", options.vectors))
         for name in columns
-        if name.lower() not in there
+        if name.lower() not in there and name not in options.renames
     ]
 
 
 def _candidate(
     spark: Any, source: SourceTable, target: tuple[str, ...], options: ConvertOptions
 ) -> Candidate:
-    frame = schema.cast(source.read(spark), options.casts)
+    frame = schema.rename(schema.cast(source.read(spark), options.casts), options.renames)
     names = {name.lower() for name in frame.columns}
     vectors = {k: v for k, v in options.vectors.items() if k.lower() in names}
     rows, problems = None, list[Problem]()
@@ -246,6 +220,11 @@ def _candidate(
     problems += completeness.problems_of(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
     )
+    if inventory.size is None or inventory.size.bytes:
+        schema.check_first_rows(frame, source.name)
+        hints = schema.vector_hints(frame, vectors, source.name)
+    else:
+        hints = []
     indices = loading.on_columns(options.indices, frame.columns)
     if not any(each.severity is Severity.BLOCKER for each in problems):
         made = schema.schema_for(frame.schema, vectors)
@@ -258,6 +237,9 @@ def _candidate(
     facts = {
         "source": source.model_dump(mode="json"),
         "columns": frame.schema.json(),
+        "casts": options.casts,
+        "renames": options.renames,
+        "max_rows_per_file": options.max_rows_per_file,
         "vectors": vectors,
         "sort_by": list(options.sort_by) if is_sorted else [],
         "indices": [
@@ -266,6 +248,7 @@ def _candidate(
         "partitions": list(source.partitions),
         "bytes_before": size,
         "files": None if counted is None else asdict(counted),
+        _HINTS: hints,
     }
     return Candidate(
         source=source.names,
@@ -290,7 +273,10 @@ def source_of(item: Item) -> SourceTable:
 
 def rows_of(work: ConvertWork) -> Any:
     """Return the rows of the source, with the types of the target."""
-    return schema.cast(source_of(work.item).read(work.ends.source), work.options.casts)
+    facts = work.item.facts
+    casts = facts.get("casts", work.options.casts)
+    frame = schema.cast(source_of(work.item).read(work.ends.source), casts)
+    return schema.rename(frame, facts.get("renames", {}))
 
 
 def _schema(work: ConvertWork) -> pa.Schema:
@@ -299,48 +285,8 @@ def _schema(work: ConvertWork) -> pa.Schema:
 
 
 def _ordered(work: ConvertWork) -> Any:
-    _require_whole(work)
+    missing_files.require_whole(work)
     return schema.ordered(rows_of(work), work.item.facts["sort_by"])
-
-
-def _require_whole(work: ConvertWork) -> None:
-    """Check that no file is missing that the plan or the catalog counts.
-
-    Raises:
-        InvalidInputError: (13) the session leaves out files that it cannot read.
-        InvalidTableStateError: (19) files are missing.
-        ConcurrentModificationError: (14) there is less than when the plan was made.
-    """
-    item, planned = work.item, work.item.facts.get("files")
-    completeness.require_all_read(work.ends.source)
-    missing, now = _missing_files(work)
-    if missing:
-        raise InvalidTableStateError(f"'{display(item.source)}' is not complete. {missing}")
-    if planned and now is not None and now.bytes < planned["bytes"]:
-        raise ConcurrentModificationError(
-            f"'{display(item.source)}' has {now.bytes:,} bytes in {now.files:,} files, and had "
-            f"{planned['bytes']:,} in {planned['files']:,} when the plan was made: files were "
-            "deleted or rewritten. Check that they are complete, and plan again"
-        )
-
-
-def _missing_files(work: ConvertWork) -> tuple[str, Size | None]:
-    """Return what is missing of the source's files, or "", and the size of those that exist."""
-    spark, source = work.ends.source, source_of(work.item)
-    if source.has_snapshots:  # the snapshot names its files, and reading fails without them
-        return "", None
-    become_active(spark)
-    found = listing.described(spark, source.catalog, source.names) if source.catalog else source
-    inventory = completeness.take_inventory(spark, found or source)
-    problems = completeness.problems_of(
-        spark,
-        source.read(spark),
-        inventory,
-        None,
-        ignore_statistics=work.options.ignore_statistics,
-    )
-    blockers = [each.text for each in problems if each.severity is Severity.BLOCKER]
-    return "; ".join(blockers), inventory.size
 
 
 # -- verifying -------------------------------------------------------------------------------------
@@ -354,7 +300,7 @@ def checks_of(work: ConvertWork, source: Any, level: Level) -> Iterator[Check]:
     dataset = open_dataset(bridge, record, Ref(version=version))
     yield checksums.schema_check(_schema(work), dataset.schema)
     count = dataset.count_rows()
-    yield from _completeness_checks(work, count)
+    yield from missing_files.completeness_checks(work, count)
     if level.includes(Level.CHECKSUMS):
         address = address_at(work.ends.target, work.item.target)
         yield from checksums.compare_checksums(
@@ -365,13 +311,3 @@ def checks_of(work: ConvertWork, source: Any, level: Level) -> Iterator[Check]:
     yield Check(name="rows", ok=rows == count, expected=rows, found=count)
     if level.includes(Level.SAMPLE):
         yield checksums.compare_sample(source, sample_of(work.ends.source, dataset, spread(count)))
-
-
-def _completeness_checks(work: ConvertWork, count: int) -> Iterator[Check]:
-    """Compare with what was counted besides the rows that Spark reads now, which may be none."""
-    missing, _ = _missing_files(work)
-    yield Check(name="missing files", ok=not missing, expected="none", found=missing or "none")
-    planned = work.item.rows
-    if planned is not None:
-        is_enough = count >= planned
-        yield Check(name="rows of the plan", ok=is_enough, expected=planned, found=count)

@@ -140,11 +140,11 @@ def _load(schema_of: SchemaOf, frame_of: FrameOf, work: AnyWork) -> Facts:
         version=FIRST_VERSION,
         transaction=transaction_of(work.mark, LOAD),
         mark=work.mark,
-        options=writing_options(work.options),
+        options={**writing_options(work.options), **_own_writing_options(work)},
         alone=True,
     )
-    work.advance(rows=loaded.rows)
     facts = written_facts(bridge, record, loaded)
+    work.advance(rows=loaded.rows, size=facts["bytes_written"])
     return {**facts, "orphaned_bytes_deleted": removed} if removed else facts
 
 
@@ -179,6 +179,12 @@ def writing_options(options: Any) -> Mapping[str, Any]:
         "data_storage_version": options.data_storage_version,
         "max_rows_per_file": options.max_rows_per_file,
     }
+
+
+def _own_writing_options(work: AnyWork) -> Mapping[str, Any]:
+    """Return those that the plan has for the table alone."""
+    most = work.item.facts.get("max_rows_per_file")
+    return {} if most is None else {"max_rows_per_file": most}
 
 
 def written_facts(bridge: Bridge, record: TableRecord, loaded: Loaded) -> Facts:

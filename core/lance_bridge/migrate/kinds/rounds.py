@@ -26,7 +26,7 @@ from ...tables.dataset import Ref, open_dataset
 from .. import targets
 from ..kind import Ends, Options, Work
 from ..plan import Facts, Item
-from ..spark import changes, listing, schema, snapshots, sources
+from ..spark import changes, completeness, listing, schema, snapshots, sources
 from ..spark.changes import GONE, Range, Since
 from ..spark.session import become_active, told_by_spark
 from ..spark.sources import SourceTable
@@ -172,9 +172,18 @@ def apply(work: CatchUpWork) -> Facts:
     made = _made_before(work, record)
     if made is not None:
         return {"version": made}
+    _require_directories(work)
     range = range_of(work.options, work.item)
     rows = _rows(work, range)
     return _merge(work, rows) if range.key else _append(work, rows)
+
+
+def _require_directories(work: CatchUpWork) -> None:
+    """Raise InvalidTableState (19) where a directory of the source is missing."""
+    source = SourceTable.model_validate(work.item.facts["source"])
+    inventory = completeness.take_inventory(work.ends.source, source)
+    if inventory.missing:
+        raise InvalidTableStateError(completeness.missing_problem(inventory).text)
 
 
 def _made_before(work: CatchUpWork, record: TableRecord) -> int | None:

@@ -20,6 +20,8 @@ from ..spark.writing import address_at, read_back
 from .catalogs import target_bridge
 from .rounds import CatchUpWork, final_path, is_table_of, latest_of
 
+_NEXT_ROUND = "Stop the writers of the source, and make another round with the switch-over"
+
 
 def problems(bridge: Bridge, path: Path, final: Path) -> list[Problem]:
     """Return what keeps a table from getting its final name."""
@@ -73,23 +75,37 @@ def _require_nothing_new(work: CatchUpWork) -> None:
     now = latest_of(spark, planned)
     address = address_at(work.ends.target, item.target)
     target = read_back(spark, address, int(work.facts["version"]))
-    difference = _difference(work, planned, now, target)
+    difference, advice = _difference(work, planned, now, target)
     if difference:
         raise ConcurrentModificationError(
             f"'{display(item.source)}' is not what the table '{item.name}' has: {difference}. It "
-            "keeps its name. Stop the writers of the source, and make another round with the "
-            "switch-over"
+            f"keeps its name. {advice}"
         )
 
 
-def _difference(work: CatchUpWork, planned: SourceTable, now: SourceTable, target: Any) -> str:
-    """Return what is in the source and not in the table, or the other way; "" for nothing."""
-    spark, options = work.ends.source, work.options
+def _difference(
+    work: CatchUpWork, planned: SourceTable, now: SourceTable, target: Any
+) -> tuple[str, str]:
+    """Return what the source or the table has and the other has not, and what to do; or ""."""
+    seen = _seen_difference(work, planned, now, target)
+    if seen:
+        return seen, _NEXT_ROUND
+    source = schema.cast(now.read(work.ends.source), work.item.facts["casts"])
+    with told_by_spark(f"The rows of '{display(work.item.source)}' cannot be counted"):
+        here, there = source.count(), target.count()
+    if here == there:
+        return "", ""
+    return f"it has {here} rows, and the table {there}", _advice(work, now, here - there)
+
+
+def _seen_difference(work: CatchUpWork, planned: SourceTable, now: SourceTable, target: Any) -> str:
+    """Return what the next round would take, or ""."""
+    options = work.options
     if now.snapshot != planned.snapshot:
         return f"it has snapshot {now.snapshot}, and the round has read {planned.snapshot}"
     if not changes.same_columns(planned, now):
         return "its columns changed"
-    source = schema.cast(now.read(spark), work.item.facts["casts"])
+    source = schema.cast(now.read(work.ends.source), work.item.facts["casts"])
     if options.by == "column":
         found = changes.column_since(source, target, str(options.column))
         if found.rows:
@@ -101,9 +117,29 @@ def _difference(work: CatchUpWork, planned: SourceTable, now: SourceTable, targe
         if found.since.new or found.since.changed:
             count = len(found.since.new) + len(found.since.changed)
             return f"{count} partitions have other numbers of rows"
-    with told_by_spark(f"The rows of '{display(work.item.source)}' cannot be counted"):
-        here, there = source.count(), target.count()
-    return "" if here == there else f"it has {here} rows, and the table {there}"
+    return ""
+
+
+def _advice(work: CatchUpWork, now: SourceTable, more: int) -> str:
+    """Return what to do about rows that no round of this way of catching up would see."""
+    options = work.options
+    if options.by != "column":
+        return _NEXT_ROUND
+    if more > 0:
+        return (
+            f"{_NEXT_ROUND}. If that ends like this one, rows came with values that were passed "
+            "already, which a column does not show: convert the table again, to another name"
+        )
+    ways = []
+    if now.has_snapshots:
+        ways.append("by snapshot with --key")
+    if now.partitions:
+        ways.append("by partition with --key")
+    another = f"make a round {' or '.join(ways)}, or " if ways else ""
+    return (
+        "Rows were deleted in the source, which a column does not show, and another round by "
+        f"column would end like this one: {another}convert the table again, to another name"
+    )
 
 
 def require_switchable_back(work: CatchUpWork) -> None:

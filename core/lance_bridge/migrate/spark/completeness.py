@@ -154,7 +154,7 @@ def problems_of(
         ignore_statistics: Take statistics that say more than there is for outdated ones.
     """
     if inventory.missing:
-        return [_missing(inventory)]
+        return [missing_problem(inventory)]
     size = inventory.size
     found = [*_short(spark, inventory, ignore=ignore_statistics)]
     if not found:
@@ -179,7 +179,8 @@ def problems_of(
     return []
 
 
-def _missing(inventory: Inventory) -> Problem:
+def missing_problem(inventory: Inventory) -> Problem:
+    """Return the blocker of a source some of whose directories do not exist."""
     missing = inventory.missing
     shown = ", ".join(missing[:_SHOWN])
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from ...errors import invalid
 from ...names import quoted
 from ...spark.source import fit
 from ...spark.source.types import nullable
@@ -22,6 +23,8 @@ from ..plan import Problem, Severity, blocker, warning
 from .session import told_by_spark
 
 _NUMBERS = (spark.FloatType, spark.DoubleType)
+FIRST_ROWS = 20
+"""How many rows a plan reads to see whether they can be read."""
 _TEXTS = ("char", "varchar")
 _NOT_IN_NAMES = (".", "`", "\0")
 _FIRST_FILES = ("legacy", "0.1")
@@ -58,7 +61,7 @@ def _bad_name(name: str) -> Iterable[Problem]:
     bad = [character for character in _NOT_IN_NAMES if character in name]
     if bad:
         yield blocker(f"Lance cannot write to a column with {bad[0]!r} in its name: rename it in "
-                      "the source", name)  # fmt: skip
+                      "the source, or with --rename-column", name)  # fmt: skip
 
 
 def _changes(field: spark.StructField) -> Iterable[Problem]:
@@ -121,6 +124,41 @@ def counted(
     return int(found["rows"]), sizes, problems
 
 
+def check_first_rows(frame: DataFrame, name: str) -> None:
+    """Read some rows, as types that files do not have are only found by reading.
+
+    Such as a Parquet file's integer that its table declares as text. Spark Connect is not asked.
+
+    Raises:
+        InvalidInputError: (13)
+        ServiceUnavailableError: (17)
+    """
+    java_frame = getattr(frame.limit(FIRST_ROWS), "_jdf", None)
+    if java_frame is None:
+        return
+    with told_by_spark(f"The rows of '{name}' cannot be read with the types of its columns"):
+        java_frame.collect()
+
+
+def vector_hints(frame: DataFrame, vectors: Mapping[str, int], name: str) -> list[str]:
+    """Return texts about columns whose first lists all have one length, and may be vectors.
+
+    Args:
+        vectors: Those that are known already.
+    """
+    known = {each.lower() for each in vectors}
+    columns = [each for each in _candidates(frame.schema) if each.lower() not in known]
+    if not columns:
+        return []
+    first = frame.select(*[F.col(quoted((each,))) for each in columns]).limit(FIRST_ROWS)
+    _, found, _ = counted(first, name, find_vectors=True)
+    return [
+        f"Column '{column}' of '{name}' seems to hold vectors of {length}: --vector "
+        f"{column}={length}, or --find-vectors to look through all rows"
+        for column, length in found.items()
+    ]
+
+
 def _candidates(columns: spark.StructType) -> list[str]:
     return [
         field.name
@@ -132,6 +170,8 @@ def _candidates(columns: spark.StructType) -> list[str]:
 
 def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
     """Return a frame with some columns as other types. Raises InvalidInput (13)."""
+    if not casts:
+        return frame
     wanted = {name.lower(): kind for name, kind in casts.items()}
     # Spark reads the name of a type as soon as a cast is made.
     with told_by_spark("The option casts cannot be followed"):
@@ -141,6 +181,17 @@ def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
             kind = wanted.get(field.name.lower())
             chosen.append(column if kind is None else column.cast(kind).alias(field.name))
         return frame.select(*chosen)
+
+
+def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
+    """Return a frame in which some columns have other names. Raises InvalidInput (13)."""
+    if not renames:
+        return frame
+    new = {name.lower(): other for name, other in renames.items()}
+    names = [new.get(name.lower(), name) for name in frame.columns]
+    if len({name.lower() for name in names}) < len(names):
+        raise invalid("Two columns would have one name with the option renames")
+    return frame.toDF(*names)
 
 
 def ordered(frame: DataFrame, by: Sequence[str]) -> DataFrame:

@@ -39,6 +39,7 @@ _URIS = "spark.hadoop.hive.metastore.uris"
 _CANCELLED = "[SPARK_JOB_CANCELLED]"
 _FILES_GONE = ("[FAILED_READ_FILE.FILE_NOT_EXIST]", "[DELTA_FILE_NOT_FOUND",
                "org.apache.iceberg.exceptions.NotFoundException")  # fmt: skip
+_UNREADABLE = "[FAILED_READ_FILE"
 _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 
 
@@ -166,6 +167,8 @@ def _raise_for(error: PySparkException | Py4JError, what: str) -> NoReturn:
             f"{what}: files that it reads were vacuumed, expired or overwritten. Plan anew; "
             "or convert it anew, where they are of the snapshot of the round before"
         ) from error
+    if _UNREADABLE in str(error):
+        raise invalid(f"{what}: {_first_line(error)}") from error
     if isinstance(error, PySparkException):
         if (error.getCondition() or "").startswith(_NOT_FOUND):
             raise TableNotFoundError(f"{what}: it is not there") from error

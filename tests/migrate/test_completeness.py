@@ -6,6 +6,9 @@ import pytest
 from migrate import completeness_checks as checks
 from migrate.sessions import Checker
 
+from lance_bridge.migrate.plan import Severity
+from lance_bridge.migrate.spark import completeness
+
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
@@ -15,3 +18,11 @@ def test_missing_files_block_the_plan(beside_hive: Checker) -> None:
 
 def test_files_that_vanish_before_the_run_fail_their_tables(beside_hive: Checker) -> None:
     beside_hive(checks.check_files_that_vanish_fail_the_run)
+
+
+def test_a_table_without_rows_whose_files_cannot_be_seen_is_blocked() -> None:
+    hidden = completeness.Inventory(is_hidden=True)
+    [problem] = completeness.problems_of(None, None, hidden, 0)
+    assert problem.severity is Severity.BLOCKER
+    assert completeness.problems_of(None, None, hidden, 3) == []
+    assert completeness.problems_of(None, None, hidden, 0, ignore_statistics=True) == []

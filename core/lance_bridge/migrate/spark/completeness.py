@@ -55,9 +55,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The directories of one source. Empty where they are not known, as through Spark Connect."""
+    """The directories of one source.
+
+    Attributes:
+        places: Empty for sources that name their own files, or have none.
+        is_hidden: Whether there are directories that cannot be seen: through Spark Connect.
+    """
 
     places: tuple[Place, ...] = ()
+    is_hidden: bool = False
 
     @property
     def missing(self) -> list[str]:
@@ -96,8 +102,10 @@ def take_inventory(spark: Any, table: SourceTable) -> Inventory:
         ServiceUnavailableError: (17) they cannot be looked at.
     """
     is_of_files = table.format in (*FORMATS, _HIVE) and not table.has_snapshots
-    if not (is_of_files and table.location) or getattr(spark, "_jvm", None) is None:
+    if not (is_of_files and table.location):
         return Inventory()
+    if getattr(spark, "_jvm", None) is None:
+        return Inventory(is_hidden=True)
     partitions = _partitions(spark, table)
     named = partitions or [(table.location, table.statistics)]
     paths = [path for path, _ in named]
@@ -141,7 +149,7 @@ def _partitions(spark: Any, table: SourceTable) -> list[tuple[str, Statistics]]:
 
 def problems_of(
     spark: Any,
-    frame: DataFrame,
+    frame: Any,
     inventory: Inventory,
     rows: int | None,
     *,
@@ -153,6 +161,14 @@ def problems_of(
         rows: How many rows Spark reads; None where they were not counted.
         ignore_statistics: Take statistics that say more than there is for outdated ones.
     """
+    if inventory.is_hidden and rows == 0 and not ignore_statistics:
+        return [
+            blocker(
+                "It has no rows, and through Spark Connect it cannot be seen whether its files are "
+                "missing. Plan it in a session of this process; or, if it is empty, give the "
+                "option ignore_statistics (--ignore-statistics)"
+            )
+        ]
     if inventory.missing:
         return [missing_problem(inventory)]
     size = inventory.size

@@ -68,7 +68,9 @@ def next_round(record: Record, **options: Any) -> dict[str, Any]:
         InvalidInputError: (13) there is no table to catch up with.
         InvalidTableStateError: (19) the round has begun to write a table, and was cut off.
     """
-    before = {tuple(each["target"]): each for each in record.plan.options.get("tables", ())}
+    # A conversion has an option of this name, too, which is another one.
+    tracked = record.plan.options["tables"] if record.plan.kind == CatchUp.name else ()
+    before = {tuple(each["target"]): each for each in tracked}
     found = [_tracked(record, state, before) for state in record.items.values()]
     tables = [each for each in found if each is not None]
     if not tables:

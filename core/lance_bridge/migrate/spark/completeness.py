@@ -23,12 +23,14 @@ from .sources import FORMATS, OWN_CATALOG, SourceTable, Statistics
 
 _HIVE = "hive"
 """What `listing` calls tables of Hive's with files that it knows no name of."""
-_LOCATION = re.compile(r"^\tLocation: (.*?)\)?$", re.MULTILINE)
-_STATISTICS = re.compile(r"^\tPartition Statistics: (.*?)\)?$", re.MULTILINE)
+_LOCATION = re.compile(r"^\tLocation: (.*)$", re.MULTILINE)
+_STATISTICS = re.compile(r"^\tPartition Statistics: (.*)$", re.MULTILINE)
 _LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
-_NEXT_PARTITION = "CatalogPartition("
+_PARTITION = re.compile(r"^CatalogPartition\(", re.MULTILINE)
 _AT_ONCE = 16
 _SHOWN = 3
+_MOST_LISTED = 20
+"""Of how many directories the files' times are compared with those of the statistics."""
 _LEAVING_OUT = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """Settings with which Spark leaves rows out and says nothing."""
 
@@ -133,7 +135,8 @@ def _partitions(spark: Any, table: SourceTable) -> list[tuple[str, Statistics]]:
         # One text for all of them: a call for each property of each would take minutes.
         text = str(catalog.listPartitions(name, options.empty()).mkString("\n"))
     found = []
-    for each in text.split(_NEXT_PARTITION)[1:]:
+    for block in _PARTITION.split(text)[1:]:
+        each = block.rstrip().removesuffix(")")
         location = _LOCATION.search(each)
         if location is not None:
             statistics = _STATISTICS.search(each)
@@ -239,7 +242,7 @@ def _disagreement(
             f"{text}: its files are gone. Check that the storage is mounted; restore the files, or "
             "leave the table out"
         )
-    if ignore or any(_is_outdated(spark, each) for each in places):
+    if ignore or any(_is_outdated(spark, each) for each in places[:_MOST_LISTED]):
         return warning(f"{text}: files were written since the statistics, or some are missing")
     return blocker(
         f"{text}, though no file is newer than the statistics: files are missing. Restore them; if "

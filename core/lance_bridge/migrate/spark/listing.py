@@ -18,6 +18,7 @@ _PARTITIONING = "# Partitioning"
 _FILES = (("parquet", "parquet"), ("orc", "orc"), ("avro", "avro"), ("json", "json"),
           ("text", "csv"))  # fmt: skip
 """What the input format of a table of Hive's contains, and what it is called here."""
+_HANDLED = "storage_handler="
 _HUDI = ("hoodie", "hudi")
 """What the names of Hudi's input formats contain."""
 _TRANSACTIONAL = re.compile(r"\btransactional=true\b")
@@ -77,7 +78,8 @@ def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable |
         catalog=catalog,
         names=names,
         format=_format(details, properties),
-        location=details.get("Location", ""),
+        # A storage handler's table has no files, though it may have a location.
+        location="" if _HANDLED in properties else details.get("Location", ""),
         partitions=_partitions(rows),
         statistics=_statistics(details),
     )

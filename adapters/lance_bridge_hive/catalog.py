@@ -51,10 +51,9 @@ logger = logging.getLogger(__name__)
 # `like` with (?i) finds every letter case that implementations write; `=` would find one.
 _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
-_BATCH = 500
-"""Entries read in one call where all are wanted."""
+_BATCH = 500  # entries read in one call where all are wanted
 _PAGE = 100  # where a page of them may be enough
-_READS = 20
+_READS = 20  # of an entry that others keep changing
 _SORT_OUT_SECONDS = 300.0
 """How long a metastore that could not filter is not asked to; its failure may have passed."""
 

@@ -1,7 +1,7 @@
 """Writers that are killed at each step of the protocol: the table reads right, and is written on.
 
 On Glue and on Hive 2.3: after the entry is set, nothing depends on how it was compared. What
-becomes of a lock of Hive 3.1 whose holder died is shown with the adapter.
+becomes of a commit record of Hive 3.1 whose writer died is shown with the adapter.
 """
 
 from __future__ import annotations

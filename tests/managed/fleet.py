@@ -52,6 +52,7 @@ class Fleet:
         self._jobs = [replace(job, seconds=seconds) for job in table.jobs(writers, commits)]
         self._processes: dict[int, BaseProcess] = {}
         self._random = random.Random(13)
+        self.writers = writers
         self.kills = 0
 
     def __enter__(self) -> Fleet:

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from managed.building import Table, require_exactly
+from managed.building import Rows, Table, require_exactly
 from managed.conftest import GLUE, NewTable
 from managed.fleet import Fleet
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 from servers.metastores import Metastores
+from servers.proxy import ThriftProxy
+from servers.thrift_faults import Hold
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -24,6 +26,9 @@ GOES_AWAY_AT = (300, 800)
 """The versions after which the server goes away."""
 _SECONDS = 3000.0
 _LONGEST_PAUSE = 30.0
+_FEWEST_HOLDS = 2
+_HELD_SECONDS = 5.0
+"""More than twice as long as the clients wait for an answer."""
 
 
 @pytest.mark.parametrize("release", ["2.3", "3.1", "4.2"])
@@ -67,9 +72,41 @@ def require_all_commits(table: Table, directory: Path, go_away: Callable[[], Non
     assert fleet.kills > WRITERS
     expected = [(writer, number) for writer in range(WRITERS) for number in range(COMMITS)]
     rows = require_exactly(table, expected)
-    for writer in range(WRITERS):
-        for sequence, version, _ in fleet.acknowledged(writer):
-            assert not version or rows[version - 1] == (writer, sequence)
+    require_acknowledged(fleet, rows)
     pause = fleet.longest_pause()
     print(table.impl, f"{fleet.kills} kills, longest pause {pause:.1f} s")
     assert pause < _LONGEST_PAUSE
+
+
+def require_acknowledged(fleet: Fleet, rows: Rows) -> None:
+    """Check that each version that was answered has the row it was answered for."""
+    for writer in range(fleet.writers):
+        for sequence, version, _ in fleet.acknowledged(writer):
+            assert not version or rows[version - 1] == (writer, sequence)
+
+
+@pytest.mark.parametrize(
+    ("release", "change"), [("2.3", "alter_table*"), ("3.1", "add_partition*"), ("4.2", "alter_*")]
+)
+def test_changes_that_arrive_after_their_client_gave_up_take_nothing_back(
+    release: str,
+    change: str,
+    new_table: NewTable,
+    metastores: Metastores,
+    tmp_path: Path,
+) -> None:
+    table = new_table(release)
+    with ThriftProxy("127.0.0.1", metastores.get(release).port) as proxy:
+        reached = table.at(uri=proxy.uri, **{"client.timeout": "2"})
+        with Fleet(reached, tmp_path, 4, 100, _SECONDS) as fleet:
+            while not fleet.is_done:
+                hold = Hold()
+                proxy.fail_next(change, hold)
+                while not (hold.arrived.wait(1) or fleet.is_done):
+                    continue
+                time.sleep(_HELD_SECONDS)
+                hold.release.set()
+    assert len(proxy.fired) > _FEWEST_HOLDS
+    expected = [(writer, number) for writer in range(4) for number in range(100)]
+    rows = require_exactly(table, expected)
+    require_acknowledged(fleet, rows)

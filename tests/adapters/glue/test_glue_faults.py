@@ -15,7 +15,7 @@ from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
 from lance_bridge_glue import GlueNamespace
 
-from .building import BUCKET, Connect, raw_table
+from .building import BUCKET, DATA_FILE, Connect, raw_table
 
 pytestmark = pytest.mark.server
 
@@ -135,7 +135,7 @@ class Lake:
         descriptor = {"Location": place(self.database)}
         marks = {"table_type": "lance"}
         raw_table(self.server, self.database, "t", Parameters=marks, StorageDescriptor=descriptor)
-        self.server.put(BUCKET, f"{self.database}/t/_versions/1.manifest")
+        self.server.put(BUCKET, f"{self.database}/t/{DATA_FILE}")
 
     def state(self) -> State:
         """Return what there is, in the form of `BEFORE`."""
@@ -150,7 +150,7 @@ class Lake:
         return {name: location.rpartition("/")[2] for name, location in places.items()}
 
     def has_data(self) -> bool:
-        return f"{self.database}/t/_versions/1.manifest" in self.server.keys(BUCKET)
+        return f"{self.database}/t/{DATA_FILE}" in self.server.keys(BUCKET)
 
     def failure(self, act: Act, step: int, fault: str) -> LanceNamespaceError | None:
         """Break all requests from one on, and return what becomes of that.
@@ -167,7 +167,7 @@ class Lake:
         if error is None:
             assert not self.proxy.fired, f"{self.proxy.fired} was taken for success"
         else:
-            assert self.proxy.fired
+            assert self.proxy.fired, repr(error)
             assert error.code in FAULTS[fault][1]
         return error
 

@@ -30,7 +30,7 @@ from servers.http_proxy import Answer, HttpProxy, Request
 
 from lance_bridge_glue import GlueNamespace
 
-from .building import BUCKET, Connect, catalog_at, declare, tables
+from .building import BUCKET, DATA_FILE, Connect, catalog_at, declare, tables
 
 pytestmark = pytest.mark.server
 
@@ -161,10 +161,10 @@ def test_a_link_to_a_database_keeps_no_table_of_it_from_being_dropped(
     namespace: GlueNamespace, server: GlueServer, linked: tuple[str, str]
 ) -> None:
     target, link = linked
-    server.put(BUCKET, f"{target}/t/_versions/1.manifest")
+    server.put(BUCKET, f"{target}/t/{DATA_FILE}")
     with pytest.raises(InvalidTableStateError, match=rf"link to {target} of catalog"):
         namespace.drop_table(DropTableRequest(id=[link, "t"]))
-    assert server.keys(BUCKET).count(f"{target}/t/_versions/1.manifest") == 1
+    assert server.keys(BUCKET).count(f"{target}/t/{DATA_FILE}") == 1
     namespace.drop_table(DropTableRequest(id=[target, "t"]))
     assert not [key for key in server.keys(BUCKET) if key.startswith(f"{target}/")]
     assert tables(namespace, link) == []

@@ -33,7 +33,7 @@ from ..errors import display, unsupported
 from ..managed import conversion
 from ..managed.state import state_of
 from ..namespace import LanceBridgeNamespace
-from ..registry import connect, find
+from ..registry import connect, implementation
 from ..tables.create import write_first
 from ..tables.data import Rows
 from ..tables.dataset import LATEST, Ref, open_dataset, translated
@@ -75,7 +75,7 @@ def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
     impl = properties.pop("impl", None)
     if impl is None:
         return connect(name, properties)
-    kind = find(impl)
+    kind = implementation(impl)  # of a class, or of a catalog of the configuration file
     if issubclass(kind, LanceBridgeNamespace):
         properties = {**environment(kind.config_type, name), **properties}
     return connect(impl, properties)

@@ -17,7 +17,7 @@ from lance_namespace.errors import LanceNamespaceError
 
 from ..namespace import LanceBridgeNamespace
 from ..redaction import SPARK_PATTERN, is_secret
-from ..registry import find
+from ..registry import implementation
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def secret_settings(prefix: str, name: str, properties: Mapping[str, str]) -> li
         prefix: What the settings of catalogs begin with.
     """
     try:
-        kind: type[LanceNamespace] | None = find(properties.get("impl", ""))
+        kind: type[LanceNamespace] | None = implementation(properties.get("impl", ""))
     except LanceNamespaceError:
         kind = None
     secret = is_secret

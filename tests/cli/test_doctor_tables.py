@@ -62,7 +62,8 @@ def test_a_table_whose_creator_died_while_it_wrote_is_dropped_with_what_was_writ
     die_at(lake, "write_first")
     data = lake.place("t") / "data"
     data.mkdir()
-    (data / "1f6a43f4-5d0b-4a5e-9d0c-6c1f0a9b7e21.lance").write_bytes(b"rows that nobody has committed")
+    written = data / "1f6a43f4-5d0b-4a5e-9d0c-6c1f0a9b7e21.lance"
+    written.write_bytes(b"rows that nobody has committed")
     found = the_only(Kind.DECLARED_ONLY)
     assert "1 files" in found["message"]
     mend(found)

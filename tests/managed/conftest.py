@@ -102,7 +102,8 @@ def _in_hive(port: int, table_id: Sequence[str]) -> dict[str, str]:
         parameters = dict(found.parameters)
         if RECORDS in parameters:
             place = parameters[RECORDS].split(".", 1)
-            records = client.get_partitions(*place, -1)
+            # One that was removed while it was read has no values.
+            records = [each for each in client.get_partitions(*place, -1) if each.values]
             latest = max(records, key=lambda each: int(each.values[0]))
             parameters |= latest.parameters
         return parameters

@@ -24,11 +24,10 @@ from rich.progress import (
 from ..errors import LanceNamespaceError
 from ..migrate import Item
 from ..migrate.kind import Nobody
-from ..migrate.secrecy import ASSIGNED, IN_URL
+from ..redaction import redact
 from .output import message
 
 _LOG = "log.txt"
-_HIDDEN = "***"
 
 
 class Bar(Nobody):
@@ -111,5 +110,4 @@ def log_file(directory: Path) -> Iterator[Path]:
 
 class _Redacting(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        text = IN_URL.sub(f"{_HIDDEN}@", super().format(record))
-        return ASSIGNED.sub(rf"\1{_HIDDEN}", text)
+        return redact(super().format(record))

@@ -6,9 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from ..redaction import ASSIGNED, IN_URL, is_secret, tells_secret
-
-__all__ = ["ASSIGNED", "IN_URL", "PlainLocation", "is_secret", "tells_secret"]
+from ..redaction import IN_URL
 
 
 def _without_password(text: str) -> str:

@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 
 from ...errors import display, invalid, unsupported
 from ...names import quoted
+from ...redaction import is_secret
 from ..plan import Model, Problem, warning
-from ..secrecy import is_secret
 from . import files
 from .session import told_by_spark
 

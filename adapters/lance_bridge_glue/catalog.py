@@ -33,7 +33,7 @@ from lance_bridge.errors import (
 from . import mapping
 from .calls import Calls, name_of
 from .config import GlueConfig
-from .errors import is_a, is_unknown_operation, meaning, translated
+from .errors import ABSENT, CHANGED, is_a, is_unknown_operation, meaning, translated
 from .guard import require_comparison
 from .names import capabilities
 from .partitions import Partitions
@@ -42,9 +42,7 @@ from .vending import StorageCredentials
 
 logger = logging.getLogger(__name__)
 
-_ABSENT = "EntityNotFoundException"
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
-_CHANGED = "ConcurrentModificationException"
 _BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
@@ -106,7 +104,7 @@ class GlueCatalog(Partitions):
             return mapping.namespace_from(path, database, location)
 
     def _database(self, path: Path) -> Mapping[str, Any]:
-        with meaning({_ABSENT: namespace_not_found(path)}):
+        with meaning({ABSENT: namespace_not_found(path)}):
             return self._calls.read("get_database", "Database", Name=path[-1])
 
     def _target_location(self, path: Path, target: Mapping[str, Any]) -> str | None:
@@ -119,7 +117,7 @@ class GlueCatalog(Partitions):
         try:
             found = self._calls.read("get_database", "Database", **mapping.target_arguments(target))
         except ClientError as error:
-            if not is_a(error, _ABSENT, *_REFUSED):
+            if not is_a(error, ABSENT, *_REFUSED):
                 raise
             logger.info("the target of link '%s' cannot be read: %s", display(path), error)
             return None
@@ -139,14 +137,14 @@ class GlueCatalog(Partitions):
             _refuse_namespace_link(path, database)
             shape = self._calls.shape("DatabaseInput")
             changed = mapping.database_input(shape, record, database)
-            with meaning({_ABSENT: namespace_not_found(path)}):
+            with meaning({ABSENT: namespace_not_found(path)}):
                 self._calls.change("update_database", Name=path[-1], DatabaseInput=changed)
 
     def drop_namespace(self, path: Path) -> None:
         self._refuse_functions(path)
         with (
             translated(f"drop namespace '{display(path)}'"),
-            meaning({_ABSENT: namespace_not_found(path)}),
+            meaning({ABSENT: namespace_not_found(path)}),
         ):
             self._calls.change("delete_database", Name=path[-1])
 
@@ -173,7 +171,7 @@ class GlueCatalog(Partitions):
             except ClientError as error:
                 if is_unknown_operation(error):
                     logger.info("the server has no functions to look for in '%s'", display(path))
-                elif not is_a(error, _ABSENT):  # so says a federated database without its source
+                elif not is_a(error, ABSENT):  # so says a federated database without its source
                     raise
 
     # -- tables ----------------------------------------------------------------------------------
@@ -199,7 +197,7 @@ class GlueCatalog(Partitions):
         try:
             yield from self._calls.read_all("get_tables", "TableList", DatabaseName=namespace[-1])
         except ClientError as error:
-            if not is_a(error, _ABSENT):
+            if not is_a(error, ABSENT):
                 raise
             # The database is not there, or what it is a link to or the face of is not.
             database = self._database(namespace)
@@ -235,7 +233,7 @@ class GlueCatalog(Partitions):
         return found if found.get("TargetDatabase") else None
 
     def _table(self, path: Path) -> Mapping[str, Any]:
-        with meaning({_ABSENT: table_not_found(path)}):
+        with meaning({ABSENT: table_not_found(path)}):
             return self._calls.read("get_table", "Table", DatabaseName=path[-2], Name=path[-1])
 
     def _followed(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -249,7 +247,7 @@ class GlueCatalog(Partitions):
                 "get_table", "Table", DatabaseName=target.get("DatabaseName", ""), **place
             )
         except ClientError as error:
-            if not is_a(error, _ABSENT):
+            if not is_a(error, ABSENT):
                 raise
             logger.info("the target of link '%s' does not exist: %s", display(path), error)
             return link
@@ -276,7 +274,7 @@ class GlueCatalog(Partitions):
 
     def _create(self, path: Path, table: dict[str, Any]) -> None:
         taken = dict.fromkeys(_PRESENT, table_already_exists(path))
-        with meaning({**taken, _ABSENT: namespace_not_found(path[:-1])}):
+        with meaning({**taken, ABSENT: namespace_not_found(path[:-1])}):
             self._calls.change("create_table", DatabaseName=path[-2], TableInput=table)
 
     def alter_table(self, record: TableRecord) -> None:
@@ -299,7 +297,7 @@ class GlueCatalog(Partitions):
                 changed = mapping.with_marks(changed, marks)
             version = {"VersionId": record.revision} if record.revision is not None else {}
             absent, beaten = table_not_found(path), concurrent_modification(path)
-            with meaning({_ABSENT: absent, _CHANGED: beaten}):
+            with meaning({ABSENT: absent, CHANGED: beaten}):
                 # Without SkipArchive each change leaves a version behind, and their number is
                 # limited.
                 self._calls.change(
@@ -352,7 +350,7 @@ class GlueCatalog(Partitions):
         path = record.path
         with (
             translated(f"drop table '{display(path)}'"),
-            meaning({_ABSENT: table_not_found(path)}),
+            meaning({ABSENT: table_not_found(path)}),
         ):
             self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
 

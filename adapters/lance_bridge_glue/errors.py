@@ -26,6 +26,8 @@ from lance_namespace.errors import (
 
 from lance_bridge.errors import OutcomeUnknownError
 
+ABSENT = "EntityNotFoundException"
+CHANGED = "ConcurrentModificationException"
 _FEDERATION = "FederationSourceException"
 _QUOTA = "ResourceNumberLimitExceededException"
 _BAD_SIGNATURE = ("InvalidSignatureException", "SignatureDoesNotMatch")
@@ -70,7 +72,7 @@ _BY_CODE: dict[str, type[LanceNamespaceError]] = {
         (*_UNKNOWN_OPERATION, "OperationNotSupportedException"),
         UnsupportedOperationError,
     ),
-    "ConcurrentModificationException": ConcurrentModificationError,
+    CHANGED: ConcurrentModificationError,
     _QUOTA: ThrottlingError,
 }  # fmt: skip
 

@@ -12,10 +12,7 @@ from lance_bridge.errors import concurrent_modification, display, table_not_foun
 
 from . import model
 from .calls import Calls
-from .errors import LostReplyError, is_a
-
-_ABSENT = "EntityNotFoundException"
-_CHANGED = "ConcurrentModificationException"
+from .errors import ABSENT, CHANGED, LostReplyError, is_a
 
 
 def require_comparison(calls: Calls, path: Path, table: Mapping[str, Any]) -> None:
@@ -43,9 +40,9 @@ def require_comparison(calls: Calls, path: Path, table: Mapping[str, Any]) -> No
     except LostReplyError as error:
         raise concurrent_modification(path) from error
     except boto.ClientError as error:
-        if is_a(error, _CHANGED):
+        if is_a(error, CHANGED):
             return
-        if is_a(error, _ABSENT):
+        if is_a(error, ABSENT):
             raise table_not_found(path) from error
         raise
     raise unsupported(

@@ -10,9 +10,8 @@ from lance_bridge.catalog import Catalog, TableRecord
 from lance_bridge.errors import display
 
 from .calls import Calls
-from .errors import is_a, translated
+from .errors import ABSENT, is_a, translated
 
-_ABSENT = "EntityNotFoundException"
 _TEMPLATE = "storage.location.template"
 """Where Athena finds the partitions of a table that it projects: none of them are in Glue."""
 
@@ -43,5 +42,5 @@ class Partitions(Catalog):
                     if location:
                         yield location
             except ClientError as error:
-                if not is_a(error, _ABSENT):
+                if not is_a(error, ABSENT):
                     raise

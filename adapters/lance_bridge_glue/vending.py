@@ -10,7 +10,7 @@ from lance_bridge.errors import display
 
 from .calls import ask
 from .config import GlueConfig
-from .errors import is_a, translated
+from .errors import ABSENT, is_a, translated
 from .session import Session
 
 _SCHEMES = ("s3", "s3a", "s3n")
@@ -70,7 +70,7 @@ class StorageCredentials:
                 SupportedPermissionTypes=["COLUMN_PERMISSION"],
             )
         except ClientError as error:
-            if is_a(error, "EntityNotFoundException"):
+            if is_a(error, ABSENT):
                 return None  # the table is still to be made
             raise
         return self._options(

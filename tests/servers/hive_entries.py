@@ -42,6 +42,14 @@ def raw_entry(port: int, database: str, name: str) -> Any:
         return client.get_table_req(GetTableRequest(dbName=database, tblName=name)).table
 
 
+def set_by_others(port: int, path: Path, key: str, value: str) -> None:
+    """Set a parameter of an entry, and leave its revision as it is."""
+    table = raw_entry(port, *path)
+    table.parameters[key] = value
+    with raw_client(port) as client:
+        client.alter_table(*path, table)
+
+
 def make_entry(catalog: HiveCatalog, path: Path, location: str) -> TableRecord:
     """Make an entry that is not guarded, and load it."""
     record = TableRecord(path, location, {"table_type": "lance", "managed_by": "storage"})

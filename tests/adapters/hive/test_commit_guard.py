@@ -28,6 +28,7 @@ from servers.hive_entries import (
     open_catalog,
     race,
     raw_entry,
+    set_by_others,
     with_property,
 )
 from servers.hive_raw import raw_client, raw_table
@@ -325,10 +326,7 @@ def test_a_read_of_two_states_at_once_is_made_again(
 def test_what_others_changed_under_our_revision_is_read_all_the_same(
     catalog: HiveCatalog, metastore: Metastore, entry: TableRecord
 ) -> None:
-    table = raw_entry(metastore.port, *entry.path)
-    table.parameters["team"] = "theirs"
-    with raw_client(metastore.port) as client:
-        client.alter_table(*entry.path, table)
+    set_by_others(metastore.port, entry.path, "team", "theirs")
     assert catalog.load_table(entry.path).properties["team"] == "theirs"
 
 

@@ -22,6 +22,7 @@ from servers.hive_entries import (
     make_entry,
     open_catalog,
     raw_entry,
+    set_by_others,
     with_property,
 )
 from servers.hive_raw import raw_client
@@ -226,10 +227,7 @@ def test_a_table_whose_records_are_gone_can_be_read_and_dropped_and_not_changed(
 def test_properties_that_others_add_are_kept(
     straight: HiveCatalog, metastore: Metastore, entry: TableRecord
 ) -> None:
-    table = raw_entry(metastore.port, *entry.path)
-    table.parameters["team"] = "theirs"
-    with raw_client(metastore.port) as client:
-        client.alter_table(*entry.path, table)
+    set_by_others(metastore.port, entry.path, "team", "theirs")
     found = straight.load_table(entry.path)
     assert found.properties["team"] == "theirs"
     straight.alter_table(with_property(found, COUNT, "1"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +55,7 @@ def listing(spark: Any, directory: str) -> Listing | None:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
         ServiceUnavailableError: (17)
     """
-    require_files(spark)
-    with told_by_spark(f"{directory} cannot be looked at"):
-        system, path = _at(spark, directory)
+    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, path):
         if not system.exists(path):
             return None
         root = system.getFileStatus(path).getPath().toUri().getPath()
@@ -74,9 +74,7 @@ def size_of(spark: Any, directory: str) -> Size | None:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
         ServiceUnavailableError: (17)
     """
-    require_files(spark)
-    with told_by_spark(f"{directory} cannot be looked at"):
-        system, path = _at(spark, directory)
+    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, path):
         try:
             found = system.getContentSummary(path)
         except Py4JJavaError as error:
@@ -101,8 +99,7 @@ def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[st
     require_files(spark)
     if _OF_PATTERNS.search(directory):
         return []
-    with told_by_spark(f"{directory} cannot be looked at"):
-        system, _ = _at(spark, directory)
+    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, _):
         pattern = _path(spark, directory, "/".join("*" * (partitions + 2)))
         found = [each.getPath() for each in system.globStatus(pattern) or []]
         return [
@@ -120,9 +117,7 @@ def rename(spark: Any, directory: str, to: str) -> bool:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
         ServiceUnavailableError: (17)
     """
-    require_files(spark)
-    with told_by_spark(f"{directory} cannot be renamed to {to}"):
-        system, path = _at(spark, directory)
+    with _file_system(spark, directory, f"{directory} cannot be renamed to {to}") as (system, path):
         target = _path(spark, to)
         if system.exists(target):
             return False
@@ -144,9 +139,7 @@ def delete(spark: Any, directory: str) -> None:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
         ServiceUnavailableError: (17)
     """
-    require_files(spark)
-    with told_by_spark(f"{directory} cannot be deleted"):
-        system, path = _at(spark, directory)
+    with _file_system(spark, directory, f"{directory} cannot be deleted") as (system, path):
         system.delete(path, True)
 
 
@@ -154,6 +147,10 @@ def _path(spark: Any, *names: str) -> Any:
     return spark._jvm.org.apache.hadoop.fs.Path(*names)
 
 
-def _at(spark: Any, directory: str) -> tuple[Any, Any]:
-    path = _path(spark, directory)
-    return path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path
+@contextmanager
+def _file_system(spark: Any, directory: str, failed: str) -> Iterator[tuple[Any, Any]]:
+    """Yield a directory's file system and path; failures of theirs begin with the message."""
+    require_files(spark)
+    with told_by_spark(failed):
+        path = _path(spark, directory)
+        yield path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path

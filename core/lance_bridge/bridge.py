@@ -13,6 +13,7 @@ from . import location as locations
 from .catalog import Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
+from .entries.clones import BaseLocations
 from .entries.declarations import Declarations
 from .errors import invalid
 from .storage import TableStorage
@@ -59,6 +60,10 @@ class Bridge:
     @cached_property
     def credentials(self) -> VendedCredentials:
         return VendedCredentials(self.catalog)
+
+    @cached_property
+    def base_locations(self) -> BaseLocations:
+        return BaseLocations()
 
     @cached_property
     def declarations(self) -> Declarations:

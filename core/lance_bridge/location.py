@@ -187,6 +187,39 @@ def key(location: str) -> tuple[str, ...]:
     return _remote_key(scheme, place)
 
 
+def possible_keys(location: str) -> set[tuple[str, ...]]:
+    """Return the key of every place that others may mean by a location.
+
+    Lance decodes ``%XX`` in a ``file:`` URI, and Hadoop does not. A path that is relative is one of
+    a directory that is not known.
+    """
+    scheme, place = _split(location.strip())
+    if scheme is None and not place.startswith("/"):
+        names = [name for name in _segments(place) if name != ".."]
+        return {(ANY, *names)}
+    keys = {key(location)}
+    if scheme == "file" and "%" in place:
+        keys.add(key(f"{scheme}:{unquote(place)}"))
+    return keys
+
+
+def readable_spellings(location: str) -> set[str]:
+    """Return spellings for the places that others may mean by a location, as Lance opens them.
+
+    Also where `check` refuses the location, which others may have written. Empty for storage that
+    Lance cannot read.
+    """
+    found = set()
+    for kind, *names in possible_keys(location):
+        if kind == "file":
+            found.add("/" + "/".join(names))
+        elif kind in ("s3", "gs") and names and names[0] != ANY:
+            found.add(f"{kind}://{names[0]}/{quote('/'.join(names[1:]))}")
+        elif is_supported(location) and kind != ANY:
+            found.add(for_lance(location))
+    return found
+
+
 def _remote_key(scheme: str, place: str) -> tuple[str, ...]:
     """Read a URI as Lance does, also one that `check` would refuse: others may have written it."""
     plain = re.split(r"[?#]", re.sub(r"[\t\r\n]", "", place).strip())[0].removeprefix("//")

@@ -1,294 +1,148 @@
 """Generated locations: what is deleted with a table is its own, and all of it or named.
 
-Each case is a table as Lance writes it, files that interrupted writers leave, files of others with
-names like Lance's, Lance datasets inside, and links. Its seed is in the test's message.
+Each case is a directory with a table and files of others, and entries around it. Its seed is in the
+test's message.
 """
 
 from __future__ import annotations
 
-import os
+import logging
 import random
-import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import lance
-import numpy as np
-import obstore
-import pyarrow as pa
+import lance_namespace as api
 import pytest
-from obstore.store import S3Store
+from lance_namespace.errors import InvalidTableStateError
 from servers.objectstore import MotoServer
 
-from lance_bridge.storage import TableStorage
+from lance_bridge.catalog import NamespaceRecord, TableRecord
 
-from .building import BUCKET
+from .building import DATASET, at
+from .deletion_cases import Case, Files, make_case, rows, write_tables
+from .deletion_entries import BESIDE_TABLE, MOST_ENTRIES, Entry, EntryMaker, register
+from .deletion_stores import S3, LocalStore, Names, Store
+from .memory_catalog import MemoryNamespace, MemoryServer
 
-COUNTS = [30, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])]
-"""Cases by default, and with `make test-slow`."""
-MOST_FILES = 200
-
-Files = dict[str, bytes]
-
-# -- tables ----------------------------------------------------------------------------------------
-
-
-def rows(count: int) -> pa.Table:
-    return pa.table({"id": range(count), "text": [f"word {i}" for i in range(count)]})
-
-
-def write_plain(place: str) -> None:
-    lance.write_dataset(rows(5), place)
-
-
-def write_old_names(place: str) -> None:
-    for _ in range(3):
-        lance.write_dataset(rows(5), place, mode="append", enable_v2_manifest_paths=False)
-
-
-def write_indexed(place: str) -> None:
-    dataset = lance.write_dataset(rows(300), place)
-    dataset.delete("id < 3")
-    dataset.create_scalar_index("id", "BTREE")
-    dataset.create_scalar_index("text", "INVERTED")
-    lance.write_dataset(rows(9), place, mode="append")
-    lance.dataset(place).optimize.compact_files()
-    dataset.tags.create("v1.0", 1)
-
-
-def write_branched(place: str) -> None:
-    dataset = lance.write_dataset(rows(20), place)
-    branch = dataset.create_branch("team/new", 1)
-    lance.write_dataset(rows(4), branch, mode="append")
-    dataset.create_branch("team", 1).delete("id = 1")
-    dataset.tags.create("t", 1)
-
-
-def write_blobs(place: str) -> None:
-    schema = pa.schema([lance.blob_field("b")])
-    blobs = lance.blob_array([b"x" * 5_000_000, b"y" * 100_000, b"z"])
-    lance.write_dataset(pa.table({"b": blobs}, schema=schema), place, data_storage_version="2.2")
-
-
-def write_vectors(place: str) -> None:
-    vectors = np.random.default_rng(1).random((300, 8), dtype="float32").ravel()
-    table = pa.table({"v": pa.FixedSizeListArray.from_arrays(pa.array(vectors), 8)})
-    dataset = lance.write_dataset(table, place)
-    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
-
-
-WRITERS = (
-    write_plain, write_old_names, write_indexed, write_branched, write_blobs, write_vectors,
-)  # fmt: skip
-
-
-def read_files(place: Path) -> Files:
-    return {
-        str(path.relative_to(place)): path.read_bytes()
-        for path in place.rglob("*")
-        if path.is_file()
-    }
+WHOLE = pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])
+"""How many cases `make test-slow` runs."""
+TABLE = at("dropped")
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> list[Files]:
-    """The files of one table of each kind; a blob of megabytes is cut, for speed."""
-    made = []
-    for number, write in enumerate(WRITERS):
-        place = tmp_path_factory.mktemp("tables") / f"{number}.lance"
-        write(str(place))
-        made.append({name: data[-100_000:] for name, data in read_files(place).items()})
-    return made
+    """The files of one table of each kind."""
+    return write_tables(tmp_path_factory.mktemp("tables"))
 
 
-# -- cases -----------------------------------------------------------------------------------------
+def fill(store: Store, case: Case, place: Names, chance: random.Random) -> list[Entry]:
+    """Write the files of a case, and return the entries around it, in random order."""
+    store.put(place, case.own)
+    beside = store.uris((*place[:-1], BESIDE_TABLE))[0]
+    lance.write_dataset(rows(1), beside, storage_options=dict(store.options))
+    maker = EntryMaker(
+        store,
+        chance,
+        place,
+        TABLE,
+        has_data=any(name.endswith(".manifest") for name in case.own),
+        harmless=chance.random() < 0.4,
+    )
+    entries = [maker.make(number) for number in range(chance.randrange(MOST_ENTRIES + 1))]
+    store.put(place, case.foreign)
+    for name in case.links:
+        store.link(place, name)
+    return entries
 
 
-@dataclass
-class Case:
-    """The files of a location. What links lead to is outside."""
+class Drops:
+    """Drops generated tables, each from a catalog that holds what is around it."""
 
-    own: Files = field(default_factory=dict)
-    foreign: Files = field(default_factory=dict)
-    links: list[str] = field(default_factory=list)
+    def __init__(
+        self,
+        store: Store,
+        tables: list[Files],
+        server: MemoryServer,
+        uri: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        elsewhere = (*DATASET[:-1], "elsewhere")
+        server.namespaces[elsewhere] = NamespaceRecord(elsewhere)
+        options = {f"storage.{key}": value for key, value in store.options.items()}
+        self._namespace = MemoryNamespace(uri=uri, **options)
+        self._store = store
+        self._tables = tables
+        self._server = server
+        self._caplog = caplog
+        caplog.set_level(logging.DEBUG, logger="lance_bridge.deletion")
 
+    def check(self, seed: int) -> bool:
+        """Check one case, and return whether the drop was refused, as it must be."""
+        chance = random.Random(seed)
+        case = make_case(seed, self._tables, with_links=self._store.with_links)
+        place = (str(seed), chance.choice(self._store.names))
+        entries = fill(self._store, case, place, chance)
+        location = chance.choice(self._store.locations(place))
+        register(self._server, entries)
+        self._server.tables[TABLE] = TableRecord(TABLE, location, {"table_type": "lance"})
+        self._server.effects.clear()
+        catalog, files = dict(self._server.tables), self._store.read(place[:1])
+        others = {**case.foreign, **dict.fromkeys(case.links, b"")}
+        refused = any(each.shares or (others and each.partitions_share) for each in entries)
+        message = f"seed {seed}, {location}: {entries}"
+        self._caplog.clear()
+        assert self._is_refused() == refused, message
+        if not refused:
+            del catalog[TABLE]
+            files = {path: data for path, data in files.items() if not is_own(path, place, case)}
+            named = [each.getMessage() for each in self._caplog.records]
+            assert all(any(ascii(name) in line for line in named) for name in others), message
+        found = self._store.read(place[:1])
+        assert found == files, f"{message}: {sorted(set(found) ^ set(files))}"
+        assert self._server.tables == catalog, message
+        assert self._server.effects == ([] if refused else ["drop_table"]), message
+        return refused
 
-ORPHANS: tuple[Callable[[random.Random], str], ...] = (
-    lambda r: f"data/{data_name(r)}.lance",
-    lambda r: f"data/{new_uuid(r)}.lance",
-    lambda r: f"data/{data_name(r)}/{r.getrandbits(32):032b}.blob",
-    lambda r: f"data/.tmp{r.getrandbits(20):06d}"[:15],
-    lambda r: f"_transactions/{r.randrange(99)}-{new_uuid(r)}.txn",
-    lambda r: f"_versions/{2**64 - r.randrange(1, 99)}.manifest-{new_uuid(r)}",
-    lambda r: f"_deletions/{r.randrange(9)}-{r.randrange(9)}-{r.getrandbits(60)}.arrow",
-    lambda r: f"_indices/{new_uuid(r)}/index.idx",
-    lambda r: f"_indices/{new_uuid(r)}/part_0_docs.lance",
-    lambda r: f"_computed/{r.getrandbits(256):064x}.sig",
-    lambda r: f"_mem_wal/{new_uuid(r)}/wal/{r.getrandbits(64):064b}.arrow",
-    lambda _: ".lance-reserved",
-)
-FOREIGN: tuple[Callable[[random.Random], str], ...] = (
-    lambda r: f"data/iceberg-{r.randrange(99999):05d}.parquet",
-    lambda r: f"data/{r.choice(['model', 'x', '0' * 49])}.lance",
-    lambda r: f"data/sub{r.randrange(3)}/{data_name(r)}.lance",
-    lambda r: f"data/{data_name(r)}.lance.bak",
-    lambda r: f"data/{data_name(r)}/notes-{r.randrange(9)}.txt",
-    lambda r: f"data/{data_name(r)}.parquet",
-    lambda r: f"tree/{r.choice(['oak.txt', 'oak/leaf.json', 'data/x.lance'])}",
-    lambda r: f"_refs/{r.choice(['heads', 'tags/README', 'tags/notes.json', 'branches/x.json'])}",
-    lambda r: f"_transactions/{r.randrange(9)}.txn",
-    lambda r: (
-        f"_versions/{r.choice(['notes.txt', '1.manifest.bak', 'x.manifest', 'a/1.manifest'])}"
-    ),
-    lambda r: f"_deletions/{r.choice(['a-b-c.arrow', '0-1.bin', 'x/0-1-2.arrow'])}",
-    lambda r: f"_indices/{r.choice(['mine', 'x/index.idx'])}",
-    lambda r: f"_indices/{new_uuid(r)}/{r.choice(['a/b.lance', 'readme.md'])}",
-    lambda r: f"_blobs/{r.choice(['photo.jpg', 'a/b.blob'])}",
-    lambda r: f"_mem_wal/{r.choice(['notes', 'x/wal/1.arrow'])}",
-    lambda r: f"_computed/{r.choice(['a.sig', 'b.txt'])}",
-    lambda r: f"metadata/v{r.randrange(9)}.metadata.json",
-    lambda r: f"_delta_log/{r.randrange(9):020d}.json",
-    lambda r: f"{r.choice(['README.md', 'part-0.parquet', 'Data', '_SUCCESS', '_VERSIONS'])}",
-)
-NESTED = ("data/x.lance", "tree/x", "x.lance", "_indices/x", "data", "backup/_versions", "_refs/x")
-
-
-def new_uuid(chance: random.Random) -> str:
-    return str(uuid.UUID(int=chance.getrandbits(128)))
-
-
-def data_name(chance: random.Random) -> str:
-    return f"{chance.getrandbits(24):024b}{chance.getrandbits(104):026x}"
-
-
-def make_case(seed: int, tables: list[Files], *, with_links: bool) -> Case:
-    chance = random.Random(seed)
-    case = Case()
-    if chance.random() < 0.85:
-        case.own.update(chance.choice(tables))
-    for make in chance.choices(ORPHANS, k=chance.randrange(8)):
-        case.own.setdefault(make(chance), b"orphan")
-    if chance.random() < 0.5:
-        inside = chance.choice([each for each in NESTED if each != "data"])
-        nested = chance.choice(tables)
-        case.foreign.update({f"{inside}/{name}": data for name, data in nested.items()})
-    for make in chance.choices(FOREIGN, k=chance.randrange(40)):
-        add(case, make(chance))
-    if with_links:
-        for name in ("data/link", "tree/link", "link.lance", "_indices/link"):
-            if chance.random() < 0.2:
-                case.links.append(name)
-    while len(case.own) + len(case.foreign) > MOST_FILES and case.foreign:
-        case.foreign.popitem()
-    return case
+    def _is_refused(self) -> bool:
+        try:
+            self._namespace.drop_table(api.DropTableRequest(id=list(TABLE)))
+        except InvalidTableStateError:
+            return True
+        return False
 
 
-def add(case: Case, name: str) -> None:
-    """Add a foreign file, unless it would be in the place of another one's directory."""
-    taken = [*case.own, *case.foreign]
-    clashes = any(each.startswith(f"{name}/") or name.startswith(f"{each}/") for each in taken)
-    if not clashes and name not in case.own:
-        case.foreign.setdefault(name, b'{"mine": 1}')
+def is_own(path: str, place: Names, case: Case) -> bool:
+    start = f"{place[-1]}/"
+    return path.startswith(start) and path.removeprefix(start) in case.own
 
 
-# -- stores ----------------------------------------------------------------------------------------
+def check_cases(drops: Drops, count: int) -> None:
+    refused = sum(drops.check(seed) for seed in range(count))
+    print(f"{count} cases: {count - refused} dropped, {refused} refused")
+    assert count / 5 < refused < count * 4 / 5
 
 
-class LocalPlace:
-    """A directory, and one outside that links lead to."""
-
-    with_links = True
-
-    def __init__(self, directory: Path, _: MotoServer | None) -> None:
-        self._root = directory
-        self.storage = TableStorage({})
-
-    def fill(self, seed: int, case: Case) -> str:
-        place, outside = self._root / f"{seed}.lance", self._root / "outside"
-        outside.mkdir(exist_ok=True)
-        (outside / "kept").write_text("kept")
-        for name, data in {**case.own, **case.foreign}.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(data)
-        for name in case.links:
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).symlink_to(outside)
-        return str(place)
-
-    def read(self, seed: int) -> Files:
-        place = self._root / f"{seed}.lance"
-        links = {
-            str(Path(parent, name).relative_to(place)): b""
-            for parent, names, _ in os.walk(place)
-            for name in names
-            if Path(parent, name).is_symlink()
-        }
-        assert (self._root / "outside" / "kept").exists()
-        inside = tuple(f"{link}/" for link in links)
-        files = {n: data for n, data in read_files(place).items() if not n.startswith(inside)}
-        return {**files, **links}
+@pytest.fixture
+def drop_from(
+    tables: list[Files],
+    server: MemoryServer,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> Callable[[Store], Drops]:
+    return lambda store: Drops(store, tables, server, request.node.nodeid, caplog)
 
 
-class S3Place:
-    """A prefix of a bucket."""
-
-    with_links = False
-
-    def __init__(self, _: Path, moto: MotoServer | None) -> None:
-        assert moto is not None
-        self.storage = TableStorage(moto.storage_options)
-        self._run = uuid.uuid4().hex
-
-    def _location(self, seed: int) -> str:
-        return f"s3://{BUCKET}/{self._run}/{seed}.lance"
-
-    def fill(self, seed: int, case: Case) -> str:
-        store: S3Store = self.storage.store_at(self._location(seed))
-        with ThreadPoolExecutor(8) as threads:
-            list(
-                threads.map(
-                    lambda each: obstore.put(store, *each), {**case.own, **case.foreign}.items()
-                )
-            )
-        return self._location(seed)
-
-    def read(self, seed: int) -> Files:
-        store: S3Store = self.storage.store_at(self._location(seed))
-        names = [meta["path"] for batch in obstore.list(store) for meta in batch]
-        with ThreadPoolExecutor(8) as threads:
-            contents = threads.map(lambda name: bytes(obstore.get(store, name).bytes()), names)
-            return dict(zip(names, contents, strict=True))
-
-
-Place = LocalPlace | S3Place
-
-
-def check_case(seed: int, tables: list[Files], place: Place) -> None:
-    case = make_case(seed, tables, with_links=place.with_links)
-    location = place.fill(seed, case)
-    left = place.storage.delete_table(location)
-    found = place.read(seed)
-    expected = {**case.foreign, **dict.fromkeys(case.links, b"")}
-    assert found == expected, f"seed {seed}: {sorted(set(found) ^ set(expected))}"
-    assert sorted(left) == sorted(expected), f"seed {seed}"
-
-
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", [60, WHOLE])
 def test_local_locations_lose_a_tables_own_files_and_no_others(
-    count: int, tables: list[Files], tmp_path: Path
+    count: int, tmp_path: Path, drop_from: Callable[[Store], Drops]
 ) -> None:
-    place = LocalPlace(tmp_path, None)
-    for seed in range(count):
-        check_case(seed, tables, place)
+    check_cases(drop_from(LocalStore(tmp_path)), count)
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", [30, WHOLE])
 def test_locations_on_s3_lose_a_tables_own_files_and_no_others(
-    count: int, tables: list[Files], moto: MotoServer, tmp_path: Path
+    count: int, moto: MotoServer, drop_from: Callable[[Store], Drops]
 ) -> None:
-    place = S3Place(tmp_path, moto)
-    for seed in range(count):
-        check_case(seed, tables, place)
+    check_cases(drop_from(S3(moto)), count)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from shutil import rmtree
+from urllib.parse import quote
 
 import lance
 import lance_namespace as api
+import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
@@ -202,6 +206,95 @@ def test_a_shallow_clone_keeps_the_table_whose_files_it_reads(
     namespace.drop_table(api.DropTableRequest(id=table))
     assert count_rows(namespace, TABLE) == 3
     namespace.drop_table(api.DropTableRequest(id=TABLE))
+
+
+def is_refused_for_a_clone(namespace: MemoryNamespace) -> bool:
+    """Return whether DropTable refuses; else the table is gone."""
+    try:
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    except errors.InvalidTableStateError as error:
+        refusal = str(error)
+    else:
+        return False
+    assert "is a shallow clone that reads its files" in refusal
+    return True
+
+
+@pytest.mark.parametrize("spelling", ["file://{encoded}", "x/../{relative}", "{relative}"])
+def test_a_clone_may_spell_the_table_as_lance_reads_it(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spelling: str,
+) -> None:
+    place = tmp_path / "lake" / "a é.lance"
+    lance.write_dataset(pa.table({"a": [1]}), str(place))
+    put_lance_entry(server, TABLE[-1], str(place))
+    monkeypatch.chdir(tmp_path)
+    uri = spelling.format(encoded=quote(str(place)), relative=place.relative_to(tmp_path))
+    lance.dataset(uri).shallow_clone(str(tmp_path / "clone.lance"), 1)
+    put_lance_entry(server, "clone", str(tmp_path / "clone.lance"))
+    monkeypatch.chdir("/")
+    assert is_refused_for_a_clone(namespace)
+
+
+@pytest.mark.parametrize("location", ["{place}/x/../a b", "file:{place}/a%20b", "file:{place}/a b"])
+def test_a_clone_is_found_however_its_location_is_spelled(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, location: str
+) -> None:
+    place = create(namespace, TABLE).location or ""
+    lance.dataset(place).shallow_clone(str(tmp_path / "a b"), 1)
+    put_lance_entry(server, "clone", location.format(place=tmp_path))
+    assert is_refused_for_a_clone(namespace)
+
+
+def test_a_clone_that_needed_the_files_in_older_versions_keeps_them(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    clone = str(tmp_path / "clone.lance")
+    rows = pa.table({"a": [1]})
+    lance.dataset(create(namespace, TABLE).location or "").shallow_clone(clone, 1)
+    put_lance_entry(server, "clone", clone)
+    lance.write_dataset(rows, clone, mode="overwrite")
+    assert is_refused_for_a_clone(namespace)
+    lance.write_dataset(rows, clone, mode="append")
+    assert is_refused_for_a_clone(namespace)
+    assert lance.dataset(clone, version=1).count_rows() == 3
+    assert lance.dataset(clone, version=1).to_table().num_rows == 3
+
+
+def test_a_table_that_becomes_a_clone_between_two_drops_is_seen(
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path
+) -> None:
+    other = str(tmp_path / "other.lance")
+    lance.write_dataset(pa.table({"a": [1]}), other)
+    put_lance_entry(server, "other", other)
+    create(namespace, TABLE)
+    assert not is_refused_for_a_clone(namespace)
+    place = create(namespace, TABLE).location or ""
+    rmtree(other)
+    lance.dataset(place).shallow_clone(other, 1)
+    assert is_refused_for_a_clone(namespace)
+
+
+def test_versions_that_are_committed_during_a_drop_stay_and_are_named(
+    namespace: MemoryNamespace, server: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Path(create(namespace, TABLE).location or "")
+    (place / "_versions" / "notes.txt").write_text("mine")
+
+    def commit(change: str, moment: Moment) -> None:
+        if (change, moment) == ("drop_table", "before"):
+            lance.write_dataset(pa.table({"a": [4]}), str(place), mode="append")
+
+    server.fault = commit
+    with caplog.at_level(logging.WARNING):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
+    (manifest,) = (place / "_versions").glob("*.manifest")
+    assert f"1 versions were committed to {place}" in caplog.text
+    assert f"_versions/{manifest.name}" in caplog.text
+    assert len(list((place / "data").iterdir())) == 1
 
 
 def test_no_data_is_deleted_while_a_lance_table_that_may_be_a_clone_cannot_be_read(

@@ -126,6 +126,43 @@ def test_a_place_overlaps_with_what_is_joined_to_it(names: list[str], more: list
 
 
 @pytest.mark.parametrize(
+    ("location", "keys"),
+    [
+        ("file:///a%20b", {("file", "a b"), ("file", "a%20b")}),
+        ("/a%20b", {("file", "a%20b")}),
+        ("s3://b/a%20b", {("s3", "b", "a b")}),
+        ("a/b", {(locations.ANY, "a", "b")}),
+        ("../a/./b", {(locations.ANY, "a", "b")}),
+    ],
+)
+def test_a_location_may_mean_what_lance_or_hadoop_reads_in_it(
+    location: str, keys: set[tuple[str, ...]]
+) -> None:
+    assert locations.possible_keys(location) == keys
+
+
+@pytest.mark.parametrize(
+    ("location", "readable"),
+    [
+        (f"file:{NOWHERE}/x/../a%20b/", {f"{NOWHERE}/a b", f"{NOWHERE}/a%20b"}),
+        ("s3+ddb://b/a b?ddbTableName=t", {"s3://b/a%20b"}),
+        ("https://b.s3.eu-west-1.amazonaws.com/a", {"s3://b/a"}),
+        ("s3a://b/x/%2e%2e/100%25", {"s3://b/100%25"}),
+        ("gcs://b/a", {"gs://b/a"}),
+        ("abfs://c@a.dfs.core.windows.net/t", {"abfss://c@a.dfs.core.windows.net/t"}),
+        ("s3://x-s3alias/a/", {"s3://x-s3alias/a"}),
+        ("hdfs://name/a", set()),
+        ("https://minio/b/a", set()),
+        ("a/b", set()),
+    ],
+)
+def test_lances_files_are_read_under_every_spelling_of_a_store(
+    location: str, readable: set[str]
+) -> None:
+    assert locations.readable_spellings(location) == readable
+
+
+@pytest.mark.parametrize(
     ("location", "lance", "catalog", "uri"),
     [
         ("/a/b.lance/", "/a/b.lance", "file:///a/b.lance", "file:///a/b.lance"),

@@ -18,7 +18,7 @@ from .. import location as locations
 from ..bridge import Bridge
 from ..catalog import Path, TableRecord
 from ..errors import concurrent_modification, display
-from .clones import base_locations
+from ..table_files import LocationFiles
 from .properties import ENTRY_ID
 
 _THREADS = 8
@@ -45,10 +45,12 @@ class LocationIndex:
             records += _read_hidden(bridge)
         self._entries = records
         self._locations = [
-            (_owner(each), locations.key(each.location), each.properties.get(ENTRY_ID))
+            (_owner(each), key, each.properties.get(ENTRY_ID))
             for each in records
             if each.location
+            for key in locations.possible_keys(each.location)
         ]
+        self._bases: dict[str, tuple[str, ...]] = {}
         self._unreadable = sorted({_owner(each) for each in records if not each.is_readable})
 
     def refuse_shared(self, record: TableRecord, *, of_another_catalog: bool = False) -> None:
@@ -90,10 +92,11 @@ class LocationIndex:
                     "namespace of the table itself count"
                 )
 
-    def require_own_files(self, record: TableRecord) -> None:
-        """Check that a table's files are known, and that no clone or partition needs them.
+    def require_own_files(self, record: TableRecord) -> LocationFiles:
+        """Return a table's files, after a check that no clone or partition needs them.
 
-        Whether another Lance table on the same kind of storage is a clone takes two calls to it.
+        Whether another Lance table on the same kind of storage is a clone takes two calls to it,
+        once for all tables that are checked here.
         Partitions are read only where there are other files than the table's own: else none of them
         has a file that could be lost.
 
@@ -111,31 +114,44 @@ class LocationIndex:
                 f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
             ) from error
         if self._bridge.config.drop_check == "entries":
-            return
+            return found
         others = [each for each in self._entries if each.path != record.path and not each.link_to]
         with ThreadPoolExecutor(_THREADS) as threads:
             list(threads.map(lambda each: self._refuse_clone(each, record), others))
             if found.others:
                 list(threads.map(lambda each: self._refuse_partitions_of(each, record), others))
+        return found
 
     def _refuse_clone(self, entry: TableRecord, record: TableRecord) -> None:
-        if not entry.is_lance or not _may_clone(entry, record):
+        if not entry.is_lance or not entry.location:
             return
         own = locations.key(record.location or "/")
         try:
-            bases = base_locations(self._bridge, entry)
+            # pylance makes a clone in the store of the table that it is of.
+            bases = [
+                base
+                for location in locations.readable_spellings(entry.location)
+                if locations.key(location)[0] == own[0]
+                for base in self._base_paths(entry, location)
+            ]
         except LanceNamespaceError as error:
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data: "
                 f"'{display(entry.path)}' may be a shallow clone that reads its files, and cannot "
                 f"be read: {error}. {_LIMITS}"
             ) from error
-        if any(locations.overlap(own, locations.key(each)) for each in bases):
+        if any(_may_be_at(own, each) for each in bases):
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data: "
                 f"'{display(entry.path)}' is a shallow clone that reads its files. Drop the clone "
                 "first, or deregister this table instead"
             )
+
+    def _base_paths(self, entry: TableRecord, location: str) -> tuple[str, ...]:
+        if location not in self._bases:
+            storage = self._bridge.storage(entry)
+            self._bases[location] = self._bridge.base_locations.of_latest(storage, location)
+        return self._bases[location]
 
     def _refuse_partitions_of(self, entry: TableRecord, record: TableRecord) -> None:
         if not entry.is_partitioned:
@@ -143,7 +159,7 @@ class LocationIndex:
         own = locations.key(record.location or "/")
         try:
             for place in self._bridge.catalog.partition_locations(entry):
-                if locations.overlap(own, locations.key(place)):
+                if _may_be_at(own, place):
                     raise InvalidTableStateError(
                         f"Table '{display(record.path)}' cannot be dropped with its data: its "
                         f"location {record.location} overlaps that of a partition of "
@@ -210,11 +226,8 @@ def _read_hidden(bridge: Bridge) -> list[TableRecord]:
         ) from error
 
 
-def _may_clone(entry: TableRecord, record: TableRecord) -> bool:
-    """Return False for what Lance cannot read, and for other storage: a clone is in the same."""
-    if not entry.location or not locations.is_supported(entry.location):
-        return False
-    return locations.key(entry.location)[0] == locations.key(record.location or "/")[0]
+def _may_be_at(own: tuple[str, ...], location: str) -> bool:
+    return any(locations.overlap(own, key) for key in locations.possible_keys(location))
 
 
 def _owner(record: TableRecord) -> Path:

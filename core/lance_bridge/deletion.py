@@ -43,13 +43,17 @@ class Location(ABC):
         paths, others = self._list()
         return table_files.divide(self.name, paths, self._read, others)
 
-    def delete_table(self) -> Sequence[str]:
+    def delete_table(self, listed: LocationFiles | None = None) -> Sequence[str]:
         """Delete the table's own files, log what stays, and return it. Safe to repeat.
+
+        Args:
+            listed: What `files` returned. Files that were added since stay; versions among them
+                are logged. None lists them now.
 
         Raises:
             InvalidTableStateError: (19) as `files`; nothing is deleted.
         """
-        found = self.files()
+        found = listed or self.files()
         for group in found.own:
             self._delete(group)
         self._tidy(chain.from_iterable(found.own))
@@ -64,7 +68,20 @@ class Location(ABC):
                 more,
             )
             logger.debug("left in %s: %a", self.name, found.others)
+        if listed is not None:
+            self._log_versions_since(listed)
         return found.others
+
+    def _log_versions_since(self, listed: LocationFiles) -> None:
+        added = {path for path in self._list_versions() if table_files.is_manifest(path)}
+        added.difference_update(listed.others)
+        if added:
+            logger.warning(
+                "%d versions were committed to %s while its table was dropped, and are left: %s",
+                len(added),
+                self.name,
+                ", ".join(sorted(added)[:_NAMED]),
+            )
 
     @abstractmethod
     def _list(self) -> tuple[list[str], list[str]]:
@@ -72,6 +89,10 @@ class Location(ABC):
 
         That are other links, sockets, and directories that are empty and not Lance's.
         """
+
+    @abstractmethod
+    def _list_versions(self) -> list[str]:
+        """Return the paths of what is in the directory of the main branch's manifests."""
 
     @abstractmethod
     def _read(self, path: str) -> bytes: ...
@@ -91,7 +112,14 @@ class RemoteLocation(Location):
         self._store = store
 
     def _list(self) -> tuple[list[str], list[str]]:
-        return [meta["path"] for batch in obstore.list(self._store) for meta in batch], []
+        return self._paths(), []
+
+    def _list_versions(self) -> list[str]:
+        return self._paths(table_files.VERSIONS)
+
+    def _paths(self, inside: str | None = None) -> list[str]:
+        found = obstore.list(self._store, prefix=inside)
+        return [meta["path"] for batch in found for meta in batch]
 
     def _read(self, path: str) -> bytes:
         return bytes(obstore.get(self._store, path).bytes())
@@ -133,6 +161,12 @@ class LocalLocation(Location):
                 path = here / name
                 (files if path.is_file() else others).append(self._path(path))
         return files, others
+
+    def _list_versions(self) -> list[str]:
+        try:
+            return [self._path(path) for path in (self._directory / table_files.VERSIONS).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def _path(self, path: Path) -> str:
         return path.relative_to(self._directory).as_posix()

@@ -31,9 +31,8 @@ from obstore.store import from_url
 
 from . import location as locations
 from .deletion import LocalLocation, Location, RemoteLocation
-from .table_files import RESERVED_FILE, LocationFiles
+from .table_files import RESERVED_FILE, VERSIONS, LocationFiles
 
-_VERSIONS = "_versions"
 _CLIENT_OPTIONS = {
     "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
     "http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout",
@@ -65,7 +64,7 @@ class TableStorage:
 
     def has_dataset(self, location: str) -> bool:
         """Return True where a Lance dataset with at least one version is at ``location``."""
-        return any(name.endswith(".manifest") for name in self._names(location, _VERSIONS))
+        return any(name.endswith(".manifest") for name in self._names(location, VERSIONS))
 
     def is_occupied(self, location: str) -> bool:
         """Return True where any file is at or under ``location``."""
@@ -109,17 +108,20 @@ class TableStorage:
         with store_errors(location):
             return self._location(location).files()
 
-    def delete_table(self, location: str) -> Sequence[str]:
+    def delete_table(self, location: str, listed: LocationFiles | None = None) -> Sequence[str]:
         """Delete the files of the table inside ``location``; see `table_files` for which these are.
 
         Other files stay, are logged, and are returned. The directory is removed where that empties
         it. Safe to repeat.
 
+        Args:
+            listed: What `files_of_table` returned, to delete no other files; None lists them now.
+
         Raises:
             InvalidTableStateError: (19) as `files_of_table`; nothing is deleted.
         """
         with store_errors(location):
-            return self._location(location).delete_table()
+            return self._location(location).delete_table(listed)
 
     def _location(self, location: str) -> Location:
         directory = _local(location)

@@ -23,6 +23,9 @@ from .manifest_content import parse_manifest
 RESERVED_FILE = ".lance-reserved"
 """Marks a place as taken by a table without data, as pylance's directory namespace does."""
 
+VERSIONS = "_versions"
+"""The directory of the main branch's manifests."""
+
 _THREADS = 16
 _LARGEST = 2**64 - 1
 _V2_DIGITS = 20
@@ -119,6 +122,11 @@ def divide(location: str, paths: Iterable[str], read: Read, others: Iterable[str
         groups[_rank(path)].append(path)
     foreign = [*(path for path in unknown if path not in own), *others]
     return LocationFiles(tuple(map(tuple, groups)), tuple(sorted(foreign)))
+
+
+def is_manifest(path: str) -> bool:
+    """Return True for a version of the table, or of one of its branches."""
+    return _MANIFEST.fullmatch(path) is not None
 
 
 def is_lance_directory(path: str) -> bool:

@@ -131,6 +131,21 @@ def test_a_table_of_more_objects_than_one_listing_shows_is_deleted_whole(
     assert keys(moto, place) == []
 
 
+def test_only_listed_objects_are_deleted_and_versions_since_are_named(
+    storage: TableStorage, moto: MotoServer, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_table(moto, place)
+    listed = storage.files_of_table(place)
+    lance.write_dataset(
+        pa.table({"a": [3]}), place, mode="append", storage_options=moto.storage_options
+    )
+    with caplog.at_level(logging.WARNING):
+        storage.delete_table(place, listed)
+    (manifest,) = [key for key in keys(moto, place) if key.endswith(".manifest")]
+    assert f"1 versions were committed to {place}" in caplog.text
+    assert manifest in caplog.text
+
+
 def test_options_that_are_lance_s_own_do_not_disturb_the_store(
     moto: MotoServer, place: str
 ) -> None:

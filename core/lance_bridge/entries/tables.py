@@ -34,6 +34,7 @@ from ..errors import (
 from ..managed import conversion
 from ..managed.entry import refreshed
 from ..managed.state import state_of
+from ..table_files import LocationFiles
 from . import placement
 from . import properties as entry_properties
 from .declarations import DECLARED_AT, now
@@ -347,36 +348,35 @@ def drop(bridge: Bridge, path: Path) -> TableRecord:
             f"Table '{display(path)}' is in a link to {link_to}, and its data is not deleted "
             "through that: drop it there, or deregister it"
         )
-    require_droppable(record, LocationIndex(bridge, [path[:-1]]))
-    drop_with_data(bridge, record)
+    files = require_droppable(record, LocationIndex(bridge, [path[:-1]]))
+    drop_with_data(bridge, record, files)
     return record
 
 
-def require_droppable(record: TableRecord, index: LocationIndex) -> None:
-    """Check all that can be checked before anything is changed.
+def require_droppable(record: TableRecord, index: LocationIndex) -> LocationFiles:
+    """Check all that can be checked before anything is changed, and return the table's files.
 
     Raises:
         InvalidTableStateError: (19)
     """
-    location = record.location or ""
     if record.link_to:
         raise InvalidTableStateError(
             f"Table '{display(record.path)}' is a link to {record.link_to}, and its data is not "
             "its own to delete: deregister it instead"
         )
     try:
-        locations.check(location)
+        locations.check(record.location or "")
     except InvalidInputError as error:
         raise InvalidTableStateError(
             f"Table '{display(record.path)}' is where nothing can be deleted: {error}. "
             "Deregister it instead"
         ) from error
     index.refuse_shared(record)
-    index.require_own_files(record)
+    return index.require_own_files(record)
 
 
-def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
-    """Remove the entry, then the files; both have been checked to be this table's alone."""
+def drop_with_data(bridge: Bridge, record: TableRecord, files: LocationFiles | None = None) -> None:
+    """Remove the entry, then the files that `require_droppable` returned; None lists them then."""
     storage = bridge.storage(record, write=True)  # a catalog may vend none once the entry is gone
     try:
         drop_entry(bridge, record)
@@ -386,7 +386,7 @@ def drop_with_data(bridge: Bridge, record: TableRecord) -> None:
         ) from error
     try:
         if not placement.is_taken(bridge, record):  # made anew meanwhile
-            storage.delete_table(record.location or "")
+            storage.delete_table(record.location or "", files)
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(record.path)}' is dropped, but files are left at "

@@ -16,7 +16,6 @@ from .calls import Calls
 from .config import HiveConfig
 from .errors import is_a, translated
 from .names import DEFAULT_DATABASE, HIVES_CATALOG, database_argument
-from .transport import ClientPool
 
 _PARTITIONS = 1000
 """Partitions read in one call."""
@@ -31,16 +30,13 @@ class SharedLocations(Catalog):
     _has_catalogs = True
     """False once the metastore has said that it has none: it is older than Hive 3."""
 
-    def __init__(self, config: HiveConfig, pool: ClientPool | None = None) -> None:
-        raise NotImplementedError
-
     @cached_property
     def _all_catalogs(self) -> SharedLocations:
         """The same metastore with the level of catalogs, over the same connections."""
         if self._config.catalog_levels:
             return self
         config = self._config.model_copy(update={"catalog_levels": True})
-        return type(self)(config, self._calls.pool)
+        return type(self)(config, self._calls.pool)  # type: ignore[call-arg]  # HiveCatalog's
 
     def scan_hidden_tables(self) -> Iterable[TableRecord]:
         """Return the tables of other catalogs, where this one shows the databases of one only.

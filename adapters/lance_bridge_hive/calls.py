@@ -82,7 +82,7 @@ class Calls:
             return
 
         def probe(connection: Connection) -> None:
-            connection.catalogs.get_catalogs()
+            with_familiar_errors(lambda c: c.get_catalogs(), connection.catalogs)
 
         with translated("list catalogs"):
             try:

@@ -148,6 +148,8 @@ def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
     """
     try:
         return operation(client)
+    except TApplicationException:
+        raise  # of Thrift itself, and with a type that a new one would lack
     except TException as error:
         familiar = getattr(hms_types, type(error).__name__, None)
         if familiar is None:

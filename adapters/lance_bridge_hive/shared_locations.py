@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from lance_namespace.errors import NamespaceNotFoundError, UnsupportedOperationError
+from lance_namespace.errors import (
+    NamespaceNotFoundError,
+    TableNotFoundError,
+    UnsupportedOperationError,
+)
 from thrift.Thrift import TException
 
 from lance_bridge.catalog import Catalog, TableRecord
@@ -76,7 +80,8 @@ class SharedLocations(Catalog):
     def partition_locations(self, record: TableRecord) -> Iterable[str]:
         """Return the locations of partitions: 1 call for all names, and 1 for each 1,000."""
         is_hidden = len(record.path) > self.capabilities.levels + 1
-        calls = self._all_catalogs._calls if is_hidden else self._calls
+        source = self._all_catalogs if is_hidden else self
+        calls = source._calls
         database, table = database_argument(record.path[:-1]), record.path[-1]
         with translated(f"read the partitions of '{display(record.path)}'"):
             try:
@@ -88,8 +93,18 @@ class SharedLocations(Catalog):
                     partitions = _read_partitions(calls, database, table, wanted)
                     yield from (each.sd.location for each in partitions if each.sd.location)
             except TException as error:
-                if not is_a(error, "NoSuchObjectException", "UnknownDBException"):
+                if is_a(error, "NoSuchObjectException", "UnknownDBException"):
+                    return
+                # Hive 2 answers with an internal error for a table that does not exist.
+                if not is_a(error, "TApplicationException") or source._has_table(record):
                     raise
+
+    def _has_table(self, record: TableRecord) -> bool:
+        try:
+            self.load_table(record.path)
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return False
+        return True
 
 
 def _read_partitions(calls: Calls, database: str, table: str, names: list[str]) -> Iterable[Any]:

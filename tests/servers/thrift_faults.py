@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
-from hmsclient.genthrift.hive_metastore.ttypes import MetaException
+from pymetastore.hive_metastore import ThriftHiveMetastore as newer
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
@@ -20,10 +20,17 @@ class Refusal:
 
     def reply_to(self, method: str, sequence: int) -> bytes:
         """Return the reply, without a frame."""
-        result = getattr(ThriftHiveMetastore, f"{method}_result")()
-        fields = [spec for spec in result.thrift_spec if spec is not None]
-        name = next(each[2] for each in fields if each[3] and each[3][0] is MetaException)
-        setattr(result, name, MetaException(message=self.message))
+        name = f"{method}_result"
+        # hmsclient's bindings are of a release without catalogs.
+        module = ThriftHiveMetastore if hasattr(ThriftHiveMetastore, name) else newer
+        result = getattr(module, name)()
+        fields = [spec for spec in result.thrift_spec if spec is not None and spec[3]]
+        name, kind = next(
+            (each[2], each[3][0])
+            for each in fields
+            if getattr(each[3][0], "__name__", "") == "MetaException"
+        )
+        setattr(result, name, kind(message=self.message))
         buffer = TMemoryBuffer()
         protocol = TBinaryProtocol(buffer)
         protocol.writeMessageBegin(method, TMessageType.REPLY, sequence)

@@ -24,4 +24,5 @@ def capabilities() -> Capabilities:
         namespace_words=(NamespaceWords(comment="description"),),
         folds_case=True,
         renames_by_copy=True,
+        has_partitions=True,
     )

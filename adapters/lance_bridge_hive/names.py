@@ -34,6 +34,8 @@ def capabilities(*, catalog_levels: bool) -> Capabilities:
         folds_case=True,
         atomic_restrict=True,
         makes_directories=True,
+        has_partitions=True,
+        hides_tables=not catalog_levels,
     )
 
 

@@ -51,6 +51,12 @@ class Capabilities:
     renames_by_copy: bool = False
     """The catalog has no rename: core has the entry copied by `Catalog.copy_table`, and removes the
     old one."""
+    has_partitions: bool = False
+    """An entry of others may have partitions with locations of their own: the adapter sets
+    `TableRecord.is_partitioned`, and has `Catalog.partition_locations`."""
+    hides_tables: bool = False
+    """The server may hold tables that no namespace of this catalog lists: the adapter has
+    `Catalog.scan_hidden_tables`."""
     no_namespace_changes: str = ""
     """Why namespaces cannot be created or dropped."""
     no_outer_namespace_changes: str = ""

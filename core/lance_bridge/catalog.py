@@ -223,7 +223,12 @@ class Catalog(ABC):
 
         Their locations keep core from deleting what lies there. Their paths are for messages only,
         and for `partition_locations`. An entry that cannot be read is returned as
-        `TableRecord.unreadable`. Overridden where the server holds more than this catalog shows.
+        `TableRecord.unreadable`.
+
+        Must be overridden where `Capabilities.hides_tables`.
+
+        Raises:
+            PermissionDeniedError: (15) the caller may not read them: nothing is deleted then.
         """
         return ()
 
@@ -233,6 +238,11 @@ class Catalog(ABC):
         Asked for entries with `TableRecord.is_partitioned`, before files are deleted, and only
         where others' files lie at a table's location. One entry may have a million partitions:
         they are read in pages, as they are iterated over. None of an entry that has vanished.
+
+        Must be overridden where `Capabilities.has_partitions`.
+
+        Raises:
+            PermissionDeniedError: (15) at once or while iterating: nothing is deleted then.
         """
         return ()
 

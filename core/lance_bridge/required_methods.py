@@ -20,23 +20,38 @@ def require_methods(catalog: Catalog) -> None:
     capabilities = catalog.capabilities
     can_rename = not capabilities.no_rename
     required = {
-        "rename_table": (can_rename and not capabilities.renames_by_copy, "no_rename"),
-        "copy_table": (can_rename and capabilities.renames_by_copy, "no_rename"),
+        "rename_table": (
+            can_rename and not capabilities.renames_by_copy,
+            _reason_in("no_rename"),
+        ),
+        "copy_table": (can_rename and capabilities.renames_by_copy, _reason_in("no_rename")),
         "commit_guard": (
             not (capabilities.no_managed_tables or capabilities.no_alter),
-            "no_managed_tables",
+            _reason_in("no_managed_tables"),
+        ),
+        "partition_locations": (
+            capabilities.has_partitions,
+            "leave Capabilities.has_partitions False",
+        ),
+        "scan_hidden_tables": (
+            capabilities.hides_tables,
+            "leave Capabilities.hides_tables False",
         ),
     }
-    for method, (is_promised, field) in required.items():
+    for method, (is_promised, instead) in required.items():
         if is_promised and not _overrides(catalog, method):
             raise TypeError(
                 f"{type(catalog).__name__} must implement {method}: its capabilities promise that "
-                f"it can. Else give the reason why it cannot as Capabilities.{field}"
+                f"it can. Else {instead}"
             )
     if _overrides(catalog, "load_marks") != _overrides(catalog, "alter_marks"):
         raise TypeError(
             f"{type(catalog).__name__} must implement both load_marks and alter_marks, or neither"
         )
+
+
+def _reason_in(field: str) -> str:
+    return f"give the reason why it cannot as Capabilities.{field}"
 
 
 def _overrides(catalog: Catalog, method: str) -> bool:

@@ -184,6 +184,17 @@ class GlueTarget(Target):
         {**MARKS, **BROKEN_MARKS}[mark](entry)
         self._server.glue.create_table(DatabaseName=namespace_id[-1], TableInput=entry)
 
+    def make_partitioned_table(
+        self, namespace_id: Sequence[str], name: str, location: str, partitions: Sequence[str]
+    ) -> None:
+        entry = lance_entry(name, location)
+        entry.update(Parameters={}, PartitionKeys=[{"Name": "day", "Type": "string"}])
+        database, glue = namespace_id[-1], self._server.glue
+        glue.create_table(DatabaseName=database, TableInput=entry)
+        for number, place in enumerate(partitions):
+            partition = {"Values": [str(number)], "StorageDescriptor": {"Location": place}}
+            glue.create_partition(DatabaseName=database, TableName=name, PartitionInput=partition)
+
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         glue = self._server.glue
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,7 +13,13 @@ from typing import Any
 import hmsclient.genthrift.hive_metastore.ttypes as hive
 import pymetastore.hive_metastore.ttypes as hive3
 from hmsclient import HMSClient
-from lance_namespace import CreateNamespaceRequest, LanceNamespace
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DeregisterTableRequest,
+    DropNamespaceRequest,
+    LanceNamespace,
+    RegisterTableRequest,
+)
 from pymetastore.hive_metastore.ThriftHiveMetastore import Client as CatalogsClient
 from servers.hive_entries import raw_entry
 from servers.hive_raw import BROKEN_MARKS, MARKS, raw_client, raw_table
@@ -76,6 +84,30 @@ class RunningHiveTarget(Target):
         {**MARKS, **BROKEN_MARKS}[mark](table)
         self._create(namespace_id, table)
 
+    def make_partitioned_table(
+        self, namespace_id: Sequence[str], name: str, location: str, partitions: Sequence[str]
+    ) -> None:
+        table = raw_table(namespace_id[-1], name, location, self.types)
+        table.parameters = {"EXTERNAL": "TRUE"}
+        table.partitionKeys = [self.types.FieldSchema("day", "string", "")]
+        self._create(namespace_id, table)
+        found = [
+            self.types.Partition(
+                values=[str(number)],
+                dbName=table.dbName,
+                tableName=name,
+                sd=copy.copy(table.sd),
+                parameters={},
+                createTime=1,
+                lastAccessTime=1,
+            )
+            for number, _ in enumerate(partitions)
+        ]
+        for each, place in zip(found, partitions, strict=True):
+            each.sd.location = f"file:{place}"
+        with raw_client(self._port, self.client) as client:
+            client.add_partitions(found)
+
     def _create(self, namespace_id: Sequence[str], table: Any) -> None:
         if len(namespace_id) > 1:
             table.catName = namespace_id[0]
@@ -134,6 +166,23 @@ class HiveTarget(RunningHiveTarget):
 
     def start_server(self) -> None:
         self._metastore.start()
+
+
+class HiveWithOtherCatalogsTarget(HiveTarget):
+    """A release with catalogs, of which the namespace shows one."""
+
+    @contextmanager
+    def hidden_table(self, location: str) -> Iterator[None]:
+        catalog = f"cat_{uuid.uuid4().hex[:12]}"
+        path = [catalog, "sales", "t"]
+        with HiveNamespace(**{**self._properties, "catalog_levels": "true"}) as namespace:
+            place = {"catalog.location-uri": f"file://{self.data_root}/catalog"}
+            namespace.create_namespace(CreateNamespaceRequest(id=path[:1], properties=place))
+            namespace.create_namespace(CreateNamespaceRequest(id=path[:2]))
+            namespace.register_table(RegisterTableRequest(id=path, location=location))
+            yield
+            namespace.deregister_table(DeregisterTableRequest(id=path))
+            namespace.drop_namespace(DropNamespaceRequest(id=path[:1], behavior="Cascade"))
 
 
 class HiveFaults(Faults):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,19 @@ class MemoryTarget(Target):
     def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
         path = (*namespace_id, name)
         self._server.tables[path] = TableRecord(path, location, {"table_type": "parquet"})
+
+    def make_partitioned_table(
+        self, namespace_id: Sequence[str], name: str, location: str, partitions: Sequence[str]
+    ) -> None:
+        path = (*namespace_id, name)
+        self._server.tables[path] = TableRecord(path, location, is_partitioned=True)
+        self._server.partitions[path] = list(partitions)
+
+    @contextmanager
+    def hidden_table(self, location: str) -> Iterator[None]:
+        self._server.hidden = [TableRecord(("other", "catalog", "t"), location)]
+        yield
+        self._server.hidden = []
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         self._server.tables.pop((*namespace_id, name), None)

@@ -11,7 +11,12 @@ from servers.metastores import VERSIONS, Metastores
 
 from lance_bridge.testing import CatalogSuite, ConformanceSuite, Target, without
 
-from .hive_target import HiveCatalogTarget, HiveTarget, RunningHiveTarget
+from .hive_target import (
+    HiveCatalogTarget,
+    HiveTarget,
+    HiveWithOtherCatalogsTarget,
+    RunningHiveTarget,
+)
 
 WITH_CATALOGS = ["3.1", "4.0", "4.2"]
 INSIDE_IN_FULL = ["2.3", "4.2"]
@@ -72,4 +77,5 @@ class TestHiveCatalog(CatalogSuite):
         metastores: Metastores,
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Target:
-        return HiveTarget(metastores.get(request.param), tmp_path_factory.mktemp("data"))
+        kind = HiveTarget if request.param == "2.3" else HiveWithOtherCatalogsTarget
+        return kind(metastores.get(request.param), tmp_path_factory.mktemp("data"))

@@ -36,6 +36,7 @@ SAMPLE = (
     "BusyIsMissing",
     "LostIsMade",
     "OneConnection",
+    "FirstPageOfPartitions",
 )
 """One of each idea, among them all that adapters passed the kit with before this suite."""
 MUST_FIND = 28 / 30

@@ -60,6 +60,8 @@ def rule(noun: str) -> NameRule:
 CAPABILITIES = Capabilities(
     namespace_levels=(rule("region"), rule("project"), rule("dataset")),
     table_rule=rule("table"),
+    has_partitions=True,
+    hides_tables=True,
     no_rename=NO_RENAME,
     no_alter=NO_ALTER,
 )
@@ -174,6 +176,8 @@ class MemoryCatalog(Catalog):
         return list(self.server.hidden)
 
     def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        if record.path not in {*self.server.tables, *(each.path for each in self.server.hidden)}:
+            return []
         if record.path not in self.server.partitions:
             raise PermissionDeniedError("partitions may not be read")
         return self.server.partitions[record.path]

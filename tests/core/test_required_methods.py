@@ -47,6 +47,8 @@ def connect(
         ("rename_table", ALL, "no_rename"),
         ("copy_table", BY_COPY, "no_rename"),
         ("commit_guard", ALL, "no_managed_tables"),
+        ("partition_locations", ALL, "has_partitions"),
+        ("scan_hidden_tables", ALL, "hides_tables"),
     ],
 )
 def test_a_method_that_is_promised_and_missing_is_named_when_the_namespace_is_made(
@@ -65,6 +67,8 @@ def test_a_method_that_is_promised_and_missing_is_named_when_the_namespace_is_ma
         (("rename_table", "copy_table"), replace(BY_COPY, no_rename="no")),
         (("commit_guard",), replace(ALL, no_managed_tables="no")),
         (("commit_guard",), replace(ALL, no_alter="no")),
+        (("partition_locations",), replace(ALL, has_partitions=False)),
+        (("scan_hidden_tables",), replace(ALL, hides_tables=False)),
     ],
 )
 def test_a_method_that_is_not_promised_may_be_missing(

@@ -202,6 +202,18 @@ class Target(ABC):
         catalog's own to delete, as far as the catalog knows."""
         raise NotImplementedError
 
+    def make_partitioned_table(
+        self, namespace_id: Sequence[str], name: str, location: str, partitions: Sequence[str]
+    ) -> None:
+        """Make an entry that is not Lance's, with partitions at these locations; ``remove_entry``
+        removes it. For a catalog with ``has_partitions``."""
+        raise NotImplementedError
+
+    def hidden_table(self, location: str) -> AbstractContextManager[None]:
+        """Return a context manager in which the server has an entry at this location that no
+        namespace of the catalog lists. For a catalog with ``hides_tables``."""
+        raise NotImplementedError
+
     def faults(self) -> AbstractContextManager[Faults]:
         """Return a context manager for trouble between an adapter and its server."""
         raise NotImplementedError

@@ -12,8 +12,10 @@ from lance_namespace.errors import (
     InternalError,
     InvalidTableStateError,
     LanceNamespaceError,
+    NamespaceNotFoundError,
     PermissionDeniedError,
     ServiceUnavailableError,
+    TableNotFoundError,
     ThrottlingError,
     UnauthenticatedError,
 )
@@ -75,7 +77,11 @@ class TinyCatalog(Catalog):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            namespace_levels=(_rule("schema"),), table_rule=_rule("table"), atomic_restrict=True
+            namespace_levels=(_rule("schema"),),
+            table_rule=_rule("table"),
+            atomic_restrict=True,
+            has_partitions=True,
+            hides_tables=True,
         )
 
     def describe_connection(self) -> str:
@@ -166,6 +172,7 @@ class TinyCatalog(Catalog):
             revision=row["etag"],
             identity=row["id"],
             is_external=row["kind"] == "EXTERNAL",
+            is_partitioned="partitions" in row,
         )
 
     def fields(self, record: TableRecord) -> Json:
@@ -195,6 +202,18 @@ class TinyCatalog(Catalog):
             return super().list_tables(namespace, lance_only=True)
         rows = self.pages("list", namespace, schema=namespace[0], brief=True)
         return sorted({str(row["name"]) for row in rows})
+
+    def scan_hidden_tables(self) -> Iterable[TableRecord]:
+        for row in self.pages("list_hidden", ()):
+            yield self.record(("hidden",), row)
+
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        schema, table = record.path
+        try:
+            for row in self.pages("partitions", record.path, schema=schema, table=table):
+                yield row["location"]
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return
 
     def load_table(self, path: Path) -> TableRecord:
         return self.record(path[:-1], self.send("get", path, schema=path[0], table=path[1]))

@@ -42,6 +42,8 @@ class TinyServer:
         self.name = name
         self.schemas: dict[str, Json] = {}
         self.tables: dict[tuple[str, str], Json] = {}
+        self.hidden: list[Json] = []
+        """Tables that no schema lists."""
         self.received: Counter[str] = Counter()
         self.on_request: Callable[[str, Json], None] | None = None
         self.on_answer: Callable[[str], None] | None = None
@@ -112,6 +114,14 @@ class TinyServer:
         names = sorted(name for place, name in self.tables if place == schema and name > after)
         found = [self.tables[schema, name] for name in names]
         return self._page([{"name": t["name"]} if brief else t for t in found])
+
+    def _list_hidden(self, after: str = "") -> Json:
+        return self._page([row for row in self.hidden if row["name"] > after])
+
+    def _partitions(self, schema: str, table: str, after: str = "") -> Json:
+        places = enumerate(self._table(schema, table)["partitions"])
+        rows = [{"name": f"{number:06d}", "location": place} for number, place in places]
+        return self._page([row for row in rows if row["name"] > after])
 
     def _create(self, schema: str, table: str, **fields: Any) -> Json:
         self._schema(schema)

@@ -67,6 +67,29 @@ class TinyTarget(Target):
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
         self.server.tables.pop((namespace_id[0], name), None)
 
+    def make_partitioned_table(
+        self, namespace_id: Sequence[str], name: str, location: str, partitions: Sequence[str]
+    ) -> None:
+        self.server.request(
+            "create",
+            schema=namespace_id[0],
+            table=name,
+            location=location,
+            options={},
+            kind="EXTERNAL",
+            partitions=list(partitions),
+        )
+
+    @contextmanager
+    def hidden_table(self, location: str) -> Iterator[None]:
+        # The last of more than a page.
+        for number in range(PAGE + 1):
+            row = {"name": f"t{number:02d}", "id": str(number), "etag": "", "options": {}}
+            place = location if number == PAGE else f"{location}-{number}"
+            self.server.hidden.append({**row, "location": place, "kind": "EXTERNAL"})
+        yield
+        self.server.hidden.clear()
+
     def grants(self, options: Mapping[str, str], location: str, *, write: bool) -> bool:
         right, _, place = options["token"].partition(":")
         return place == location and (right == "write" or not write)

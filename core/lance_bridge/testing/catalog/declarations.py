@@ -12,6 +12,9 @@ from ..expect import code_of, refused
 from .cases import CatalogCases, skip_unless
 from .workspace import Workspace, require_same, with_properties
 
+UNDECLARED = {"partition_locations": "has_partitions", "scan_hidden_tables": "hides_tables"}
+"""Methods whose cases would be skipped where the field does not say that they exist."""
+
 
 class CapabilityCases(CatalogCases):
     """What is declared works; what is declared impossible raises and changes nothing."""
@@ -38,10 +41,14 @@ class CapabilityCases(CatalogCases):
             "commit_guard": not (capabilities.no_alter or capabilities.no_managed_tables),
             "rename_table": not (capabilities.no_rename or capabilities.renames_by_copy),
             "copy_table": capabilities.renames_by_copy and not capabilities.no_rename,
+            "partition_locations": capabilities.has_partitions,
+            "scan_hidden_tables": capabilities.hides_tables,
         }
         inherited = [name for name in needed if getattr(kind, name) is getattr(Catalog, name)]
         missing = [name for name in inherited if needed[name]]
         assert not missing, f"declared by the capabilities and not implemented: {missing}"
+        for name, field in UNDECLARED.items():
+            assert getattr(capabilities, field) or name in inherited, f"{name} without {field}"
 
     def test_a_table_that_cannot_be_altered_is_left_as_it_is(self, workspace: Workspace) -> None:
         skip_unless(workspace, "no_alter")

@@ -11,6 +11,7 @@ from .listings import ListingCases
 from .namespaces import NamespaceCases
 from .properties import PropertyCases
 from .renames import RenameCases
+from .shared_locations import SharedLocationCases
 
 
 class CatalogSuite(
@@ -20,6 +21,7 @@ class CatalogSuite(
     ConnectionCases,
     PropertyCases,
     RenameCases,
+    SharedLocationCases,
     EntryCases,
     NamespaceCases,
     CapabilityCases,

@@ -17,6 +17,7 @@ GROUPS = (
     "namespaces",
     "properties",
     "renames",
+    "sharing",
     "trouble",
 )
 

@@ -1,0 +1,122 @@
+"""Cases: what core asks before it deletes files, hidden tables and partitions, is whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import pytest
+from lance_namespace import ErrorCode
+
+from ... import location as locations
+from ...catalog import TableRecord
+from ..cases import needs
+from ..expect import code_of, refused
+from .cases import CatalogCases, skip_unless
+from .faults import TROUBLE
+from .workspace import Workspace, faults_of, same_location
+
+_MORE = 5
+"""Partitions on the last page."""
+_NAME = "partitioned"
+
+
+class SharedLocationCases(CatalogCases):
+    """DropTable deletes what lies at a location that is not returned here."""
+
+    @pytest.fixture
+    def places(self, workspace: Workspace) -> Iterator[list[str]]:
+        """The locations of more partitions than fit on a page, of the entry `_NAME`."""
+        _require(workspace, "has_partitions", "make_partitioned_table")
+        count = workspace.target.page_size + _MORE
+        places = [workspace.location(f"day{number}") for number in range(count)]
+        namespace_id, own = list(workspace.path), workspace.location(_NAME)
+        workspace.target.make_partitioned_table(namespace_id, _NAME, own, places)
+        yield places
+        workspace.target.remove_entry(namespace_id, _NAME)
+
+    def test_partitions_of_more_than_a_page_are_all_returned(
+        self, workspace: Workspace, places: list[str]
+    ) -> None:
+        record = workspace.catalog.load_table(workspace.table(_NAME))
+        for found in (record, workspace.scanned(_NAME)):
+            assert found.is_partitioned, "an entry with partitions says that it has none"
+            assert _keys(workspace.catalog.partition_locations(found)) == _keys(places)
+
+    def test_an_entry_that_has_vanished_has_no_partitions(
+        self, workspace: Workspace, places: list[str]
+    ) -> None:
+        assert places
+        record = workspace.catalog.load_table(workspace.table(_NAME))
+        workspace.target.remove_entry(list(workspace.path), _NAME)
+        assert list(workspace.catalog.partition_locations(record)) == []
+
+    def test_a_table_without_partitions_says_so(self, workspace: Workspace) -> None:
+        record = workspace.create()
+        assert not record.is_partitioned
+        assert not workspace.scanned("t").is_partitioned
+
+    @needs("faults")
+    def test_partitions_that_may_not_be_read_are_permission_denied(
+        self, workspace: Workspace, places: list[str]
+    ) -> None:
+        record = _partitioned(workspace, places)
+        with (
+            faults_of(workspace.target, "refuse") as faults,
+            faults.refuse(),
+            refused(ErrorCode.PERMISSION_DENIED),
+        ):
+            list(faults.catalog.partition_locations(record))
+
+    @needs("faults")
+    def test_partitions_whose_reading_breaks_off_are_whole_or_an_error(
+        self, workspace: Workspace, places: list[str]
+    ) -> None:
+        record = _partitioned(workspace, places)
+        found: list[str] = []
+        with faults_of(workspace.target, "break_listing") as faults, faults.break_listing():
+            code = code_of(lambda: found.extend(faults.catalog.partition_locations(record)))
+        assert code in TROUBLE or _keys(found) == _keys(places), f"{len(found)} were returned"
+
+    def test_a_hidden_table_is_returned(self, workspace: Workspace) -> None:
+        _require(workspace, "hides_tables", "hidden_table")
+        place = workspace.location("hidden")
+        with workspace.target.hidden_table(place):
+            found = list(workspace.catalog.scan_hidden_tables())
+            assert any(same_location(each.location, place) for each in found)
+        found = list(workspace.catalog.scan_hidden_tables())
+        assert not any(same_location(each.location, place) for each in found)
+
+    def test_a_table_of_the_catalog_is_not_hidden(self, workspace: Workspace) -> None:
+        record = workspace.create()
+        hidden = workspace.catalog.scan_hidden_tables()
+        assert not any(same_location(each.location, record.location) for each in hidden)
+
+    @needs("faults")
+    def test_hidden_tables_that_may_not_be_read_are_permission_denied(
+        self, workspace: Workspace
+    ) -> None:
+        skip_unless(workspace, "hides_tables")
+        with (
+            faults_of(workspace.target, "refuse") as faults,
+            faults.refuse(),
+            refused(ErrorCode.PERMISSION_DENIED),
+        ):
+            list(faults.catalog.scan_hidden_tables())
+
+
+def _require(workspace: Workspace, capability: str, hook: str) -> None:
+    """Skip a case without a capability, or without the hook of the target that it takes."""
+    skip_unless(workspace, capability)
+    reason = workspace.target.lacks(hook)
+    if reason:
+        pytest.skip(reason)
+
+
+def _partitioned(workspace: Workspace, places: list[str]) -> TableRecord:
+    assert places
+    return workspace.catalog.load_table(workspace.table(_NAME))
+
+
+def _keys(places: Iterable[str]) -> Counter[tuple[str, ...]]:
+    return Counter(map(locations.key, places))

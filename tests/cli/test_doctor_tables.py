@@ -160,17 +160,22 @@ def test_what_was_written_past_the_catalog_is_adopted(lake: Lake) -> None:
     assert run("table", "count", "prod", lake.name("orders")).stdout == "10\n"
 
 
+def test_what_was_set_aside_is_adopted_until_a_commit_takes_its_place(lake: Lake) -> None:
+    name = lake.create("orders", managed_by="impl")
+    lake.append("orders")
+    opened = lance.dataset(namespace_client=lake.namespace, table_id=name.split("."))
+    assert opened.count_rows() == 5
+    found = the_only(Kind.OUT_OF_BAND)
+    assert "1 set aside" in found["message"]
+    mend(found)
+    assert run("table", "count", "prod", name).stdout == "10\n"
+
+
 def test_what_was_set_aside_is_discarded(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
     lake.append("orders")
-
-    def write() -> None:
-        names = name.split(".")
-        lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
-
-    with pytest.raises(OSError, match="unknown"):
-        write()  # it stood on what was written past the catalog
-    write()
+    names = name.split(".")
+    lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
     found = the_only(Kind.OUT_OF_BAND)
     assert "1 set aside" in found["message"]
     mend(found)

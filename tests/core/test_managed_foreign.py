@@ -13,6 +13,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import MANAGED_BY
 from lance_bridge.managed import directory as directories
 from lance_bridge.tables.compaction import compact
+from lance_bridge.tables.history.manifests import TableFiles
 
 from .building import TABLE, create, stream
 from .managing import (
@@ -24,6 +25,7 @@ from .managing import (
     create_managed,
     directory,
     rows,
+    state,
     table,
 )
 from .memory_catalog import MemoryNamespace, MemoryServer
@@ -64,8 +66,8 @@ def test_to_manage_a_table_again_adopts_nothing(
     namespace.manage_table(TABLE)
     append_past_the_catalog(server, 8)
     namespace.manage_table(TABLE)
-    assert rows(namespace) == [0, 1, 2]
     assert len(namespace.list_out_of_band_versions(TABLE).versions) == 1
+    assert rows(namespace) == [0, 1, 2]
 
 
 def test_there_may_be_nothing_to_adopt_or_discard(namespace: MemoryNamespace) -> None:
@@ -102,16 +104,75 @@ def test_writes_through_the_namespace_win_over_those_past_it(
         namespace.adopt_out_of_band_versions(TABLE)
 
 
-def test_pylance_s_own_write_makes_room_for_the_next_one(
+def test_pylance_s_own_write_by_name_is_taken_at_once(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create_managed(namespace)
     append_past_the_catalog(server, 8)
-    with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
-        append(namespace, 9)
-    assert rows(namespace) == [0, 1, 2]
+    append_past_the_catalog(server, 8)
     assert append(namespace, 9).version == 2
     assert rows(namespace) == [0, 1, 2, 9]
+    assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 2
+
+
+def test_a_dataset_that_was_open_before_fails_once_and_is_then_taken(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    opened = lance.dataset(namespace_client=namespace, table_id=TABLE)
+    append_past_the_catalog(server, 8)
+    with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
+        opened.insert(table(9))
+    assert rows(namespace) == [0, 1, 2]
+    opened.insert(table(9))
+    assert rows(namespace) == [0, 1, 2, 9]
+
+
+def test_what_was_set_aside_can_be_adopted_until_a_commit_takes_its_place(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    append_past_the_catalog(server, 9)
+    assert rows(namespace) == [0, 1, 2]
+    found = namespace.list_out_of_band_versions(TABLE)
+    assert (found.versions, found.set_aside_versions) == ((), (3, 2))
+    assert namespace.adopt_out_of_band_versions(TABLE) == 3
+    assert rows(namespace) == [0, 1, 2, 8, 9]
+    assert namespace.list_out_of_band_versions(TABLE).set_aside == ()
+    append_past_the_catalog(server, 10)
+    assert append(namespace, 11).version == 4
+    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+        namespace.adopt_out_of_band_versions(TABLE)
+
+
+def test_two_versions_that_were_set_aside_from_one_place_are_not_adopted(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    for value in (8, 9):
+        append_past_the_catalog(server, value)
+        assert rows(namespace) == [0, 1, 2]
+    with pytest.raises(errors.InvalidTableStateError, match="2, 2 do not follow"):
+        namespace.adopt_out_of_band_versions(TABLE)
+    assert rows(namespace) == [0, 1, 2]
+
+
+def test_a_reader_who_may_not_write_keeps_nobody_from_committing(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    before = server.tables[KEY]
+
+    def refuse(*_: Any) -> None:
+        raise errors.PermissionDeniedError("read only")
+
+    monkeypatch.setattr(TableFiles, "put_own", refuse)
+    server.fault = refuse
+    assert rows(namespace) == [0, 1, 2]
+    assert server.tables[KEY] == before
+    assert len(namespace.list_out_of_band_versions(TABLE).versions) == 1
 
 
 def test_a_commit_that_was_built_on_what_lost_is_refused(
@@ -145,6 +206,21 @@ def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
     bridge = namespace._bridge
     assert compact(bridge, bridge.catalog.load_table(KEY)).version > 2
     assert rows(namespace) == [0, 0, 1, 2]
+
+
+def test_pylance_s_own_compaction_is_taken_at_once(
+    namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch, server: MemoryServer
+) -> None:
+    monkeypatch.setattr(directories, "REBASE_SECONDS", 1_000_000.0)
+    create_managed(namespace)
+    append(namespace, 7)
+    append_past_the_catalog(server, 8)
+    opened = lance.dataset(namespace_client=namespace, table_id=TABLE)
+    # It reserves fragments in a version of its own, and is rebased on that.
+    assert opened.optimize.compact_files().fragments_removed == 2
+    assert rows(namespace) == [0, 1, 2, 7]
+    assert len(opened.get_fragments()) == 1
+    assert state(server).version == 4
 
 
 def _commit_between(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import replace
 from typing import Any
 
 import lance
 import lance_namespace as api
+import pyarrow as pa
 import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
@@ -96,17 +99,45 @@ def test_a_table_declared_in_a_batch_says_that_commits_go_through_the_namespace(
 # -- what was written past the catalog -------------------------------------------------------------
 
 
-def test_what_was_set_aside_meanwhile_is_not_adopted(
+def test_what_was_set_aside_meanwhile_is_adopted_from_there(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create_managed(namespace)
     append_past_the_catalog(server, 7)
     bridge = another(namespace)._bridge
     meanwhile(server, "before", lambda: foreign.clear(bridge, server.tables[KEY]))
+    assert namespace.adopt_out_of_band_versions(TABLE) == 2
+    assert rows(namespace) == [0, 1, 2, 7]
+    assert append(namespace, 8).version == 3
+
+
+def test_what_was_set_aside_for_a_commit_meanwhile_is_not_adopted(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 7)
+    other = another(namespace)
+    meanwhile(server, "before", lambda: append(other, 8))
+    with pytest.raises(errors.ConcurrentModificationError):
+        namespace.adopt_out_of_band_versions(TABLE)
     with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
         namespace.adopt_out_of_band_versions(TABLE)
-    assert rows(namespace) == [0, 1, 2]
-    assert append(namespace, 8).version == 2
+    assert rows(namespace) == [0, 1, 2, 8]
+
+
+def test_a_commit_waits_for_one_who_sets_manifests_aside(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    opened = lance.dataset(namespace_client=namespace, table_id=TABLE)
+    bridge = another(namespace)._bridge
+    with ThreadPoolExecutor(1) as pool, entry.held(bridge, server.tables[KEY]):
+        waiting = pool.submit(opened.insert, pa.table({"a": [7]}))
+        with pytest.raises(NotYetError):
+            waiting.result(0.5)
+        entry.release(bridge, server.tables[KEY])
+        waiting.result(10)
+    assert rows(namespace) == [0, 1, 2, 7]
 
 
 def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(

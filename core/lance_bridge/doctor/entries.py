@@ -180,8 +180,9 @@ class Examiner:
         if past.versions or past.set_aside:
             versions = ", ".join(str(each.version) for each in past.versions)
             what = f"versions {versions}" if versions else f"{len(past.set_aside)} set aside"
-            verb = "adopt" if versions else "discard"
-            yes = [] if versions else ["--yes"]
+            adoptable = any((version or 0) > state.version for version in past.set_aside_versions)
+            verb = "adopt" if versions or adoptable else "discard"
+            yes = ["--yes"] if verb == "discard" else []
             yield Finding(
                 Kind.OUT_OF_BAND,
                 name,

@@ -20,7 +20,7 @@ from ..tables.history.manifests import Manifest, Scheme, name_of
 from ..tables.history.staging import Staged
 from . import entry, foreign
 from .directory import ManagedDirectory, directory_of
-from .state import State, state_of, with_state
+from .state import State, own_state, state_of, with_state
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class CatalogCommit(staging.Commit):
             entry.release(self.bridge, held)
 
 
-def prepare(bridge: Bridge, record: TableRecord, state: State, staged: Staged) -> CatalogCommit:
+def prepare(bridge: Bridge, record: TableRecord, staged: Staged) -> CatalogCommit:
     """Check all that can be checked before a version is committed; finish the one before it.
 
     Raises:
@@ -114,6 +114,8 @@ def prepare(bridge: Bridge, record: TableRecord, state: State, staged: Staged) -
     """
     staging.refuse_metadata(record, staged)
     staging.require_scheme(record, staged, Scheme.V2)
+    record = entry.await_free(bridge, record)
+    state = own_state(record)
     directory = directory_of(bridge, record, state, write=True)
     name = directory.name_of_staged(staged.manifest_path)
     path = directory.within(name)

@@ -18,6 +18,7 @@ from ..tables.history.manifests import (
     VersionDirectory,
     discard,
     name_of,
+    parse_name,
 )
 from .state import State
 
@@ -101,7 +102,7 @@ class ManagedDirectory(VersionDirectory):
         there = self.files.read(path)
         if there not in (None, data):
             # Somebody wrote to the storage behind the catalog's back, and loses to the commit.
-            self._keep(path, there)
+            self._warn(path, self._keep(path, there))
         self.files.put_over(path, data)
 
     # -- what was not committed ------------------------------------------------------------------
@@ -113,6 +114,14 @@ class ManagedDirectory(VersionDirectory):
     def has_next(self) -> bool:
         """Return whether a manifest lies where the version after the latest goes."""
         return self.files.head(self._final_path(self.state.version + 1)) is not None
+
+    def keep(self, manifests: Sequence[Manifest]) -> None:
+        """Copy manifests to the names under which they are set aside."""
+        for each in manifests:
+            path = self.within(each.name)
+            data = self.files.read(path)
+            if data is not None:
+                self._keep(path, data)
 
     def set_aside(self, manifests: Sequence[Manifest]) -> None:
         """Take manifests from where Lance looks for versions. They stay, under other names.
@@ -127,14 +136,39 @@ class ManagedDirectory(VersionDirectory):
         path = self.within(name)
         data = self.files.read(path)
         if data is not None:
-            self._keep(path, data)
+            kept = self._keep(path, data)
             self.files.remove([path])
+            self._warn(path, kept)
 
     def aside(self) -> Sequence[str]:
         """Return the file names of the manifests that were set aside."""
         metas = self.files.list(self.inside)
         names = (meta["path"].rpartition("/")[2] for meta in metas)
         return sorted(name for name in names if FOREIGN in name)
+
+    def aside_after_latest(self) -> Sequence[tuple[int, str]]:
+        """Return version and file name of what was set aside, and not for a commit until now.
+
+        The first version first; several of one version can be there.
+        """
+        found = ((version_aside(name), name) for name in self.aside())
+        return sorted(
+            (version, name)
+            for version, name in found
+            if version is not None and version > self.state.version
+        )
+
+    def put_back(self) -> None:
+        """Give manifests that were set aside their own names again, unless others lie there.
+
+        Only while the table is held. What is left half-way is like what was never set aside.
+        """
+        if self.foreign():
+            return
+        for version, name in self.aside_after_latest():
+            data = self.files.read(self.within(name))
+            if data is not None and self.files.put_own(self._final_path(version), data):
+                self.files.remove([self.within(name)])
 
     def rivals(self) -> Sequence[bytes]:
         """Return the other manifests of the latest version that were set aside; mostly none."""
@@ -151,18 +185,22 @@ class ManagedDirectory(VersionDirectory):
 
         Lance looks for later versions in the storage while it commits. What was made from the
         latest version itself was not built on another of its number, because the catalog says
-        where that lies. Of anything else the data files tell that only one side had. One without
-        any is not trusted if it was staged so soon after the committed one got its name that its
-        writer may not have seen that.
+        where that lies. Of anything else the data files tell that only one side had: what was
+        rebased on another keeps the files that this brought. Where another brought none, one
+        without any is not trusted if it was staged so soon after the committed one got its name
+        that its writer may not have seen that.
         """
         rivals = self.rivals()
         if not rivals or set(_TRANSACTION.findall(data)) == {b"%d" % self.state.version}:
             return False
         final = self._final_path(self.state.version)
         ours, its = _data_files(self.files.read(final) or b""), _data_files(data)
-        theirs = set().union(*(_data_files(each) for each in rivals))
+        others = [_data_files(each) for each in rivals]
+        theirs = set().union(*others)
         if its & (ours ^ theirs):
             return not its & (ours - theirs)
+        if all(other - ours for other in others):
+            return False
         heads = [self.files.head(each) for each in (final, path)]
         times = [meta["last_modified"].timestamp() for meta in heads if meta is not None]
         return len(times) < 2 or times[1] - times[0] < REBASE_SECONDS
@@ -170,21 +208,30 @@ class ManagedDirectory(VersionDirectory):
     def _final_path(self, version: int) -> str:
         return self.within(name_of(version, Scheme.V2))
 
-    def _keep(self, path: str, data: bytes) -> None:
+    def _keep(self, path: str, data: bytes) -> str:
         name = _aside(path)
         if not self.files.put_own(name, data):
             name = f"{name}-{hashlib.sha256(data).hexdigest()[:16]}"
             self.files.put_own(name, data)
+        return name
+
+    def _warn(self, path: str, kept: str) -> None:
         logger.warning(
             "version %s in %s was not committed through the catalog: it is set aside as %s",
             path,
             self.files.location,
-            name,
+            kept,
         )
 
 
 def _data_files(manifest: bytes) -> set[bytes]:
     return set(_DATA_FILE.findall(manifest))
+
+
+def version_aside(name: str) -> int | None:
+    """Return the version that a manifest would have been which was set aside under this name."""
+    found = parse_name(name.partition(FOREIGN)[0] + ".manifest")
+    return None if found is None else found[0]
 
 
 def _aside(path: str) -> str:

@@ -6,6 +6,7 @@ Every change goes through here, so that a commit is never overwritten by what wa
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -26,6 +27,9 @@ from ..errors import concurrent_modification, display
 from .state import State, state_of, with_state
 
 _ATTEMPTS = 10
+
+POLL_SECONDS, WAIT_SECONDS = 0.05, 2.0
+"""How often, and for how long, a commit looks whether a hold that began just now has ended."""
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +173,21 @@ def require_free(bridge: Bridge, record: TableRecord, state: State) -> None:
             f"Table '{name}' has another name, '{display(state.other)}', since a rename was cut "
             "off: deregister one of the two"
         )
+
+
+def await_free(bridge: Bridge, record: TableRecord) -> TableRecord:
+    """Return the entry when a hold that began just now has ended, or after `WAIT_SECONDS`.
+
+    Lance takes a refusal for a lost reply, and does not try again.
+    """
+    ends = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < ends:
+        state = state_of(record)
+        if state is None or not state.is_held or state.other or state.is_held_for_long:
+            break
+        time.sleep(POLL_SECONDS)
+        record = reload(bridge, record)
+    return record
 
 
 def _is_same_table(bridge: Bridge, record: TableRecord, other: Path) -> bool:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import dataclass
 
-from lance_namespace.errors import InvalidTableStateError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+)
 
 from ..bridge import Bridge
 from ..catalog import TableRecord
 from ..errors import display, invalid
-from ..tables.history.manifests import Manifest, Scheme, parse_name
+from ..tables.history.manifests import Manifest, Scheme
 from . import entry
-from .directory import FOREIGN, ManagedDirectory, directory_of
-from .state import State, own_state
+from .directory import ManagedDirectory, directory_of, version_aside
+from .state import State, own_state, state_of
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,7 @@ class OutOfBand:
     """What lies in a table's storage without having been committed through its catalog.
 
     ``versions`` are where Lance looks for versions, and can be adopted. ``set_aside`` are the file
-    names of manifests that made room for a commit; their rows can still be discarded, not adopted.
+    names of manifests that made room for a commit. Until there was one, they can be adopted, too.
     """
 
     versions: tuple[Manifest, ...]
@@ -29,8 +37,7 @@ class OutOfBand:
     @property
     def set_aside_versions(self) -> tuple[int | None, ...]:
         """The versions that the manifests set aside would have been, as their names say."""
-        names = (each.partition(FOREIGN)[0] + ".manifest" for each in self.set_aside)
-        return tuple(found[0] if (found := parse_name(name)) else None for name in names)
+        return tuple(map(version_aside, self.set_aside))
 
 
 def look(bridge: Bridge, record: TableRecord) -> OutOfBand:
@@ -54,6 +61,7 @@ def adopt(bridge: Bridge, record: TableRecord) -> int:
     _adoptable(bridge, record)
     with entry.held(bridge, record) as held:  # else somebody could set them aside meanwhile
         latest = _adoptable(bridge, held)
+        _directory(bridge, held, write=True).put_back()
         entry.swap(bridge, held, State(latest))
     return latest
 
@@ -63,13 +71,15 @@ def _adoptable(bridge: Bridge, record: TableRecord) -> int:
     state = own_state(record)
     directory = _directory(bridge, record, write=True)
     directory.finish()
-    found = directory.foreign()
+    present = directory.foreign()
+    aside = [] if present else directory.aside_after_latest()
+    found = [each.version for each in present] + [version for version, _ in aside]
     if not found:
         raise invalid(f"Nothing lies beside the versions of table '{display(record.path)}'")
     expected = range(state.version + 1, state.version + 1 + len(found))
-    if [each.version for each in found] != list(expected) or found[-1].scheme is not Scheme.V2:
+    if found != list(expected) or any(each.scheme is not Scheme.V2 for each in present):
         raise InvalidTableStateError(
-            f"Versions {', '.join(str(each.version) for each in found)} do not follow on version "
+            f"Versions {', '.join(map(str, found))} do not follow on version "
             f"{state.version} of table '{display(record.path)}': discard them"
         )
     if directory.rivals():
@@ -78,7 +88,7 @@ def _adoptable(bridge: Bridge, record: TableRecord) -> int:
             "what lies there now may stand on that, without the rows of the one committed: "
             "discard it"
         )
-    return found[-1].version
+    return found[-1]
 
 
 def discard(bridge: Bridge, record: TableRecord) -> int:
@@ -100,19 +110,41 @@ def discard(bridge: Bridge, record: TableRecord) -> int:
 def make_room(bridge: Bridge, record: TableRecord) -> TableRecord:
     """Set aside what lies where the next version goes; return the entry as it is then.
 
-    Without that, Lance would find it while it commits, and build on it.
+    Without that, Lance would find it while it commits, and build on it. Waits for another that
+    does the same at the moment.
 
     Raises:
-        ConcurrentModificationError: (14) somebody commits.
+        ConcurrentModificationError: (14) somebody commits, or holds the table.
     """
-    directory = _directory(bridge, record, write=True)
-    if not directory.has_next():
+    ends = time.monotonic() + entry.WAIT_SECONDS
+    while _directory(bridge, record, write=True).has_next():
+        # It may have been committed since the entry was read.
+        now = entry.reload(bridge, record)
+        if own_state(now).version == own_state(record).version:
+            try:
+                clear(bridge, now)
+            except ConcurrentModificationError:
+                now = entry.reload(bridge, now)
+                if time.monotonic() > ends or own_state(now).is_held_for_long:
+                    raise
+                time.sleep(entry.POLL_SECONDS)
+        record = now
+    return record
+
+
+def make_room_for_lance(bridge: Bridge, record: TableRecord) -> TableRecord:
+    """Do as `make_room` where that can be done; return the entry as it is then.
+
+    pylance asks for the latest version before it writes, and by that alone cannot be told from one
+    that reads. Who may only read goes on as if nothing lay there.
+    """
+    if state_of(record) is None or not _directory(bridge, record, write=False).has_next():
         return record
-    # It may have been committed since the entry was read.
-    now = entry.reload(bridge, record)
-    if own_state(now).version == directory.state.version:
-        clear(bridge, now)
-    return now
+    try:
+        return make_room(bridge, record)
+    except LanceNamespaceError as error:
+        logger.info("what lies beside %s is not set aside: %s", display(record.path), error)
+        return record
 
 
 def clear(bridge: Bridge, record: TableRecord) -> None:
@@ -121,7 +153,11 @@ def clear(bridge: Bridge, record: TableRecord) -> None:
     Raises:
         ConcurrentModificationError: (14) somebody commits.
     """
-    with entry.held(bridge, entry.reload(bridge, record)) as held:
+    now = entry.reload(bridge, record)
+    directory = _directory(bridge, now, write=True)
+    # Fails where the storage cannot be written to, and then without having kept others waiting.
+    directory.keep(directory.foreign())
+    with entry.held(bridge, now) as held:
         directory = _directory(bridge, held, write=True)
         directory.finish()
         found = directory.foreign()

@@ -21,10 +21,13 @@ from ..catalog import (
 from ..errors import display, invalid, unsupported
 from ..tables.history.manifests import MAIN
 
-__all__ = ["HOLD_SECONDS", "LATEST", "State"]
+__all__ = ["HOLD_SECONDS", "LATEST", "YOUNG_SECONDS", "State"]
 
 HOLD_SECONDS = 300.0
 """How long a table stays held whose holder has died, by the clocks of the clients."""
+
+YOUNG_SECONDS = 2.0
+"""How long a hold lasts that is worth waiting for, by the clocks of the clients."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,14 @@ class State:
         A hold that lies far ahead is of a clock that goes wrong, and would never end.
         """
         return self.held is not None and abs(_now() - self.held) < HOLD_SECONDS * 1000
+
+    @property
+    def is_held_for_long(self) -> bool:
+        """True while somebody has held it longer than setting manifests aside takes.
+
+        Who renames the table, or has died: that is not waited for.
+        """
+        return self.is_held and abs(_now() - (self.held or 0)) > YOUNG_SECONDS * 1000
 
     def hold(self, other: Path = (), holder: str = "") -> State:
         """Return the same state, held from now on; by somebody new unless a holder is named."""

@@ -83,7 +83,7 @@ class TableView(LanceNamespace):
 
         def commit() -> Manifest:
             record = entry.reload(self.bridge, self.record)
-            return commits.prepare(self.bridge, record, own_state(record), staged).do()
+            return commits.prepare(self.bridge, record, staged).do()
 
         self.failure = None
         return CreateTableVersionResponse(version=self._asked(commit).described())

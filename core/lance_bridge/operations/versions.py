@@ -33,6 +33,7 @@ from lance_namespace import (
     UpdateTableTagResponse,
 )
 
+from ..managed import foreign
 from ..paging import PageRequest
 from ..tables.dataset import Ref
 from ..tables.history import batches, branches, pruning, tags, versions
@@ -57,6 +58,8 @@ class VersionOperations(Operations):
         scope = f"versions {path} {request.branch or ''} {descending}"
         page = PageRequest.parse(scope, request.limit, request.page_token)
         record = self._lance_table(request.id)
+        if versions.is_for_latest(page, descending=descending):
+            record = foreign.make_room_for_lance(self._bridge, record)
         directory = versions.directory_of(self._bridge, record, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)
         return ListTableVersionsResponse(

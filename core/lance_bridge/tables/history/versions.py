@@ -55,12 +55,17 @@ def _require_branch(bridge: Bridge, record: TableRecord, name: str, *, write: bo
         )
 
 
+def is_for_latest(page: PageRequest, *, descending: bool) -> bool:
+    """Return whether only the latest is asked for, as Lance does before it opens a table."""
+    return descending and page.limit == 1 and page.after is None
+
+
 def list_page(
     directory: VersionDirectory, page: PageRequest, *, descending: bool
 ) -> tuple[list[Manifest], str | None]:
     """Return one page of the versions, oldest first unless ``descending``, and the next's token."""
-    is_for_latest = descending and page.limit == 1 and page.after is None
-    present = (directory.last_two() if is_for_latest else None) or directory.list()
+    for_latest = is_for_latest(page, descending=descending)
+    present = (directory.last_two() if for_latest else None) or directory.list()
     found = {sorting_key(each.version, descending=descending): each for each in present}
     keys, token = page.cut_names(list(found))
     return [found[key] for key in keys], token
@@ -110,9 +115,8 @@ def create(bridge: Bridge, record: TableRecord, staged: Staged) -> Manifest:
 def prepare(bridge: Bridge, record: TableRecord, staged: Staged) -> Commit:
     """Check all that can be checked before a version is created. Raises as `create` does."""
     Ref.of(staged.version)
-    state = state_of(record)
-    if state is not None:
+    if state_of(record) is not None:
         require_main(record, staged.branch)
-        return managed_commits.prepare(bridge, record, state, staged)
+        return managed_commits.prepare(bridge, record, staged)
     directory = directory_of(bridge, record, staged.branch, write=True)
     return staging.prepare(record, directory, staged)

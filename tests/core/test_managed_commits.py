@@ -7,6 +7,7 @@ sets. That real catalogs do is shown with the adapters.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import lance
@@ -17,10 +18,12 @@ from lance_namespace import errors
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import directory as directories
 from lance_bridge.tables.commits import committing
+from lance_bridge.tables.dataset import open_dataset
 
 from .building import TABLE, create, stream
 from .managing import (
     KEY,
+    MANAGED,
     able,  # noqa: F401 - a fixture
     append,
     commit,
@@ -294,6 +297,24 @@ def test_a_commit_to_a_table_that_was_dropped_is_not_found(
     with pytest.raises(OSError, match="is unknown"):
         lance.write_dataset(table(5), dataset, mode="append")
     assert KEY not in server.tables
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_what_lance_gives_up_because_of_others_is_a_concurrent_modification(
+    namespace: MemoryNamespace, server: MemoryServer, managed: bool
+) -> None:
+    create(namespace, TABLE, properties=MANAGED if managed else {})
+    record = server.tables[KEY]
+    opened = open_dataset(namespace._bridge, record, write=True)
+    other = lance.dataset(namespace_client=namespace, table_id=TABLE)
+    other.update({"a": "a + 10"}, where="a = 1")
+    with (
+        pytest.raises(errors.ConcurrentModificationError) as caught,
+        committing(record, "it was not updated", opened),
+    ):
+        opened.update({"a": "a + 20"}, where="a = 1", retry_timeout=timedelta(0))
+    assert "Too many concurrent writers" in str(caught.value.__cause__)
+    assert rows(namespace) == [0, 2, 11]
 
 
 def test_others_who_are_faster_each_time_are_a_concurrent_modification(

@@ -50,11 +50,13 @@ class Delay:
 
     Args:
         effect_first: The server does it at once, and its reply waits; else the request waits.
+        arrives_late: The request reaches the server after the wait though the client has left.
     """
 
     release: threading.Event = field(default_factory=threading.Event)
     seconds: float = float("inf")
     effect_first: bool = False
+    arrives_late: bool = False
 
 
 Treatment = Fault | Answer | Delay

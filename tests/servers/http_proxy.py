@@ -384,7 +384,7 @@ class _Handler(BaseHTTPRequestHandler):
         deadline = time.monotonic() + how.seconds
         while not how.release.wait(_POLL_SECONDS) and time.monotonic() < deadline:
             gone = bool(select.select([self.connection], [], [], 0)[0])
-            if self.server.closing.is_set() or gone:
+            if self.server.closing.is_set() or (gone and not how.arrives_late):
                 self.close_connection = True
                 return False
         return True

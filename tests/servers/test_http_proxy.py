@@ -283,6 +283,18 @@ def test_a_client_that_gives_up_waiting_has_not_been_heard(
     assert effects.bodies == []
 
 
+def test_a_request_can_arrive_after_its_client_has_left(effects: Effects, proxy: HttpProxy) -> None:
+    delay = Delay(arrives_late=True)
+    proxy.fail_next("Change", delay)
+    impatient = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=0.2)
+    with pytest.raises(TimeoutError):
+        call(impatient)
+    impatient.close()
+    assert effects.bodies == []
+    delay.release.set()
+    wait_until(lambda: effects.bodies == [b"{}"])
+
+
 def test_a_rule_is_used_as_often_as_it_says(
     proxy: HttpProxy, client: http.client.HTTPConnection
 ) -> None:

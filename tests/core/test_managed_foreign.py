@@ -146,6 +146,22 @@ def test_what_was_set_aside_can_be_adopted_until_a_commit_takes_its_place(
         namespace.adopt_out_of_band_versions(TABLE)
 
 
+def test_a_late_deletion_of_what_was_set_aside_takes_no_commit_away(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    create_managed(namespace)
+    append_past_the_catalog(server, 8)
+    assert append(namespace, 9).version == 2
+    [aside] = namespace.list_out_of_band_versions(TABLE).set_aside
+    final = directory(server) / "_versions" / aside.replace("-foreign", "")
+    final.unlink()
+    assert rows(namespace) == [0, 1, 2, 9]
+    final.unlink()
+    assert append(namespace, 10).version == 3
+    assert rows(namespace) == [0, 1, 2, 9, 10]
+    assert namespace.count_table_rows(api.CountTableRowsRequest(id=TABLE, version=2)).count == 4
+
+
 def test_two_versions_that_were_set_aside_from_one_place_are_not_adopted(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

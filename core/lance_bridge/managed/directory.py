@@ -92,8 +92,13 @@ class ManagedDirectory(VersionDirectory):
         staged = self.within(self.state.staged)
         data = self.files.read(staged)
         if data is not None:
-            self._put_final(self._final_path(self.state.version), data)
-            discard(self.files, staged)
+            final = self._final_path(self.state.version)
+            self._put_final(final, data)
+            if self.files.head(_aside(final)) is None:
+                discard(self.files, staged)
+            # Else who set another manifest aside from there may delete it once more: a request that
+            # was held up in the network, or a hold that ended early by another clock. The staged
+            # one then brings the version back.
         self._is_finished = True
 
     def _put_final(self, path: str, data: bytes) -> None:

@@ -10,12 +10,14 @@ import multiprocessing
 import os
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
 from managed.building import Table
+from managed.clock import put_ahead
 from managed.writer import Job, Writer
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -33,23 +35,35 @@ class _RecordingWriter(Writer):
 
     def _commit(self, sequence: int) -> int | None:
         version = super()._commit(sequence)
-        os.write(self._record, f"{sequence} {version or 0} {time.time()}\n".encode())
+        os.write(self._record, f"{sequence} {version or 0} {time.monotonic()}\n".encode())
         return version
 
 
 def _run(job: Job, record: str) -> None:
+    put_ahead(job.clock)
     file = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     _RecordingWriter(job, file).run()
 
 
 class Fleet:
-    """One process for each of so many writers; the directory keeps what they wrote down."""
+    """One process for each of so many writers; the directory keeps what they wrote down.
+
+    ``clocks`` are how many seconds ahead the processes' clocks are, in turn.
+    """
 
     def __init__(
-        self, table: Table, directory: Path, writers: int, commits: int, seconds: float
+        self,
+        table: Table,
+        directory: Path,
+        writers: int,
+        commits: int,
+        seconds: float,
+        *,
+        clocks: Sequence[float] = (0.0,),
     ) -> None:
         self._directory = directory
-        self._jobs = [replace(job, seconds=seconds) for job in table.jobs(writers, commits)]
+        jobs = zip(table.jobs(writers, commits), itertools.cycle(clocks), strict=False)
+        self._jobs = [replace(job, seconds=seconds, clock=clock) for job, clock in jobs]
         self._processes: dict[int, BaseProcess] = {}
         self._random = random.Random(13)
         self.writers = writers
@@ -90,7 +104,7 @@ class Fleet:
             self._start(writer)
 
     def acknowledged(self, writer: int) -> list[tuple[int, int, float]]:
-        """Return row, version and time of each commit; version 0 where only the row was found."""
+        """Return row, version and moment of each commit; version 0 where only the row was found."""
         record = self._record(writer)
         lines = record.read_text().splitlines() if record.exists() else []
         return [(int(row), int(version), float(at)) for row, version, at in map(str.split, lines)]

@@ -42,7 +42,8 @@ class Job:
     ``last`` is included. Where ``step`` is given, the process kills itself at that step of the
     commit of row ``dies_at``. Who ``resumes`` the job of one that died looks for its first row
     before it writes that. With ``rename_to`` it renames the table, too, after its commits, and dies
-    at the step of that. All is given up after so many seconds.
+    at the step of that. All is given up after so many seconds. ``clock`` is how many seconds the
+    process's clock is ahead.
     """
 
     impl: str
@@ -56,6 +57,7 @@ class Job:
     resumes: bool = False
     rename_to: str = ""
     seconds: float = 120.0
+    clock: float = 0.0
 
 
 @dataclass

@@ -13,6 +13,7 @@ from lance_namespace.errors import (
 )
 from migrate.rounds import (
     AT_COMMIT,
+    ROW,
     add,
     blocked,
     convert,
@@ -49,6 +50,32 @@ def check_by_a_column(scene: Scene) -> None:
         plan_next(run, by="column", column="id")
         done(run, "none")
         assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
+
+
+def check_renamed_columns(scene: Scene) -> None:
+    """By the names of the table, in which two names have changed places."""
+    with scene.run("convert") as run:
+        database = scene.database()
+        scene.spark.sql(
+            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
+            f"SELECT id, {ROW} FROM range(20)"
+        )
+        convert(scene, run, database, renames={"ID": "number", "part": "id", "name": "part"})
+        add(scene, database, 20, 25)
+        plan = plan_next(run, by="column", column="number")
+        assert only_item(plan).rows == 5
+        done(run)
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t SELECT id, 'new', 9 AS part FROM range(3)")
+        add(scene, database, 90, 95)
+        plan = plan_next(run, by="partition", key=["number"])
+        assert only_item(plan).blockers == []
+        done(run)
+        found = scene.dataset("t_new").to_table().to_pylist()
+        expected = [
+            {"number": row["id"], "part": row["name"], "id": row["part"]}
+            for row in rows_in_spark(scene, f"{database}.t")
+        ]
+        assert sorted(found, key=str) == sorted(expected, key=str)
 
 
 def check_late_rows_are_told(scene: Scene) -> None:

@@ -29,6 +29,10 @@ def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(beside_hive:
     beside_hive(checks.check_by_a_column)
 
 
+def test_tables_with_renamed_columns_are_caught_up_with(beside_hive: Checker) -> None:
+    beside_hive(checks.check_renamed_columns)
+
+
 def test_rows_that_came_late_are_told(beside_hive: Checker) -> None:
     beside_hive(checks.check_late_rows_are_told)
 

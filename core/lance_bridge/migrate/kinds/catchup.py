@@ -86,11 +86,6 @@ def _tracked(
     version = facts.get("version")
     if state.item.nothing_to_do:
         version = facts.get("version_before")
-    if facts.get("renames"):
-        raise invalid(
-            f"Columns of '{state.item.name}' were renamed, and catching up goes by the names of "
-            "the source: convert it again"
-        )
     if version is not None and not state.undo_begun:
         return {
             "source": facts["source"],
@@ -98,6 +93,7 @@ def _tracked(
             "version": version,
             "mark": facts.get("mark_of_table", record.plan.mark(state.item)),
             "casts": facts.get("casts", record.plan.options.get("casts", {})),
+            "renames": facts.get("renames", {}),
         }
     if state.has_begun and not state.is_undone and earlier is not None:
         raise InvalidTableStateError(
@@ -169,12 +165,15 @@ def _surveyed(ends: CatchUpEnds, options: CatchUpOptions, tracked: Tracked, item
     dataset = open_dataset(bridge, record)
     version = int(dataset.version)
     target = read_back(spark, address_at(ends.target, item.target), version)
-    source = schema.cast(now.read(spark), tracked.casts)
-    found, problems = _found(options, tracked.source, source, target, now)
+    settings = {"casts": tracked.casts, "renames": tracked.renames}
+    source = schema.as_target(now.read(spark), settings)
+    partitions = schema.renamed(now.partitions, tracked.renames)
+    by_name = now.model_copy(update={"partitions": tuple(partitions)})
+    found, problems = _found(options, tracked.source, source, target, by_name)
     switch_to = options.switch_to and options.switch_to.replace("{table}", now.names[-1])
     facts = {
         "source": now.model_dump(mode="json"),
-        "casts": tracked.casts,
+        **settings,
         "since": asdict(found.since),
         "version_before": version,
         "mark_of_table": tracked.mark,

@@ -54,6 +54,7 @@ class Tracked(Options):
     version: int
     mark: str | None = None
     casts: dict[str, str] = Field(default_factory=dict)
+    renames: dict[str, str] = Field(default_factory=dict)
 
 
 class CatchUpOptions(Options):
@@ -64,7 +65,8 @@ class CatchUpOptions(Options):
         by: ``column``: rows with a greater value than any in the target. ``partition``: partitions
             that the target has not, or of which it has another number of rows. ``snapshot``: the
             difference of two snapshots of Delta or Iceberg.
-        column: With ``column``: such as an increasing id, or the time of the last change.
+        column: With ``column``: such as an increasing id, or the time of the last change. It and
+            `key` have the table's names where columns were renamed.
         key: Columns that tell rows apart and are never null. With them rows are updated, too, and
             deleted where the source has them no more (not by ``column``, which does not show it).
             Without them rows may only be added.
@@ -127,12 +129,13 @@ def is_table_of(item: Item, record: TableRecord | None) -> bool:
 def source_frame(spark: Any, item: Item) -> Any:
     """Return all rows of the source, as the plan pins it."""
     source = SourceTable.model_validate(item.facts["source"])
-    return schema.cast(source.read(spark), item.facts["casts"])
+    return schema.as_target(source.read(spark), item.facts)
 
 
 def range_of(options: CatchUpOptions, item: Item) -> Range:
     """Return what the plan has the round take."""
-    partitions = item.facts["source"]["partitions"]
+    renames = item.facts.get("renames", {})
+    partitions = schema.renamed(item.facts["source"]["partitions"], renames)
     columns = [str(options.column)] if options.by == "column" else partitions
     return Range(Since.of(item.facts["since"]), options.by, columns, options.key)
 
@@ -147,9 +150,8 @@ def changes_of(spark: Any, range: Range, item: Item, target: Any) -> Any:
         return changes.changed_rows(source_frame(spark, item), target, range)
     source = SourceTable.model_validate(item.facts["source"])
     found = snapshots.difference(spark, source, range.since.snapshot)
-    casts = item.facts["casts"]
-    came = schema.cast(found.came, casts)
-    went = None if found.went is None else schema.cast(found.went, casts)
+    came = schema.as_target(found.came, item.facts)
+    went = None if found.went is None else schema.as_target(found.went, item.facts)
     return changes.changed_rows(came, went, range)
 
 

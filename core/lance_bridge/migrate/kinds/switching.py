@@ -90,7 +90,7 @@ def _difference(
     seen = _seen_difference(work, planned, now, target)
     if seen:
         return seen, _NEXT_ROUND
-    source = schema.cast(now.read(work.ends.source), work.item.facts["casts"])
+    source = schema.as_target(now.read(work.ends.source), work.item.facts)
     with told_by_spark(f"The rows of '{display(work.item.source)}' cannot be counted"):
         here, there = source.count(), target.count()
     if here == there:
@@ -105,7 +105,7 @@ def _seen_difference(work: CatchUpWork, planned: SourceTable, now: SourceTable, 
         return f"it has snapshot {now.snapshot}, and the round has read {planned.snapshot}"
     if not changes.same_columns(planned, now):
         return "its columns changed"
-    source = schema.cast(now.read(work.ends.source), work.item.facts["casts"])
+    source = schema.as_target(now.read(work.ends.source), work.item.facts)
     if options.by == "column":
         found = changes.column_since(source, target, str(options.column))
         if found.rows:

@@ -187,11 +187,21 @@ def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
     """Return a frame in which some columns have other names. Raises InvalidInput (13)."""
     if not renames:
         return frame
-    new = {name.lower(): other for name, other in renames.items()}
-    names = [new.get(name.lower(), name) for name in frame.columns]
+    names = renamed(frame.columns, renames)
     if len({name.lower() for name in names}) < len(names):
         raise invalid("Two columns would have one name with the option renames")
     return frame.toDF(*names)
+
+
+def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
+    """Return the names that columns get."""
+    new = {name.lower(): other for name, other in renames.items()}
+    return [new.get(name.lower(), name) for name in names]
+
+
+def as_target(frame: DataFrame, facts: Mapping[str, Any]) -> DataFrame:
+    """Return rows of a source with the types and the names that an item's facts have for them."""
+    return rename(cast(frame, facts["casts"]), facts.get("renames", {}))
 
 
 def ordered(frame: DataFrame, by: Sequence[str]) -> DataFrame:

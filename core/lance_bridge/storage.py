@@ -139,6 +139,16 @@ class TableStorage:
             else:
                 yield from _local_names(directory / inside)
 
+    def sizes(self, location: str, inside: str) -> dict[str, int]:
+        """Return the bytes of all files under a directory of the location, by relative path."""
+        with store_errors(location):
+            directory = _local(location)
+            if directory is None:
+                batches = obstore.list(self.store_at(location), prefix=inside)
+                return {meta["path"]: meta["size"] for batch in batches for meta in batch}
+            names = [f"{inside}/{name}" for name in _local_names(directory / inside)]
+            return {name: (directory / name).stat().st_size for name in names}
+
     def store_at(self, location: str) -> Any:
         """Return an obstore client for ``location``, with this namespace's options.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count, product
@@ -35,6 +36,8 @@ from migrate.sparking import (
 from lance_bridge.entries import tables
 from lance_bridge.migrate import State
 from lance_bridge.migrate.kinds import loading
+from lance_bridge.migrate.orphans import texts_of
+from lance_bridge.migrate.report.summary import report_of
 
 
 def check_killed_at_every_moment(scene: Scene) -> None:
@@ -246,3 +249,31 @@ def check_a_table_that_was_written_to_before_the_load_fails(scene: Scene) -> Non
         with pytest.raises(InvalidTableStateError, match="somebody else has written"):
             run.undo()
     assert scene.dataset("orders").to_table().to_pylist() == [{"theirs": 1}]
+
+
+def check_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(5)")
+
+    def leaving_a_file(append: Any) -> Any:
+        def leave_and_append(*arguments: Any, **more: Any) -> Any:
+            [data] = (scene.directory / "lance").glob("*/*/_versions")
+            (data.parent / "data").mkdir(exist_ok=True)
+            (data.parent / "data" / f"{uuid.uuid4()}.lance").write_bytes(b"cut off")
+            return append(*arguments, **more)
+
+        return leave_and_append
+
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        with replaced(loading, "append", leaving_a_file):
+            record = run.execute(verify="checksums")
+    assert record.state is State.DONE, failed(record)
+    state = record.items[f"{database}/t"]
+    assert (state.facts["orphaned_files_left"], state.facts["orphaned_bytes_left"]) == (1, 7)
+    command = f"lance-bridge maintain clean-up hive {scene.target}.t --older-than 7d"
+    [text] = texts_of(state, record.plan.target)
+    assert text.endswith(command)
+    report = report_of(record)
+    assert [each.orphaned_bytes_left for each in report.items] == [None, 7]
+    assert [each.text for each in report.problems] == [text]

@@ -47,3 +47,7 @@ def test_files_that_others_took_over_are_not_deleted(beside_hive: Checker) -> No
 
 def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(beside_hive: Checker) -> None:
     beside_hive(checks.check_a_source_that_changed_while_a_run_was_cut_off_is_refused)
+
+
+def test_files_of_failed_tasks_are_named_with_the_command_for_them(beside_hive: Checker) -> None:
+    beside_hive(checks.check_files_of_failed_tasks_are_named_with_the_command_for_them)

@@ -145,7 +145,23 @@ def _load(schema_of: SchemaOf, frame_of: FrameOf, work: AnyWork) -> Facts:
     )
     facts = written_facts(bridge, record, loaded)
     work.advance(rows=loaded.rows, size=facts["bytes_written"])
+    facts |= _orphans_left(bridge, record)
     return {**facts, "orphaned_bytes_deleted": removed} if removed else facts
+
+
+def _orphans_left(bridge: Bridge, record: TableRecord) -> Facts:
+    """Return how many files of data no version names, and their bytes; nothing where there is none.
+
+    They are of tasks that failed and were repeated. They stay: the table can be seen by now, and
+    another writer's files look the same before its commit.
+    """
+    dataset = open_dataset(bridge, load_lance(bridge, record.path))
+    named = {f"data/{file.path}" for each in dataset.get_fragments() for file in each.data_files()}
+    found = bridge.storage(record).sizes(record.location or "", "data")
+    left = {name: size for name, size in found.items() if name not in named}
+    if not left:
+        return {}
+    return {"orphaned_files_left": len(left), "orphaned_bytes_left": sum(left.values())}
 
 
 def _delete_orphans(bridge: Bridge, record: TableRecord, work: AnyWork) -> int:

@@ -42,6 +42,8 @@ class ItemLine(Model):
         bytes_before: Bytes of the source's data.
         bytes_written: Those that the migration wrote.
         bytes_after: Bytes of the target's data.
+        orphaned_bytes_deleted: Bytes of interrupted loads that a later run has deleted.
+        orphaned_bytes_left: Bytes of files that no version names, when the load was done.
         version: Of the target, or of the source where that is what is copied.
         seconds: Of all steps that came to their end; None where none did.
         rows_per_second: Rows written in those seconds; bytes_per_second alike.
@@ -61,6 +63,8 @@ class ItemLine(Model):
     bytes_before: int | None = None
     bytes_written: int | None = None
     bytes_after: int | None = None
+    orphaned_bytes_deleted: int | None = None
+    orphaned_bytes_left: int | None = None
     version: int | None = None
     steps: tuple[StepLine, ...] = ()
     seconds: float | None = None

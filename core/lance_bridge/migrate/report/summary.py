@@ -7,8 +7,9 @@ from datetime import datetime, timezone
 from itertools import zip_longest
 from typing import Literal
 
+from .. import orphans
 from ..journal import Check
-from ..plan import Facts, What, now
+from ..plan import Facts, Plan, What, now
 from ..record import ItemState, Record, RunState
 from .commands import commands_of
 from .harmless import harmless, without_secrets
@@ -25,6 +26,7 @@ def report_of(record: Record, state_directory: str | None = None) -> Report:
     items = tuple(_item(each) for each in states)
     runs = tuple(_runs(record))
     checks = [line for each in states for line in _checks(each)]
+    problems = sorted(_problems(states, plan), key=lambda each: _SEVERITIES[each.severity])
     made = Report(
         made=now(),
         migration=plan.id,
@@ -39,7 +41,7 @@ def report_of(record: Record, state_directory: str | None = None) -> Report:
         counts={state.value: count for state, count in record.counts.items()},
         runs=runs,
         totals=_totals(states, items, runs),
-        problems=tuple(sorted(_problems(states), key=lambda each: _SEVERITIES[each.severity])),
+        problems=tuple(problems),
         checks=tuple(sorted(checks, key=lambda each: each.ok)),
         items=items,
         commands=tuple(commands_of(record, state_directory)),
@@ -76,6 +78,8 @@ def _item(state: ItemState) -> ItemLine:
         bytes_before=_first(_count(facts, "bytes_before"), item.bytes),
         bytes_written=bytes_written,
         bytes_after=_count(facts, "bytes_after"),
+        orphaned_bytes_deleted=_count(facts, "orphaned_bytes_deleted"),
+        orphaned_bytes_left=_count(facts, "orphaned_bytes_left"),
         version=_count(facts, "version"),
         steps=steps,
         seconds=seconds,
@@ -116,12 +120,14 @@ def _checks(state: ItemState) -> Iterator[CheckLine]:
         yield CheckLine(table=state.item.name, **each.model_dump())
 
 
-def _problems(states: Iterable[ItemState]) -> Iterator[ProblemLine]:
+def _problems(states: Iterable[ItemState], plan: Plan) -> Iterator[ProblemLine]:
     for state in states:
         table = state.item.name
         if state.error is not None:
             text, code = state.error.message, state.error.code
             yield ProblemLine(severity="error", table=table, text=text, code=code)
+        for text in orphans.texts_of(state, plan.target):
+            yield ProblemLine(severity="warning", table=table, text=text)
         for each in state.item.problems:
             yield ProblemLine(
                 severity=each.severity.value, table=table, column=each.column, text=each.text

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,57 @@ def test_a_command_is_run_at_the_end(prod: Place, lake: Path, tmp_path: Path) ->
     failed = run("migrate", "resume", done["plan"]["id"], "--when-done", "echo output; exit 7")
     assert "exit code 7" in failed.stderr
     assert "output" not in failed.stdout
+
+
+@contextmanager
+def _listener(status: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the URL of a server that answers every POST with a status, and what it was sent."""
+    posted: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(status)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/hook?key=s3cr3t-key", posted
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_result_is_posted_at_the_end_and_a_failure_of_that_is_no_failure(
+    prod: Place, lake: Path
+) -> None:
+    write(lake, "a", "b")
+    command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute"]
+    with _listener(204) as (url, posted):
+        done = answer_of(*command, "--when-done-url", url)
+    [result] = posted
+    assert (result["migration"], result["state"]) == (done["plan"]["id"], "done")
+    assert {tuple(each["target"]) for each in result["items"]} >= {
+        prod.table("a"), prod.table("b"),
+    }  # fmt: skip
+    assert {each["state"] for each in result["items"]} == {"done"}
+    again = ["migrate", "resume", done["plan"]["id"]]
+    for status in (500, 302):
+        with _listener(status) as (url, posted):
+            shown = run(*again, "--when-done-url", url).stderr
+        assert f"--when-done-url: 127.0.0.1 answered with status {status}" in shown
+        assert "s3cr3t" not in shown
+        assert len(posted) == 1
+    shown = run(*again, "--when-done-url", url).stderr
+    assert "127.0.0.1 did not answer: " in shown
+    assert "s3cr3t" not in shown
+    assert "http://" in run(*again, "--when-done-url", "ftp://x/y", code=2).stderr
 
 
 def test_a_run_that_failed_says_how_to_continue(

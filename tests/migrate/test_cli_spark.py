@@ -57,6 +57,19 @@ def pasted(prod: Place, tmp_path: Path) -> Command:
     return run
 
 
+def test_sparks_own_messages_are_in_a_log_file_that_is_named(prod: Place, tmp_path: Path) -> None:
+    planned = program("migrate", "convert", "prod", "--include", f"{prod.prefix}.orders",
+                      "--name", "{table}_lance", seconds=300)  # fmt: skip
+    log = tmp_path / "state" / "spark.log"
+    assert f"Spark's own log is {log}" in planned.stderr
+    done = program("migrate", "resume", _id_in(planned.stdout), seconds=300)
+    assert done.returncode == 0, done.stderr
+    for shown in (planned, done):
+        assert all(line.startswith("lance-bridge: ") for line in shown.stderr.splitlines())
+    assert log.read_text().count("Setting default log level") == 2
+    assert log.stat().st_mode & 0o077 == 0
+
+
 def _id_in(shown: str) -> str:
     return str(ID.findall(shown)[0])
 

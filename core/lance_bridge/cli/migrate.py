@@ -23,6 +23,7 @@ from .migrating import (
     StopOnError,
     Verify,
     WhenDone,
+    WhenDoneUrl,
     catalogs_between,
     end_by,
     interruptible,
@@ -70,6 +71,7 @@ def register(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -89,7 +91,7 @@ def register(
     }
     given = {k.removeprefix("storage."): v for k, v in pairs(source_properties).items()}
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with connected(catalog, properties) as target:
         with told():
@@ -112,6 +114,7 @@ def entries(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -123,7 +126,7 @@ def entries(
     """
     options = catalogs_between(namespace, include, exclude, make_namespaces=make_namespaces)
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with connected(source, source_properties) as one, connected(target, properties) as other:
         migrate("entries", Ends(one, other, address_of(one), address_of(other)), options, how)
@@ -148,6 +151,7 @@ def marks(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     properties: Properties = None,
     state: StateDirectory = None,
     output: OutputOption = Output.TEXT,
@@ -159,7 +163,7 @@ def marks(
     style = {} if to == "ours" else {"table_type": table_type, "managed_by": managed_by}
     options = {"to": to, **style, **selected(include, exclude)}
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     _within("marks", catalog, properties, options, how)
 
@@ -177,6 +181,7 @@ def management(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     properties: Properties = None,
     state: StateDirectory = None,
     output: OutputOption = Output.TEXT,
@@ -187,7 +192,7 @@ def management(
     """
     options = {"to": to, **selected(include, exclude)}
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     _within("management", catalog, properties, options, how)
 
@@ -220,6 +225,7 @@ def resume(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -231,7 +237,9 @@ def resume(
 
     Example: lance-bridge migrate resume 20260101-120000-register-0a1b2c
     """
-    how = Choices(True, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done)
+    how = Choices(
+        True, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
+    )
     with told():
         migration = Migrations(state).get(id)
         with reconnected(migration, source_properties, properties) as (kind, ends):

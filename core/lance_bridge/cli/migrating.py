@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,13 +22,25 @@ from ..migrate import (
     execute,
     kind_named,
     make_plan,
+    orphans,
 )
+from ..migrate.ends import SPARK
 from ..migrate.kind import AnyKind
 from ..migrate.run_options import options_of_last_run
-from .common import names_of, pairs, told
+from .common import misused, names_of, pairs, told
 from .output import Output, message, pairs_table, table_of, tell_parts, working
 from .plans import SHOWN, more_items, tell_plan
 from .progress import log_file, watched
+from .spark_log import spark_log
+from .when_done import notify_when_done, run_when_done
+
+
+def http_url(value: str | None) -> str | None:
+    """Return a URL that a result can be posted to; end the command where it is none."""
+    if value is not None and not value.lower().startswith(("http://", "https://")):
+        raise misused("--when-done-url is given as http://… or https://…")
+    return value
+
 
 Include = Annotated[
     list[str] | None,
@@ -69,6 +79,14 @@ WhenDone = Annotated[
         "LANCE_BRIDGE_MIGRATION_STATE.",
     ),
 ]
+WhenDoneUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--when-done-url",
+        help="Where the result is posted at the end, as JSON: http:// or https://.",
+        callback=http_url,
+    ),
+]
 StateDirectory = Annotated[
     str | None,
     typer.Option(
@@ -101,6 +119,7 @@ class Choices:
     output: Output = Output.TEXT
     stop_on_error: bool = False
     when_done: str | None = None
+    when_done_url: str | None = None
 
 
 def selected(include: Sequence[str] | None, exclude: Sequence[str] | None) -> dict[str, Any]:
@@ -174,22 +193,9 @@ def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices)
     tell_record(record, how.output)
     if how.when_done is not None:
         run_when_done(how.when_done, record)
+    if how.when_done_url is not None:
+        notify_when_done(how.when_done_url, record)
     end_by(record)
-
-
-def run_when_done(command: str, record: Record) -> None:
-    """Run the user's command for the end of a migration; say where it fails."""
-    environment = {
-        **os.environ,
-        "LANCE_BRIDGE_MIGRATION": record.plan.id,
-        "LANCE_BRIDGE_MIGRATION_STATE": record.state.value,
-    }
-    # Its output is no part of this command's answer.
-    done = subprocess.run(
-        command, shell=True, check=False, env=environment, stdin=subprocess.DEVNULL, stdout=2
-    )
-    if done.returncode:
-        message(f"the command of --when-done ended with exit code {done.returncode}")
 
 
 @contextmanager
@@ -200,12 +206,12 @@ def reconnected(
     plan = migration.plan()
     kind = kind_named(plan.kind)
     with ExitStack() as stack:
-        ends = Ends(
-            stack.enter_context(kind.connect_source(plan.source, pairs(source))),
-            stack.enter_context(kind.connect_target(plan.target, pairs(target))),
-            plan.source,
-            plan.target,
-        )
+        with ExitStack() as starting:
+            if SPARK in (plan.source.name, plan.target.name):
+                starting.enter_context(spark_log(migration.directory.parent.parent))
+            source_end = stack.enter_context(kind.connect_source(plan.source, pairs(source)))
+            target_end = stack.enter_context(kind.connect_target(plan.target, pairs(target)))
+        ends = Ends(source_end, target_end, plan.source, plan.target)
         yield kind, ends
 
 
@@ -248,6 +254,11 @@ def tell_record(record: Record, output: Output) -> None:
         parts.append(table_of(["target", "state", "seconds", "verified"], rows))
     parts += more_items(len(states))
     parts += [f"{each.item.name}: {text}" for each in states if (text := _problem(each))]
+    parts += [
+        f"{each.item.name}: {text}"
+        for each in states
+        for text in orphans.texts_of(each, record.plan.target)
+    ]
     parts += _how_to_continue(record)
     tell_parts(output, as_fields(record), parts)
 

@@ -26,6 +26,7 @@ from .migrating import (
     StopOnError,
     Verify,
     WhenDone,
+    WhenDoneUrl,
     catalogs_between,
     migrate,
     reconnected,
@@ -128,6 +129,7 @@ def convert(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     metastore: Metastore = None,
     spark_conf: SparkConf = None,
     properties: Properties = None,
@@ -164,11 +166,11 @@ def convert(
         source = {"path": path, "format": format, "read_options": pairs(read_option)}
         options["paths"] = [{**source, "table": _named(table)}]
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with connected(catalog, properties) as target:
         beside = target if path is None else None
-        with session_beside(beside, metastore, spark_conf) as (spark, address):
+        with session_beside(beside, metastore, spark_conf, state) as (spark, address):
             options = _with_settings(options, settings)
             migrate("convert", Ends(spark, target, address, address_of(target)), options, how)
 
@@ -238,6 +240,7 @@ def catch_up(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -250,7 +253,7 @@ def catch_up(
     Example: lance-bridge migrate catch-up 20260101-120000-convert-0a1b2c --by column --column id
     """
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with told():
         from ..migrate.kinds.catchup import next_round  # noqa: PLC0415 - it needs Spark
@@ -289,6 +292,7 @@ def export(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     metastore: Metastore = None,
     spark_conf: SparkConf = None,
     properties: Properties = None,
@@ -308,11 +312,11 @@ def export(
         **selected(include, exclude),
     }
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with connected(catalog, properties) as source:
         beside = source if database is not None else None
-        with session_beside(beside, metastore, spark_conf) as (spark, address):
+        with session_beside(beside, metastore, spark_conf, state) as (spark, address):
             if database is not None and is_forgetful(spark):
                 raise misused(
                     "--database needs a catalog of Spark's that outlives the command: name its "
@@ -335,6 +339,7 @@ def copy(
     skip_blocked: SkipBlocked = False,
     stop_on_error: StopOnError = False,
     when_done: WhenDone = None,
+    post_to: WhenDoneUrl = None,
     source_properties: SourceProperties = None,
     properties: Properties = None,
     state: StateDirectory = None,
@@ -345,7 +350,7 @@ def copy(
     Example: lance-bridge migrate copy prod backup --include 'sales.*'
     """
     how = Choices(
-        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done
+        execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     options = catalogs_between(namespace, include, exclude, make_namespaces=make_namespaces)
     with connected(source, source_properties) as one, connected(target, properties) as other:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
 import typer
 
 from .. import LanceBridgeNamespace
-from ..migrate import Address
-from ..migrate.ends import bridge_of
+from ..migrate import Address, Migrations
+from ..migrate.ends import SPARK, bridge_of
 from .common import pairs, told
+from .output import message
+from .spark_log import spark_log
 
 SparkConf = Annotated[
     list[str] | None,
@@ -27,7 +29,10 @@ _REMOTE = "spark.remote"
 
 @contextmanager
 def session_beside(
-    namespace: LanceBridgeNamespace | None, metastore: str | None, conf: Sequence[str] | None
+    namespace: LanceBridgeNamespace | None,
+    metastore: str | None,
+    conf: Sequence[str] | None,
+    state: str | None,
 ) -> Iterator[tuple[Any, Address]]:
     """Yield a session, which ends with the block, and its address.
 
@@ -35,6 +40,7 @@ def session_beside(
         namespace: Where this is a Hive Metastore and nothing else is told, Spark reads its tables.
         metastore: A Thrift URI; goes before that.
         conf: Settings, each as key=value.
+        state: The state directory, where Spark's log is.
     """
     given = pairs(conf)
     uri = metastore or (None if namespace is None else _uri_of(namespace))
@@ -42,13 +48,12 @@ def session_beside(
         given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
     with told():
         # Imported here, because it needs Spark.
-        from ..migrate.spark.session import (  # noqa: PLC0415
-            SPARK,
-            address_of_session,
-            session_at,
-        )
+        from ..migrate.spark.session import address_of_session, session_at  # noqa: PLC0415
 
-        with session_at(Address(name=SPARK), given) as spark:
+        with ExitStack() as stack:
+            with spark_log(Migrations(state).directory.parent) as log:
+                spark = stack.enter_context(session_at(Address(name=SPARK), given))
+            message(f"Spark's own log is {log}")
             yield spark, address_of_session(spark)
 
 

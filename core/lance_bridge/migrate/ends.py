@@ -16,6 +16,8 @@ from ..storage import TableStorage
 from .plan import Address
 
 DIRECTORY = "dir"
+SPARK = "spark"
+"""What the address of a Spark session is named."""
 _ROOT = "root"
 
 

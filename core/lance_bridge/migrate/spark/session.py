@@ -13,6 +13,7 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
     TableNotFoundError,
 )
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -21,11 +22,9 @@ from ... import extras
 from ...errors import invalid
 from ...redaction import is_secret, redact, tells_secret
 from ...spark.jobs.tasks import spark_failures
+from ..ends import SPARK
 from ..kind import Stopped
 from ..plan import Address
-
-SPARK = "spark"
-"""What an address of a session is named."""
 
 _KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.driver.memory",
          "spark.executor.", "spark.dynamicAllocation.", "spark.default.parallelism",
@@ -136,6 +135,14 @@ def become_active(spark: Any) -> None:
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def java_class(spark: Any, name: str) -> Any:
+    """Return a class of the JVM by its full name.
+
+    Attributes of `_jvm` ask the JVM for each part of the name, every time.
+    """
+    return JavaClass(name, spark._jvm._gateway_client)
 
 
 @contextmanager

@@ -28,7 +28,8 @@ from ..failures import FailureLimit
 from ..journal import Check
 from ..kind import Ends, Level, Step, Survey, Work
 from ..plan import Address, Item, Problem, Severity, What, blocker, warning
-from ..spark import checksums, completeness, listing, schema, sources
+from ..spark import checksums, completeness, footers, listing, schema, sources
+from ..spark.footers import Footers
 from ..spark.session import become_active, session_at
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back, sample_of
@@ -112,13 +113,10 @@ def _sources(spark: Any, options: ConvertOptions) -> Iterator[tuple[tuple[str, .
             find = partial(sources.at_path, spark, each.path, each.format, each.read_options)
             yield (each.path, each.table), find
         return
-    for names in listing.tables_in(spark, options.catalog, options):
-        yield names, partial(_described, spark, options.catalog, names)
-
-
-def _described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable | None:
-    found = listing.described(spark, catalog, names)
-    return None if found is None else sources.with_schema(spark, found)
+    tables = list(listing.tables_in(spark, options.catalog, options))
+    known = listing.describe_all(spark, options.catalog, tables)
+    for names in tables:
+        yield names, partial(listing.described, spark, options.catalog, names, known.get(names))
 
 
 def _target_of(names: tuple[str, ...], options: ConvertOptions, levels: int) -> tuple[str, ...]:
@@ -205,11 +203,15 @@ def _unused(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[st
 def _candidate(
     spark: Any, source: SourceTable, target: tuple[str, ...], options: ConvertOptions
 ) -> Candidate:
-    frame = schema.rename(schema.cast(source.read(spark), options.casts), options.renames)
+    read, found_footers = _read(spark, source)
+    source = source.model_copy(update={"columns": read.schema.json()})
+    frame = schema.rename(schema.cast(read, options.casts), options.renames)
     names = {name.lower() for name in frame.columns}
     vectors = {k: v for k, v in options.vectors.items() if k.lower() in names}
     rows, problems = None, list[Problem]()
-    if options.count_rows or options.find_vectors:
+    if found_footers is not None and found_footers.are_all and not options.find_vectors:
+        rows = found_footers.rows if options.count_rows else None
+    elif options.count_rows or options.find_vectors:
         find = options.find_vectors
         rows, found, problems = schema.counted(frame, source.name, find_vectors=find)
         given = {name.lower() for name in vectors}
@@ -221,7 +223,10 @@ def _candidate(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
     )
     if inventory.size is None or inventory.size.bytes:
-        schema.check_first_rows(frame, source.name)
+        if found_footers is None or options.casts:
+            schema.check_first_rows(frame, source.name)
+        if found_footers is not None:
+            problems += footers.check_types(spark, source, read.schema, found_footers)
         hints = schema.vector_hints(frame, vectors, source.name)
     else:
         hints = []
@@ -261,6 +266,16 @@ def _candidate(
         rows=rows,
         bytes=size,
     )
+
+
+def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None]:
+    """Return the rows of a source, and what its files' footers say."""
+    source.refresh_files(spark)
+    frame = source.read(spark, refresh=False)
+    found = footers.read(spark, source, frame)
+    if found is None:  # the rows are counted, and those that the session caches may be outdated
+        frame = source.read(spark)
+    return frame, found
 
 
 # -- what steps and later rounds read --------------------------------------------------------------

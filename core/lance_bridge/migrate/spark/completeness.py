@@ -19,7 +19,14 @@ from ...errors import invalid
 from ..plan import Problem, blocker, warning
 from . import files
 from .session import told_by_spark
-from .sources import FORMATS, OWN_CATALOG, SourceTable, Statistics
+from .sources import (
+    FORMATS,
+    OWN_CATALOG,
+    SourceTable,
+    Statistics,
+    session_catalog,
+    table_identifier,
+)
 
 _HIVE = "hive"
 """What `listing` calls tables of Hive's with files that it knows no name of."""
@@ -127,13 +134,11 @@ def _partitions(spark: Any, table: SourceTable) -> list[tuple[str, Statistics]]:
     """Return the location and the statistics of each partition that the catalog has."""
     if table.catalog != OWN_CATALOG or not table.partitions:
         return []
-    options = spark._jvm.scala.Option
-    database = options.apply(table.names[-2])
-    name = spark._jvm.org.apache.spark.sql.catalyst.TableIdentifier(table.names[-1], database)
     with told_by_spark(f"The partitions of '{table.name}' cannot be listed"):
-        catalog = spark._jsparkSession.sessionState().catalog()
+        name = table_identifier(spark, table.names)
+        found_all = session_catalog(spark).listPartitions(name, spark._jvm.scala.Option.empty())
         # One text for all of them: a call for each property of each would take minutes.
-        text = str(catalog.listPartitions(name, options.empty()).mkString("\n"))
+        text = str(found_all.mkString("\n"))
     found = []
     for block in _PARTITION.split(text)[1:]:
         each = block.rstrip().removesuffix(")")

@@ -12,7 +12,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from py4j.protocol import Py4JJavaError
 
 from ...errors import invalid, unsupported
-from .session import told_by_spark
+from .session import java_class, told_by_spark
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _OF_PATTERNS = re.compile(r"[*?{}\[\]\\]")
@@ -144,7 +144,7 @@ def delete(spark: Any, directory: str) -> None:
 
 
 def _path(spark: Any, *names: str) -> Any:
-    return spark._jvm.org.apache.hadoop.fs.Path(*names)
+    return java_class(spark, "org.apache.hadoop.fs.Path")(*names)
 
 
 @contextmanager

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
+
+from py4j.protocol import Py4JError
 
 from ...errors import display, unsupported
 from ...names import quoted
 from ..selection import Selection, may_hold
 from .session import told_by_spark
-from .sources import DELTA, ICEBERG, OWN_CATALOG, SourceTable, Statistics, needing, pinned
+from .sources import (
+    DELTA,
+    ICEBERG,
+    OWN_CATALOG,
+    SourceTable,
+    Statistics,
+    needing,
+    pinned,
+    session_catalog,
+    table_identifier,
+)
 
+_OWN_IMPLEMENTATION = f"spark.sql.catalog.{OWN_CATALOG}"
+_TABLES_OF_A_CALL = 100
+_BETWEEN = "\x1e"
 _DETAILS = "# Detailed Table Information"
 _PARTITIONS = "# Partition Information"
 _PARTITIONING = "# Partitioning"
@@ -56,8 +73,70 @@ def _namespaces(spark: Any, catalog: str, outer: tuple[str, ...] = ()) -> list[t
     return [each for one in found for each in (one, *_namespaces(spark, catalog, one))]
 
 
-def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable | None:
+@dataclass(frozen=True)
+class Description:
+    """What a catalog says of a table.
+
+    Attributes:
+        details: What DESCRIBE TABLE EXTENDED calls the detailed table information.
+        partitions: The partition columns.
+    """
+
+    details: Mapping[str, str]
+    partitions: tuple[str, ...]
+
+
+def describe_all(
+    spark: Any, catalog: str, tables: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], Description]:
+    """Return the descriptions of many tables by one call of the metastore for a hundred of them.
+
+    Those that are left out have to be described one by one: of other catalogs than Spark's own,
+    through Spark Connect, and where one of the hundred has columns that Spark does not know.
+    """
+    is_own = catalog == OWN_CATALOG and not spark.conf.get(_OWN_IMPLEMENTATION, "")
+    if not is_own or getattr(spark, "_jvm", None) is None:
+        return {}
+    found: dict[tuple[str, ...], Description] = {}
+    for database in sorted({names[:-1] for names in tables}):
+        own = [names for names in tables if names[:-1] == database]
+        for start in range(0, len(own), _TABLES_OF_A_CALL):
+            with suppress(Py4JError):
+                found |= _describe_many(spark, own[start : start + _TABLES_OF_A_CALL])
+    return found
+
+
+def _describe_many(
+    spark: Any, tables: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], Description]:
+    names = [table_identifier(spark, each) for each in tables]
+    wanted = spark._jvm.PythonUtils.toSeq(names)
+    answer = session_catalog(spark).getTablesByName(wanted)
+    # Scala's collections are read as text, by one call each.
+    found = {}
+    for number in range(answer.size()):
+        table = answer.apply(number)
+        text = str(table.toLinkedHashMap().mkString(_BETWEEN))
+        parts = [each.partition(" -> ") for each in text.split(_BETWEEN)]
+        columns = str(table.partitionColumnNames().mkString(_BETWEEN))
+        key = (*tables[0][:-1], str(table.identifier().table()))
+        found[key] = Description(
+            {name: value for name, _, value in parts},
+            tuple(columns.split(_BETWEEN)) if columns else (),
+        )
+    return found
+
+
+def described(
+    spark: Any,
+    catalog: str,
+    names: tuple[str, ...],
+    description: Description | None = None,
+) -> SourceTable | None:
     """Return what a table is, its schema left out; None for a view and for a table of Lance.
+
+    Args:
+        description: Of `describe_all`; Spark is asked where there is none.
 
     Raises:
         TableNotFoundError: (4)
@@ -67,9 +146,11 @@ def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable |
     """
     name = quoted((catalog, *names))
     shown = display(names)
-    with told_by_spark(f"'{shown}' cannot be described"), needing("", shown):
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-    details = _details(rows)
+    if description is None:
+        with told_by_spark(f"'{shown}' cannot be described"), needing("", shown):
+            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        description = Description(_details(rows), _partitions(rows))
+    details = description.details
     properties = details.get("Table Properties", "").lower()
     if details.get("Type", "").upper() == "VIEW" or "table_type=lance" in properties:
         return None
@@ -80,13 +161,13 @@ def described(spark: Any, catalog: str, names: tuple[str, ...]) -> SourceTable |
         format=_format(details, properties),
         # A storage handler's table has no files, though it may have a location.
         location="" if _HANDLED in properties else details.get("Location", ""),
-        partitions=_partitions(rows),
+        partitions=description.partitions,
         statistics=_statistics(details),
     )
     return pinned(spark, table)
 
 
-def _statistics(details: dict[str, str]) -> Statistics:
+def _statistics(details: Mapping[str, str]) -> Statistics:
     at = _LAST_CHANGE.search(details.get("Table Properties", ""))
     return Statistics.of(details.get("Statistics", ""), int(at[1]) if at else None)
 
@@ -98,7 +179,7 @@ def _details(rows: list[Any]) -> dict[str, str]:
     return {row["col_name"]: row["data_type"] for row in rows[names.index(_DETAILS) + 1 :]}
 
 
-def _require_read_whole(name: str, details: dict[str, str], properties: str) -> None:
+def _require_read_whole(name: str, details: Mapping[str, str], properties: str) -> None:
     """Raise UnsupportedOperation (0) for tables of which Spark reads other rows, and says nothing.
 
     Spark takes all files for plain ones: it knows neither the directories that Hive's transactions
@@ -127,7 +208,7 @@ def _require_read_whole(name: str, details: dict[str, str], properties: str) -> 
         )
 
 
-def _format(details: dict[str, str], properties: str) -> str:
+def _format(details: Mapping[str, str], properties: str) -> str:
     provider = details.get("Provider", "").lower()
     if "table_type=iceberg" in properties:
         return "iceberg"

@@ -27,7 +27,7 @@ from ...names import quoted
 from ...redaction import is_secret
 from ..plan import Model, Problem, warning
 from . import files
-from .session import told_by_spark
+from .session import java_class, told_by_spark
 
 DELTA, ICEBERG = "delta", "iceberg"
 OWN_CATALOG = "spark_catalog"
@@ -124,8 +124,11 @@ class SourceTable(Model):
         parts = self.model_dump(mode="json", exclude={"statistics"})
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
-    def read(self, spark: Any) -> DataFrame:
+    def read(self, spark: Any, *, refresh: bool = True) -> DataFrame:
         """Return the rows, of the pinned snapshot where there is one.
+
+        Args:
+            refresh: Whether Spark forgets what it has kept of the table; see `refresh`.
 
         Raises:
             TableNotFoundError: (4)
@@ -138,7 +141,7 @@ class SourceTable(Model):
             needing(self.format, self.name),
             self._needing_snapshot(),
         ):
-            return self._read(spark)
+            return self._read(spark, refresh=refresh)
 
     @contextmanager
     def _needing_snapshot(self) -> Iterator[None]:
@@ -153,9 +156,10 @@ class SourceTable(Model):
                 ) from error
             raise
 
-    def _read(self, spark: Any) -> DataFrame:
+    def _read(self, spark: Any, *, refresh: bool) -> DataFrame:
         found: DataFrame
-        self.refresh(spark)
+        if refresh:
+            self.refresh(spark)
         if self.catalog and self.snapshot is not None:
             found = spark.sql(f"SELECT * FROM {self.sql_name} VERSION AS OF {self.snapshot}")
         elif self.catalog:
@@ -174,6 +178,17 @@ class SourceTable(Model):
         if self.catalog == OWN_CATALOG or (self.catalog and self.has_snapshots):
             spark.sql(f"REFRESH TABLE {self.sql_name}")
 
+    def refresh_files(self, spark: Any) -> None:
+        """Have Spark list a table's files again; rows that a session caches stay cached.
+
+        That is what `refresh` does in a tenth of the time, for tables of the session's own catalog.
+        """
+        if self.catalog != OWN_CATALOG or getattr(spark, "_jvm", None) is None:
+            self.refresh(spark)
+            return
+        with told_by_spark(f"'{self.name}' cannot be read"):
+            session_catalog(spark).refreshTable(table_identifier(spark, self.names))
+
     def _reader(self, spark: Any) -> Any:
         reader = spark.read.format(self.format).options(**self.read_options)
         if self.columns and self.format in _INFERRED:
@@ -181,6 +196,18 @@ class SourceTable(Model):
         if self.snapshot is not None:
             reader = reader.option("versionAsOf", str(self.snapshot))
         return reader
+
+
+def session_catalog(spark: Any) -> Any:
+    """Return the JVM's object for the session's own catalog."""
+    return spark._jsparkSession.sessionState().catalog()
+
+
+def table_identifier(spark: Any, names: tuple[str, ...]) -> Any:
+    """Return the JVM's name of a table of the session's own catalog."""
+    database = java_class(spark, "scala.Option").apply(names[-2])
+    identifier = java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
+    return identifier(names[-1], database)
 
 
 @contextmanager
@@ -232,7 +259,9 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
 
 def with_schema(spark: Any, table: SourceTable) -> SourceTable:
     """Return a source with the schema that it has."""
-    return table.model_copy(update={"columns": table.read(spark).schema.json()})
+    table.refresh_files(spark)
+    columns = table.read(spark, refresh=False).schema.json()
+    return table.model_copy(update={"columns": columns})
 
 
 def pinned(spark: Any, table: SourceTable) -> SourceTable:

@@ -7,22 +7,17 @@ run in the environment of the tests.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
-import venv
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from install.environments import INSTALL_SECONDS, Environment, build_wheel
 from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
-
-REPOSITORY = Path(__file__).parents[2]
-INSTALL_SECONDS = 900.0
-RUN_SECONDS = 300.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1800)]
 
@@ -69,58 +64,10 @@ with Metastore("2.3") as metastore:
 """
 
 
-class Environment:
-    """A virtual environment with the wheel and some extras, and nothing else."""
-
-    def __init__(self, directory: Path, wheel: Path, extras: str) -> None:
-        self.directory = directory
-        self.bin = directory / "environment" / "bin"
-        venv.create(directory / "environment", with_pip=True)
-        wanted = f"{wheel}[{extras}]" if extras else str(wheel)
-        self.run("pip", "install", "--quiet", wanted, seconds=INSTALL_SECONDS)
-
-    def run(
-        self, program: str, *arguments: str, code: int | None = 0, seconds: float = RUN_SECONDS
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a program of it in a shell's environment where it is active; check the exit code.
-
-        Args:
-            code: The one that it must end with; any where it is None.
-        """
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LANCE_BRIDGE"))}
-        unwanted = ("SPARK_", "PYSPARK_", "AWS_", "DATABRICKS_")
-        environment = {k: v for k, v in kept.items() if not k.startswith(unwanted)}
-        done = subprocess.run(
-            [str(self.bin / program), *arguments],
-            cwd=self.directory,
-            env={
-                **environment,
-                "HOME": str(self.directory),
-                "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "NO_PROXY": "127.0.0.1",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-        )
-        assert code in (None, done.returncode), f"{arguments}\n{done.stdout}\n{done.stderr[-5000:]}"
-        return done
-
-    def python(self, script: str, *arguments: str) -> str:
-        """Run a script of Python; return what it printed."""
-        return self.run("python", "-c", script, *arguments).stdout
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it would be published."""
-    target = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
-    subprocess.run([*command, "--directory", str(target)], cwd=REPOSITORY, check=True)
-    [built] = target.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture

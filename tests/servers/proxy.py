@@ -67,7 +67,7 @@ class ThriftProxy:
             proxy.fail_next("create_table*", Fault.LOSE_REPLY)
     """
 
-    def __init__(self, upstream_host: str, upstream_port: int) -> None:
+    def __init__(self, upstream_host: str, upstream_port: int, *, port: int = 0) -> None:
         self._upstream = (upstream_host, upstream_port)
         self._lock = threading.Lock()
         self._calls: Counter[str] = Counter()
@@ -76,7 +76,7 @@ class ThriftProxy:
         self._fired: list[tuple[str, Treatment]] = []
         self._open: set[_Connection] = set()
         self.closing = threading.Event()
-        self._listener = socket.create_server((_HOST, 0))
+        self._listener = socket.create_server((_HOST, port))
         self.port: int = self._listener.getsockname()[1]
         self._acceptor = threading.Thread(target=self._accept, name="thrift-proxy", daemon=True)
 

@@ -1,0 +1,68 @@
+"""Virtual environments with the wheel as it would be published, and nothing of this project's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+INSTALL_SECONDS = 900.0
+RUN_SECONDS = 300.0
+_UNWANTED = ("PYTHON", "LANCE_BRIDGE", "SPARK_", "PYSPARK_", "AWS_", "DATABRICKS_")
+
+
+class Environment:
+    """A virtual environment with the wheel and some extras, and nothing else."""
+
+    def __init__(self, directory: Path, wheel: Path, extras: str) -> None:
+        self.directory = directory
+        self.bin = directory / "environment" / "bin"
+        venv.create(directory / "environment", with_pip=True)
+        wanted = f"{wheel}[{extras}]" if extras else str(wheel)
+        self.run("pip", "install", "--quiet", wanted, seconds=INSTALL_SECONDS)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Those of a shell where it is active."""
+        return {
+            **{k: v for k, v in os.environ.items() if not k.startswith(_UNWANTED)},
+            "HOME": str(self.directory),
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    def run(
+        self, program: str, *arguments: str, code: int | None = 0, seconds: float = RUN_SECONDS
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of it, and check the exit code.
+
+        Args:
+            code: The one that it must end with; any where it is None.
+        """
+        done = subprocess.run(
+            [str(self.bin / program), *arguments],
+            cwd=self.directory,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+        assert code in (None, done.returncode), f"{arguments}\n{done.stdout}\n{done.stderr[-5000:]}"
+        return done
+
+    def python(self, script: str, *arguments: str) -> str:
+        """Run a script of Python; return what it printed."""
+        return self.run("python", "-c", script, *arguments).stdout
+
+
+def build_wheel(target: Path) -> Path:
+    """Build the wheel into a directory; return its path."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    subprocess.run([*command, "--directory", str(target)], cwd=REPOSITORY, check=True)
+    [built] = target.glob("*.whl")
+    return built

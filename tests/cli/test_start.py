@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -9,10 +10,12 @@ import sys
 import pytest
 
 import lance_bridge
+from lance_bridge import migrate as migrations
+from lance_bridge.cli.app import _GROUPS
 
 HEAVY = (
     "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
-    "databricks",
+    "databricks", "obstore",
 )  # fmt: skip
 AT_THE_END = f"""
 import atexit, sys
@@ -49,7 +52,19 @@ def start(
     )
 
 
-@pytest.mark.parametrize("words", ["--help", "--version", "table --help", "managed --help"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "--version",
+        "doctor --help",
+        *(f"{group} --help" for group, _, _ in _GROUPS),
+        "migrate convert --help",
+        "migrate verify --help",
+        "maintain compact --help",
+        "config set --help",
+    ],
+)
 def test_help_imports_none_of_what_takes_seconds(words: str) -> None:
     done = start(AT_THE_END, *words.split())
 
@@ -65,6 +80,10 @@ def test_help_imports_none_of_what_takes_seconds(words: str) -> None:
         ("lance-bridge doctor hi", "hive"),
         ("lance-bridge table he", "head"),
         ("lance-bridge ns list hi", "hive"),
+        ("lance-bridge migrate conv", "convert"),
+        ("lance-bridge maintain clean", "clean-up"),
+        ("lance-bridge catalogs te", "test"),
+        ("lance-bridge config sh", "show"),
     ],
 )
 def test_completion_imports_none_of_what_takes_seconds(line: str, offered: str) -> None:
@@ -95,3 +114,22 @@ def test_every_public_name_is_found_where_it_is_declared() -> None:
     assert set(found) <= set(dir(lance_bridge))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lance_bridge.nothing
+
+
+def test_importing_the_package_imports_none_of_what_its_names_need() -> None:
+    done = start("import sys, lance_bridge; print(*sys.modules)")
+
+    loaded = set(done.stdout.split())
+    assert not loaded & {*HEAVY, "pydantic", "yaml", "importlib.metadata"}, done.stderr
+    ours = {each for each in loaded if each.startswith("lance_bridge.")}
+    assert ours == set()
+
+
+def test_every_public_name_of_migrations_is_found_when_its_module_is_imported_already() -> None:
+    names = set(migrations.__all__)
+    importlib.import_module("lance_bridge.migrate.undoing")
+
+    assert names <= set(dir(migrations))
+    assert all(callable(getattr(migrations, name)) for name in names)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = migrations.nothing

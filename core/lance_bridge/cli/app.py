@@ -6,7 +6,6 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from typer import rich_utils
 
 from .check import PASSED_ON, check
 from .doctor import doctor
@@ -14,8 +13,12 @@ from .groups import add_group
 from .output import color_system, log_messages
 from .plugins import add_commands
 
-# With NO_COLOR, help is without bold letters, too: rich leaves those.
-rich_utils.COLOR_SYSTEM = color_system()
+if color_system() is None:
+    # With NO_COLOR, help is without bold letters, too: rich leaves those. What shows help takes a
+    # tenth of a second to import, and completion needs none of it.
+    from typer import rich_utils
+
+    rich_utils.COLOR_SYSTEM = None
 
 app = typer.Typer(
     name="lance-bridge",

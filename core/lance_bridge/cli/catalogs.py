@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from lance_namespace import ListNamespacesRequest
-from lance_namespace.errors import LanceNamespaceError
 
-from .. import registry
-from ..catalog import Capabilities
-from ..config import named_catalogs
-from ..namespace import LanceBridgeNamespace
+import lance_bridge
+from _lance_bridge_names import catalogs
+
 from ..user_files import config_path
+from . import api
 from .common import CatalogName, OutputOption, Properties, connected, told
 from .output import WIDE, Output, pairs_table, table_of, tell_parts, working
+
+if TYPE_CHECKING:
+    from ..capabilities import Capabilities
+    from ..namespace import LanceBridgeNamespace
 
 app = typer.Typer()
 
@@ -28,10 +30,8 @@ def list_catalogs(output: OutputOption = Output.TEXT) -> None:
     Example: lance-bridge catalogs list
     """
     with told():
-        named = named_catalogs()
-    installed = [
-        {"impl": impl, "class": path} for impl, path in sorted(registry.catalogs().items())
-    ]
+        named = lance_bridge.config.named_catalogs()
+    installed = [{"impl": impl, "class": path} for impl, path in sorted(catalogs().items())]
     rows = [_configured(name, each["impl"]) for name, each in named.valid.items()]
     rows += [_problem(name, text) for name, text in named.problems.items()]
     configured = sorted(rows, key=itemgetter("catalog"))
@@ -51,8 +51,8 @@ def _configured(name: str, impl: str) -> dict[str, str]:
     """Return a catalog of the configuration file: what it connects to, or why it cannot."""
     row = {**_problem(name, ""), "impl": impl}
     try:
-        row["connection"] = registry.connect(name).namespace_id()
-    except LanceNamespaceError as error:
+        row["connection"] = lance_bridge.connect(name).namespace_id()
+    except api.LanceNamespaceError as error:
         row["problem"] = str(error)
     return row
 
@@ -90,7 +90,7 @@ def try_out(
 def _timed(namespace: LanceBridgeNamespace) -> float:
     """Return how many milliseconds it takes to list the first of the outermost namespaces."""
     begun = time.perf_counter()
-    namespace.list_namespaces(ListNamespacesRequest(limit=1))
+    namespace.list_namespaces(api.ListNamespacesRequest(limit=1))
     return round((time.perf_counter() - begun) * 1000, 2)
 
 

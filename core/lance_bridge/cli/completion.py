@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-import yaml
 
 from _lance_bridge_names import catalogs
 
@@ -33,6 +32,8 @@ def catalog_names(incomplete: str) -> list[str]:
 
 def configured(incomplete: str) -> list[str]:
     """Return the catalogs of the configuration file that begin so."""
+    import yaml  # noqa: PLC0415 - to complete the names of catalogs alone
+
     try:
         content: Any = yaml.safe_load(config_path().read_text(encoding="utf-8"))
         return sorted(str(each) for each in content["catalogs"] if str(each).startswith(incomplete))

@@ -6,22 +6,20 @@ import getpass
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from lance_namespace import LanceNamespace
-from lance_namespace.errors import LanceNamespaceError
 
-from .. import config as configuration
-from ..config import STORAGE_OPTIONS, STORAGE_PREFIX
-from ..errors import invalid
-from ..namespace import LanceBridgeNamespace
-from ..registry import find, is_implementation
+import lance_bridge
+
 from ..user_files import config_path
-from . import configfile
+from . import api
 from .common import OutputOption, misused, told
 from .completion import configured
 from .output import Output, message, table_of, tell, tell_parts
+
+if TYPE_CHECKING:
+    from ..namespace import LanceBridgeNamespace
 
 app = typer.Typer()
 
@@ -45,9 +43,9 @@ def show(
     Example: lance-bridge config show prod
     """
     with told():
-        named = configuration.named_catalogs()
+        named = lance_bridge.config.named_catalogs()
         if name and name not in named:
-            raise invalid(f"The configuration file has no catalog '{name}'")
+            raise lance_bridge.errors.invalid(f"The configuration file has no catalog '{name}'")
         chosen = {name: named[name]} if name else named.valid
         for problem in () if name else named.problems.values():
             message(problem)
@@ -67,7 +65,7 @@ def _shown(name: str, properties: Mapping[str, str]) -> dict[str, dict[str, str]
     kind = _kind(properties["impl"])
     shown = {key: {"value": value, "from": "file"} for key, value in properties.items()}
     if kind is not None:
-        for key, value in configuration.environment(kind.config_type, name).items():
+        for key, value in lance_bridge.config.environment(kind.config_type, name).items():
             shown[key] = {"value": value, "from": "environment"}
     for key, each in shown.items():
         each["value"] = _USER.sub(f"{HIDDEN}@", each["value"])
@@ -78,11 +76,13 @@ def _shown(name: str, properties: Mapping[str, str]) -> dict[str, dict[str, str]
 
 
 def _kind(impl: str) -> type[LanceBridgeNamespace] | None:
+    from ..registry import find  # noqa: PLC0415 - takes seconds to import
+
     try:
-        kind: type[LanceNamespace] = find(impl)
-    except LanceNamespaceError:
+        kind = find(impl)
+    except api.LanceNamespaceError:
         return None
-    return kind if issubclass(kind, LanceBridgeNamespace) else None
+    return kind if issubclass(kind, lance_bridge.LanceBridgeNamespace) else None
 
 
 @app.command("set")
@@ -109,6 +109,8 @@ def set_properties(
     given |= dict.fromkeys(unset or ())
     if not given:
         raise misused("Nothing is to be set: give key=value, a key, or --unset key")
+    from . import configfile  # noqa: PLC0415 - takes seconds to import
+
     with told():
         path = config_path()
         before = configfile.stored(path).get(name, {})
@@ -146,19 +148,29 @@ def _check(name: str, properties: Mapping[str, str]) -> None:
     Raises:
         InvalidInputError: (13) a property is not known; the message has those that are.
     """
+    from ..registry import find, is_implementation  # noqa: PLC0415 - takes seconds to import
+
     if is_implementation(name):
-        raise invalid(f"'{name}' is the name of an implementation: give the catalog another name")
+        raise lance_bridge.errors.invalid(
+            f"'{name}' is the name of an implementation: give the catalog another name"
+        )
     impl = properties.get("impl")
     if impl is None:
-        raise invalid(f"Catalog '{name}' is not in the file yet: give its impl=, too")
+        raise lance_bridge.errors.invalid(
+            f"Catalog '{name}' is not in the file yet: give its impl=, too"
+        )
     kind = find(impl)
-    if not issubclass(kind, LanceBridgeNamespace):
+    if not issubclass(kind, lance_bridge.LanceBridgeNamespace):
         return
     rest = {key: value for key, value in properties.items() if key != "impl"}
     known = [each.key for each in kind.config_type.declared() if each.key != "storage.*"]
-    unknown = [k for k in rest if k not in known and not k.startswith(STORAGE_PREFIX)]
+    unknown = [
+        k for k in rest if k not in known and not k.startswith(lance_bridge.config.STORAGE_PREFIX)
+    ]
     if unknown:
-        allowed = ", ".join(["impl", *known, STORAGE_OPTIONS])
-        raise invalid(f"impl={impl} has no property '{unknown[0]}': allowed are {allowed}")
-    found: dict[str, Any] = {**rest, **configuration.environment(kind.config_type, name)}
-    configuration.load(kind.config_type, impl, found)
+        allowed = ", ".join(["impl", *known, lance_bridge.config.STORAGE_OPTIONS])
+        raise lance_bridge.errors.invalid(
+            f"impl={impl} has no property '{unknown[0]}': allowed are {allowed}"
+        )
+    found: dict[str, Any] = {**rest, **lance_bridge.config.environment(kind.config_type, name)}
+    lance_bridge.config.load(kind.config_type, impl, found)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from lance_namespace import CreateTableIndexRequest
 
-from ..entries import tables as entries
 from ..names import written
-from ..namespace import LanceBridgeNamespace
-from ..tables import cleanup, compaction
-from ..tables.stats import SMALL_FRAGMENT
+from ..tables.sizes import SMALL_FRAGMENT
+from . import api
 from .common import (
     CatalogName,
     OutputOption,
@@ -26,6 +23,9 @@ from .common import (
 from .durations import duration
 from .output import Output, counting, tell, working
 from .session import spark_on
+
+if TYPE_CHECKING:
+    from ..namespace import LanceBridgeNamespace
 
 app = typer.Typer()
 
@@ -60,6 +60,8 @@ def compact(
                 name = f"{prefix}.{written(names)}"
                 done = jobs.compact(session, name, target_rows_per_fragment=target_rows)
         else:
+            from ..tables import compaction  # noqa: PLC0415 - takes seconds to import
+
             with counting(f"compact {table}") as told:
                 done = compaction.compact(
                     *_found(namespace, names), target_rows=target_rows, dry_run=dry_run, told=told
@@ -97,7 +99,7 @@ def index(
                 address = f"{prefix}.{written(names)}"
                 jobs.create_index(session, address, column, kind, name=name, metric=metric)
         else:
-            request = CreateTableIndexRequest(
+            request = api.CreateTableIndexRequest(
                 id=names, column=column, index_type=kind, name=name, distance_type=metric
             )
             with working(f"index {table}.{column}"):
@@ -139,6 +141,8 @@ def clean_up(
                 name = f"{prefix}.{written(names)}"
                 done = jobs.clean_up(session, name, dry_run=dry_run, **given)
         else:
+            from ..tables import cleanup  # noqa: PLC0415 - takes seconds to import
+
             with working(f"clean up {table}"):
                 found = _found(namespace, names)
                 done = cleanup.clean_up(*found, dry_run=dry_run, **given)
@@ -148,5 +152,7 @@ def clean_up(
 
 
 def _found(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Any:
+    from ..entries import tables as entries  # noqa: PLC0415 - takes seconds to import
+
     bridge = namespace._bridge
     return bridge, entries.load_lance(bridge, bridge.table_path(names))

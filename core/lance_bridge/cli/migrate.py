@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..migrate import Directory, Ends, Level, Migrations, State, address_of, undo, verify
+from .. import migrate as migrations
+from ..migrate.levels import Level
 from .common import CatalogName, OutputOption, Properties, connected, names_of, pairs, told
 from .completion import migration_ids
 from .migrating import (
@@ -37,7 +38,6 @@ from .migrating import (
 from .moving import add_to
 from .output import Output
 from .plans import tell_plan
-from .progress import watched
 from .reporting import report
 from .rows import RowsOption, RowsOutput, print_list
 
@@ -95,8 +95,13 @@ def register(
     )
     with connected(catalog, properties) as target:
         with told():
-            source = Directory.at(directory, given)
-        migrate("register", Ends(source, target, source.address, address_of(target)), options, how)
+            source = migrations.Directory.at(directory, given)
+        migrate(
+            "register",
+            migrations.Ends(source, target, source.address, migrations.address_of(target)),
+            options,
+            how,
+        )
 
 
 @app.command()
@@ -129,7 +134,12 @@ def entries(
         execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with connected(source, source_properties) as one, connected(target, properties) as other:
-        migrate("entries", Ends(one, other, address_of(one), address_of(other)), options, how)
+        migrate(
+            "entries",
+            migrations.Ends(one, other, migrations.address_of(one), migrations.address_of(other)),
+            options,
+            how,
+        )
 
 
 @app.command()
@@ -206,8 +216,8 @@ def _within(
 ) -> None:
     """Migrate inside one catalog, which is both ends."""
     with connected(catalog, properties) as namespace:
-        address = address_of(namespace)
-        migrate(kind, Ends(namespace, namespace, address, address), options, how)
+        address = migrations.address_of(namespace)
+        migrate(kind, migrations.Ends(namespace, namespace, address, address), options, how)
 
 
 add_to(app)
@@ -241,7 +251,7 @@ def resume(
         True, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with told():
-        migration = Migrations(state).get(id)
+        migration = migrations.Migrations(state).get(id)
         with reconnected(migration, source_properties, properties) as (kind, ends):
             run(kind, ends, migration, how)
 
@@ -259,7 +269,7 @@ def list_(
     Example: lance-bridge migrate list
     """
     with told():
-        kept = Migrations(state)
+        kept = migrations.Migrations(state)
         records = [kept.get(id).record() for id in kept.ids()]
         rows = [summary(each) for each in sorted(records, key=lambda each: each.plan.created)]
     columns = ["migration", "kind", "from", "to", "state", "items"]
@@ -273,8 +283,8 @@ def show(id: Identifier, state: StateDirectory = None, output: OutputOption = Ou
     Example: lance-bridge migrate show 20260101-120000-register-0a1b2c
     """
     with told():
-        record = Migrations(state).get(id).record()
-    if record.state is State.PLANNED:
+        record = migrations.Migrations(state).get(id).record()
+    if record.state is migrations.State.PLANNED:
         tell_plan(record.plan, output)
     else:
         tell_record(record, output)
@@ -297,13 +307,17 @@ def verify_(
 
     Example: lance-bridge migrate verify 20260101-120000-register-0a1b2c --level sample
     """
+    from .progress import watched  # noqa: PLC0415 - takes seconds to import
+
     with told():
-        migration = Migrations(state).get(id)
+        migration = migrations.Migrations(state).get(id)
         with (
             reconnected(migration, source_properties, properties) as (kind, ends),
             watched(f"verify {id}") as watcher,
         ):
-            record = verify(kind, ends, migration, level, at_once=at_once or 8, watcher=watcher)
+            record = migrations.verify(
+                kind, ends, migration, level, at_once=at_once or 8, watcher=watcher
+            )
     tell_record(record, output)
     end_by(record)
 
@@ -325,14 +339,16 @@ def undo_(
 
     Example: lance-bridge migrate undo 20260101-120000-register-0a1b2c
     """
+    from .progress import watched  # noqa: PLC0415 - takes seconds to import
+
     with told():
-        migration = Migrations(state).get(id)
+        migration = migrations.Migrations(state).get(id)
         with (
             reconnected(migration, source_properties, properties) as (kind, ends),
             watched(f"undo {id}") as watcher,
             interruptible(f"lance-bridge migrate undo {id}"),
         ):
-            record = undo(
+            record = migrations.undo(
                 kind,
                 ends,
                 migration,

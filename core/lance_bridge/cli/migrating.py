@@ -5,34 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
+from .. import migrate as migrations
 from ..exit_codes import FAILED, FOUND, INTERRUPTED
-from ..migrate import (
-    Ends,
-    ItemState,
-    Level,
-    Migration,
-    Migrations,
-    Record,
-    State,
-    execute,
-    kind_named,
-    make_plan,
-    orphans,
-)
-from ..migrate.ends import SPARK
-from ..migrate.kind import AnyKind
-from ..migrate.run_options import options_of_last_run
+from ..migrate.levels import Level
 from .common import misused, names_of, pairs, told
 from .output import Output, message, pairs_table, table_of, tell_parts, working
 from .plans import SHOWN, more_items, tell_plan
-from .progress import log_file, watched
-from .spark_log import spark_log
-from .when_done import notify_when_done, run_when_done
+
+if TYPE_CHECKING:
+    from ..migrate.kind import AnyKind
 
 
 def http_url(value: str | None) -> str | None:
@@ -144,7 +130,7 @@ def catalogs_between(
 
 def migrate(
     kind_name: str,
-    ends: Ends[Any, Any],
+    ends: migrations.Ends[Any, Any],
     options: Mapping[str, Any],
     how: Choices,
     follows: str | None = None,
@@ -158,11 +144,11 @@ def migrate(
     that are blocked, or verifying found a difference; 130 Ctrl-C.
     """
     with told():
-        kind = kind_named(kind_name)
+        kind = migrations.kind_named(kind_name)
         message(f"planning {kind_name}: looking at {ends.source_address} and {ends.target_address}")
         with working(f"plan {kind_name}"):
-            plan = make_plan(kind, ends, dict(options), follows)
-        migration = Migrations(how.state).add(plan)
+            plan = migrations.make_plan(kind, ends, dict(options), follows)
+        migration = migrations.Migrations(how.state).add(plan)
         if how.execute:
             run(kind, ends, migration, how)
             return
@@ -171,8 +157,15 @@ def migrate(
         raise typer.Exit(FOUND)
 
 
-def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices) -> None:
+def run(
+    kind: AnyKind, ends: migrations.Ends[Any, Any], migration: migrations.Migration, how: Choices
+) -> None:
     """Carry out a plan, or go on with it; tell of it, and end the command by its state."""
+    # Takes seconds to import.
+    from ..migrate.run_options import options_of_last_run  # noqa: PLC0415
+    from .progress import log_file, watched  # noqa: PLC0415
+    from .when_done import notify_when_done, run_when_done  # noqa: PLC0415
+
     options = options_of_last_run(migration.record())
     given = {
         "at_once": how.at_once,
@@ -187,8 +180,8 @@ def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices)
         interruptible(f"lance-bridge migrate resume {name}"),
         log_file(migration.directory) as log,
     ):
-        record = execute(kind, ends, migration, chosen, watcher)
-    if record.counts.get(State.FAILED) and log.exists():
+        record = migrations.execute(kind, ends, migration, chosen, watcher)
+    if record.counts.get(migrations.State.FAILED) and log.exists():
         message(f"the stacks of the failures are in {log}")
     tell_record(record, how.output)
     if how.when_done is not None:
@@ -200,18 +193,21 @@ def run(kind: AnyKind, ends: Ends[Any, Any], migration: Migration, how: Choices)
 
 @contextmanager
 def reconnected(
-    migration: Migration, source: Sequence[str] | None, target: Sequence[str] | None
-) -> Iterator[tuple[AnyKind, Ends[Any, Any]]]:
+    migration: migrations.Migration, source: Sequence[str] | None, target: Sequence[str] | None
+) -> Iterator[tuple[AnyKind, migrations.Ends[Any, Any]]]:
     """Connect both ends of a migration that is kept; the given properties are added."""
+    from ..migrate.ends import SPARK  # noqa: PLC0415 - takes seconds to import
+    from .spark_log import spark_log  # noqa: PLC0415 - takes seconds to import
+
     plan = migration.plan()
-    kind = kind_named(plan.kind)
+    kind = migrations.kind_named(plan.kind)
     with ExitStack() as stack:
         with ExitStack() as starting:
             if SPARK in (plan.source.name, plan.target.name):
                 starting.enter_context(spark_log(migration.directory.parent.parent))
             source_end = stack.enter_context(kind.connect_source(plan.source, pairs(source)))
             target_end = stack.enter_context(kind.connect_target(plan.target, pairs(target)))
-        ends = Ends(source_end, target_end, plan.source, plan.target)
+        ends = migrations.Ends(source_end, target_end, plan.source, plan.target)
         yield kind, ends
 
 
@@ -225,20 +221,22 @@ def interruptible(command: str) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def end_by(record: Record) -> None:
+def end_by(record: migrations.Record) -> None:
     """End the command with the code that a record's state stands for."""
     counts = record.counts
-    if counts.get(State.FAILED):
+    if counts.get(migrations.State.FAILED):
         raise typer.Exit(FAILED)
-    if counts.get(State.DIFFERS):
+    if counts.get(migrations.State.DIFFERS):
         raise typer.Exit(FOUND)
 
 
 # -- telling ---------------------------------------------------------------------------------------
 
 
-def tell_record(record: Record, output: Output) -> None:
+def tell_record(record: migrations.Record, output: Output) -> None:
     """Show what became of a migration."""
+    from ..migrate import orphans  # noqa: PLC0415 - takes seconds to import
+
     parts: list[Table | str] = [pairs_table(summary(record))]
     states = list(record.items.values())
     rows = [
@@ -263,11 +261,13 @@ def tell_record(record: Record, output: Output) -> None:
     tell_parts(output, as_fields(record), parts)
 
 
-def _how_to_continue(record: Record) -> list[Table | str]:
+def _how_to_continue(record: migrations.Record) -> list[Table | str]:
     parts: list[Table | str] = []
     if record.runs and record.runs[-1].gave_up:
         parts.append(f"The run was {record.runs[-1].gave_up}.")
-    left = record.counts.get(State.FAILED, 0) + record.counts.get(State.BEGUN, 0)
+    left = record.counts.get(migrations.State.FAILED, 0) + record.counts.get(
+        migrations.State.BEGUN, 0
+    )
     if left and not record.undo_has_begun:
         id = record.plan.id
         parts.append(
@@ -277,7 +277,7 @@ def _how_to_continue(record: Record) -> list[Table | str]:
     return parts
 
 
-def as_fields(record: Record) -> dict[str, Any]:
+def as_fields(record: migrations.Record) -> dict[str, Any]:
     """Return a record as JSON has it: with the states that follow from its events."""
     fields = record.model_dump(mode="json")
     fields["state"] = record.state.value
@@ -287,7 +287,7 @@ def as_fields(record: Record) -> dict[str, Any]:
     return fields
 
 
-def summary(record: Record) -> dict[str, Any]:
+def summary(record: migrations.Record) -> dict[str, Any]:
     """Return a line's worth of a migration."""
     counts = ", ".join(f"{count} {state.value}" for state, count in record.counts.items())
     return {
@@ -300,7 +300,7 @@ def summary(record: Record) -> dict[str, Any]:
     }
 
 
-def _problem(each: ItemState) -> str:
+def _problem(each: migrations.ItemState) -> str:
     if each.error is not None:
         return str(each.error.message)
     return "; ".join(

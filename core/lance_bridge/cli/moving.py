@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from ..migrate import Ends, Migrations, address_of
+from .. import migrate as migrations
 from .common import CatalogName, OutputOption, Properties, connected, misused, names_of, pairs, told
 from .completion import migration_ids
 from .migrating import (
@@ -172,7 +172,12 @@ def convert(
         beside = target if path is None else None
         with session_beside(beside, metastore, spark_conf, state) as (spark, address):
             options = _with_settings(options, settings)
-            migrate("convert", Ends(spark, target, address, address_of(target)), options, how)
+            migrate(
+                "convert",
+                migrations.Ends(spark, target, address, migrations.address_of(target)),
+                options,
+                how,
+            )
 
 
 def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
@@ -258,7 +263,7 @@ def catch_up(
     with told():
         from ..migrate.kinds.catchup import next_round  # noqa: PLC0415 - it needs Spark
 
-        migration = Migrations(state).get(id)
+        migration = migrations.Migrations(state).get(id)
         options = next_round(
             migration.record(),
             by=by,
@@ -322,7 +327,12 @@ def export(
                     "--database needs a catalog of Spark's that outlives the command: name its "
                     "metastore with --metastore, or set it with --spark-conf"
                 )
-            migrate("export", Ends(source, spark, address_of(source), address), options, how)
+            migrate(
+                "export",
+                migrations.Ends(source, spark, migrations.address_of(source), address),
+                options,
+                how,
+            )
 
 
 def copy(
@@ -354,4 +364,9 @@ def copy(
     )
     options = catalogs_between(namespace, include, exclude, make_namespaces=make_namespaces)
     with connected(source, source_properties) as one, connected(target, properties) as other:
-        migrate("copy", Ends(one, other, address_of(one), address_of(other)), options, how)
+        migrate(
+            "copy",
+            migrations.Ends(one, other, migrations.address_of(one), migrations.address_of(other)),
+            options,
+            how,
+        )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.filesize import decimal
 from rich.table import Table
 
-from ..migrate import Item, Plan
-from ..migrate.plan import What
 from .output import Output, pairs_table, table_of, tell_parts
+
+if TYPE_CHECKING:
+    from ..migrate import Item, Plan
 
 SHOWN = 50
 """Items of a plan or record that people are shown; JSON has all."""
@@ -57,6 +58,8 @@ def _how_to_run(plan: Plan) -> str:
 
 
 def _plan_row(item: Item) -> dict[str, Any]:
+    from ..migrate.plan import What  # noqa: PLC0415 - takes seconds to import
+
     what = item.nothing_to_do or ("blocked" if item.blockers else "to do")
     source = "" if item.what is What.NAMESPACE else ".".join(item.source)
     return {

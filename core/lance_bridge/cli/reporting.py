@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..migrate import Migrations
+from .. import migrate as migrations
 from .common import OutputOption, told
 from .completion import migration_ids
 from .migrating import StateDirectory
@@ -45,7 +45,7 @@ def report(
         # Takes a second to import, and needs an extra.
         from ..migrate.report import report_of, write  # noqa: PLC0415
 
-        migration = Migrations(state).get(id)
+        migration = migrations.Migrations(state).get(id)
         made = report_of(migration.record(), str(Path(state).absolute()) if state else None)
         page, data = write(made, to or migration.directory / _PAGE)
     tell(output, f"{page}\n{data}", made.model_dump(mode="json"))

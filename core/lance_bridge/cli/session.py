@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from ..extras import require
 from ..names import written
 from .common import pairs
 
@@ -31,6 +30,8 @@ def spark_on(
     Raises:
         UnsupportedOperationError: (0) PySpark is not installed.
     """
+    from ..extras import require  # noqa: PLC0415 - takes seconds to import
+
     require("spark", "pyspark")
     from pyspark.sql import SparkSession  # noqa: PLC0415 - seconds to import, and optional
 

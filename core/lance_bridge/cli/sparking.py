@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import LanceBridgeNamespace
-from ..migrate import Address, Migrations
-from ..migrate.ends import SPARK, bridge_of
+from .. import migrate as migrations
 from .common import pairs, told
 from .output import message
-from .spark_log import spark_log
+
+if TYPE_CHECKING:
+    from ..namespace import LanceBridgeNamespace
 
 SparkConf = Annotated[
     list[str] | None,
@@ -33,7 +33,7 @@ def session_beside(
     metastore: str | None,
     conf: Sequence[str] | None,
     state: str | None,
-) -> Iterator[tuple[Any, Address]]:
+) -> Iterator[tuple[Any, migrations.Address]]:
     """Yield a session, which ends with the block, and its address.
 
     Args:
@@ -48,11 +48,13 @@ def session_beside(
         given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
     with told():
         # Imported here, because it needs Spark.
+        from ..migrate.ends import SPARK  # noqa: PLC0415 - takes seconds to import
         from ..migrate.spark.session import address_of_session, session_at  # noqa: PLC0415
+        from .spark_log import spark_log  # noqa: PLC0415 - takes seconds to import
 
         with ExitStack() as stack:
-            with spark_log(Migrations(state).directory.parent) as log:
-                spark = stack.enter_context(session_at(Address(name=SPARK), given))
+            with spark_log(migrations.Migrations(state).directory.parent) as log:
+                spark = stack.enter_context(session_at(migrations.Address(name=SPARK), given))
             message(f"Spark's own log is {log}")
             yield spark, address_of_session(spark)
 
@@ -63,5 +65,7 @@ def is_forgetful(spark: Any) -> bool:
 
 
 def _uri_of(namespace: LanceBridgeNamespace) -> str | None:
+    from ..migrate.ends import bridge_of  # noqa: PLC0415 - takes seconds to import
+
     uri = getattr(bridge_of(namespace).config, "uri", "")
     return uri if uri.startswith("thrift://") else None

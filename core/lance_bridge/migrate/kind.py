@@ -11,35 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import LanceNamespaceError, invalid
 from .journal import Check
+from .levels import Level
 from .plan import Address, Facts, Item, Plan
 
 SourceT = TypeVar("SourceT")
 TargetT = TypeVar("TargetT")
 OptionsT = TypeVar("OptionsT", bound="Options")
-
-
-class Level(str, Enum):
-    """How thoroughly a table is verified; each level includes the ones before it."""
-
-    NONE = "none"
-    COUNTS = "counts"
-    """Schema and number of rows."""
-    SAMPLE = "sample"
-    """Some rows, compared value by value."""
-    CHECKSUMS = "checksums"
-    """All rows, by a checksum of each column."""
-
-    def includes(self, other: Level) -> bool:
-        """Return True where this level is `other` or a more thorough one."""
-        levels = list(Level)
-        return levels.index(self) >= levels.index(other)
 
 
 class Options(BaseModel):

@@ -19,7 +19,8 @@ from lance_namespace.errors import (
 from ..errors import LanceNamespaceError, invalid
 from .failures import FailureLimit
 from .journal import Event, Failure, Journal
-from .kind import AnyKind, Ends, Level, Nobody, Step, Stopped, Watcher, Work
+from .kind import AnyKind, Ends, Nobody, Step, Stopped, Watcher, Work
+from .levels import Level
 from .plan import Facts, Item, Plan, new_id, now, without_clashes
 from .record import ItemState, Record
 from .run_options import RunOptions, options_of_last_run

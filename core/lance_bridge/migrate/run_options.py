@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from .kind import Level, Options
+from .kind import Options
+from .levels import Level
 from .record import Record
 
 

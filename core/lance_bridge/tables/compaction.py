@@ -13,7 +13,7 @@ from ..catalog import TableRecord
 from ..errors import display, invalid
 from .commits import committing
 from .dataset import open_dataset, translated
-from .stats import SMALL_FRAGMENT
+from .sizes import SMALL_FRAGMENT
 
 _lance: Any = optimize
 """Untyped: pylance's stub has not all that the module has."""

@@ -14,9 +14,7 @@ from ..catalog import TableRecord
 from ..errors import display
 from .dataset import Ref, open_dataset, translated
 from .indices import described
-
-SMALL_FRAGMENT = 1024 * 1024
-"""Rows below which compaction would merge a fragment with others: its default target."""
+from .sizes import SMALL_FRAGMENT
 
 
 def table_stats(bridge: Bridge, record: TableRecord, ref: Ref) -> GetTableStatsResponse:

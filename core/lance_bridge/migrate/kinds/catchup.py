@@ -23,7 +23,8 @@ from ...tables.dataset import Ref, open_dataset
 from .. import targets
 from ..ends import bridge_of
 from ..journal import Check
-from ..kind import Level, Step, Survey
+from ..kind import Step, Survey
+from ..levels import Level
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import ItemState, Record
 from ..spark import changes, checksums, completeness, schema, sources

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ...tables.dataset import translated
 from ..journal import Check
-from ..kind import Level
+from ..levels import Level
 
 _SAMPLE = 100
 _BATCH = 4096

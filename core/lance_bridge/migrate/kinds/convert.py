@@ -26,7 +26,8 @@ from .. import namespaces
 from ..ends import bridge_of
 from ..failures import FailureLimit
 from ..journal import Check
-from ..kind import Ends, Level, Step, Survey, Work
+from ..kind import Ends, Step, Survey, Work
+from ..levels import Level
 from ..plan import Address, Item, Problem, Severity, What, blocker, warning
 from ..spark import checksums, completeness, footers, listing, schema, sources
 from ..spark.footers import Footers

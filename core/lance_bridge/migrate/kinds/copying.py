@@ -26,7 +26,8 @@ from .. import files, namespaces, targets
 from ..ends import bridge_of
 from ..files import Place
 from ..journal import Check
-from ..kind import Ends, Level, Step, Survey, Work
+from ..kind import Ends, Step, Survey, Work
+from ..levels import Level
 from ..plan import Facts, Item, What, blocker
 from . import entering, entries
 from .catalogs import BetweenCatalogs, Namespace, target_bridge

@@ -22,7 +22,8 @@ from ...managed import conversion
 from ...tables.dataset import open_dataset
 from .. import namespaces, targets
 from ..journal import Check
-from ..kind import Level, Step
+from ..kind import Step
+from ..levels import Level
 from ..plan import Facts, Item, Problem, What, blocker, warning
 from ..targets import AnyWork
 from .comparing import compare

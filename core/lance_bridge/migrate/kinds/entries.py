@@ -16,7 +16,8 @@ from ...errors import invalid
 from ...tables.dataset import Ref, open_dataset
 from ..ends import bridge_of
 from ..journal import Check
-from ..kind import Ends, Level, Step, Survey, Work
+from ..kind import Ends, Step, Survey, Work
+from ..levels import Level
 from ..plan import Item, Problem, blocker, warning
 from ..selection import Selection
 from ..selection import entries_of as selected

@@ -26,7 +26,8 @@ from ...names import quoted
 from ...tables.dataset import Ref, open_dataset
 from ..ends import bridge_of, catalog_at
 from ..journal import Check
-from ..kind import Ends, Kind, Level, Step, Survey, Work
+from ..kind import Ends, Kind, Step, Survey, Work
+from ..levels import Level
 from ..plan import Address, Facts, Item, blocker
 from ..secrecy import PlainLocation
 from ..selection import Selection, entries_of

@@ -18,7 +18,8 @@ from ...managed.state import require_own, state_of
 from ...tables.dataset import open_dataset
 from ..ends import bridge_of
 from ..journal import Check
-from ..kind import Ends, Level, Step, Survey, Work
+from ..kind import Ends, Step, Survey, Work
+from ..levels import Level
 from ..plan import Facts, Item, Problem, blocker
 from ..selection import Selection, entries_of
 from ..targets import found, identity_of

@@ -18,7 +18,8 @@ from ...errors import concurrent_modification, display
 from ...managed.state import LATEST
 from ..ends import bridge_of
 from ..journal import Check
-from ..kind import Ends, Level, Step, Survey, Work
+from ..kind import Ends, Step, Survey, Work
+from ..levels import Level
 from ..plan import Facts, Item, blocker
 from ..selection import Selection, entries_of
 from ..targets import (

@@ -15,7 +15,8 @@ from ...errors import display
 from ...tables.dataset import translated
 from ..ends import Directory, bridge_of, directory_at
 from ..journal import Check
-from ..kind import Ends, Level, Step, Survey, Work
+from ..kind import Ends, Step, Survey, Work
+from ..levels import Level
 from ..plan import Address, Item, blocker
 from ..selection import Selection
 from ..targets import entries_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import stat
 from pathlib import Path
 
@@ -130,6 +131,21 @@ def test_secrets_are_hidden_wherever_they_come_from(
     assert found["root"] == {"value": "/data", "from": "environment"}
     assert found["uri"]["value"] == f"http://{HIDDEN}@localhost:1/metastore"
     assert str(config) in told.stdout
+
+
+def test_properties_and_catalogs_are_had_as_csv(config: Path) -> None:
+    config.write_text(yaml.safe_dump({"catalogs": {"prod": {"impl": "hive", "root": "/a,b"}}}))
+    shown = run("config", "show", "-o", "csv").stdout
+    assert list(csv.reader(shown.splitlines())) == [
+        ["catalog", "property", "value", "from"],
+        ["prod", "impl", "hive", "file"],
+        ["prod", "root", "/a,b", "file"],
+    ]
+    listed = list(csv.DictReader(run("catalogs", "list", "-o", "csv").stdout.splitlines()))
+    assert [each["impl"] for each in listed if each["class"]] == ["glue", "hive", "unity"]
+    [prod] = [each for each in listed if not each["class"]]
+    assert (prod["catalog"], prod["impl"], prod["connection"]) == ("prod", "hive", "")
+    assert "uri" in prod["problem"]
 
 
 def test_nothing_is_shown_of_an_implementation_that_is_not_ours(config: Path) -> None:

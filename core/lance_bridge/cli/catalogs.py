@@ -15,6 +15,7 @@ from ..user_files import config_path
 from . import api
 from .common import CatalogName, OutputOption, Properties, connected, told
 from .output import WIDE, Output, pairs_table, table_of, tell_parts, working
+from .rows import RowsOption, RowsOutput, print_listed
 
 if TYPE_CHECKING:
     from ..capabilities import Capabilities
@@ -24,8 +25,10 @@ app = typer.Typer()
 
 
 @app.command("list")
-def list_catalogs(output: OutputOption = Output.TEXT) -> None:
+def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
     """List what is installed, and what the configuration file has. No catalog is called.
+
+    CSV has both in one list: what is installed has a class, and no name.
 
     Example: lance-bridge catalogs list
     """
@@ -35,6 +38,10 @@ def list_catalogs(output: OutputOption = Output.TEXT) -> None:
     rows = [_configured(name, each["impl"]) for name, each in named.valid.items()]
     rows += [_problem(name, text) for name, text in named.problems.items()]
     configured = sorted(rows, key=itemgetter("catalog"))
+    if output is RowsOutput.CSV:
+        columns = ["catalog", "impl", "class", "connection", "problem"]
+        print_listed(output, columns, [*installed, *configured], "catalogs")
+        return
     fields = {
         "installed": installed,
         "file": str(config_path()),
@@ -44,7 +51,7 @@ def list_catalogs(output: OutputOption = Output.TEXT) -> None:
         table_of(["impl", "class"], installed),
         table_of(["catalog", "impl", "connection", "problem"], configured, longest=WIDE),
     ]
-    tell_parts(output, fields, parts)
+    tell_parts(Output(output.value), fields, parts)
 
 
 def _configured(name: str, impl: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from . import api
 from .common import OutputOption, misused, told
 from .completion import configured
 from .output import Output, message, table_of, tell, tell_parts
+from .rows import RowsOption, RowsOutput, print_listed
 
 if TYPE_CHECKING:
     from ..namespace import LanceBridgeNamespace
@@ -36,7 +37,7 @@ def show(
     name: Annotated[
         str, typer.Argument(help="Show this catalog only.", autocompletion=configured)
     ] = "",
-    output: OutputOption = Output.TEXT,
+    output: RowsOption = RowsOutput.TEXT,
 ) -> None:
     """Show the catalogs of the configuration file. Secrets are hidden.
 
@@ -56,8 +57,12 @@ def show(
         for each, properties in shown.items()
         for key, value in properties.items()
     ]
-    table = table_of(["catalog", "property", "value", "from"], rows)
-    tell_parts(output, {"file": str(path), "catalogs": shown}, [str(path), table])
+    columns = ["catalog", "property", "value", "from"]
+    if output is RowsOutput.CSV:
+        print_listed(output, columns, rows, "catalogs")
+        return
+    table = table_of(columns, rows)
+    tell_parts(Output(output.value), {"file": str(path), "catalogs": shown}, [str(path), table])
 
 
 def _shown(name: str, properties: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
         write,
     )
     from .jobs import (
-        backfill,
         clean_up,
         compact,
         create_index,
         create_materialized_view,
         refresh_materialized_view,
     )
+    from .jobs.backfill import backfill
     from .registration import register, settings
 
 __all__ = [

@@ -2,7 +2,8 @@
 
 The driver finds the table through its namespace and decides on a version. Executors get an
 `Access`: the location, that version and the storage options, so that a task makes no catalog call
-unless its credentials would run out under it.
+unless its credentials would run out under it. What only the driver needs is in `found_tables`, and
+imported when it is called: it takes a worker longer than a small task.
 """
 
 from __future__ import annotations
@@ -11,33 +12,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
-from lance_namespace import (
-    CreateTableRequest,
-    DescribeTableRequest,
-    DescribeTableResponse,
-    LanceNamespace,
-)
-from lance_namespace.errors import TableNotFoundError
+from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNamespace
 
-from .. import location as locations
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..config import environment
 from ..credentials import EXPIRES_AT
-from ..entries import tables as entries
-from ..errors import display, unsupported
-from ..managed import conversion
-from ..managed.state import state_of
-from ..namespace import LanceBridgeNamespace
-from ..registry import connect, implementation
-from ..tables.create import write_first
-from ..tables.data import Rows
-from ..tables.dataset import LATEST, Ref, open_dataset, translated
-from .places import bridge_at
+from ..errors import display
+from ..tables.dataset import translated
+
+if TYPE_CHECKING:
+    from ..namespace import LanceBridgeNamespace
+    from .found_tables import Table
 
 _LEAST_SECONDS = 300.0
 """Credentials that end sooner than this are fetched anew by the task that gets them."""
@@ -61,24 +48,9 @@ class CatalogAddress:
             InvalidInputError: (13) no such catalog, or bad properties.
             UnsupportedOperationError: (0) an extra is missing, or it is no catalog of ours.
         """
-        namespace = _connected(self.name, tuple(sorted(self.properties.items())))
-        if not isinstance(namespace, LanceBridgeNamespace):
-            raise unsupported(
-                f"Catalog '{self.name}' is pylance's own: give Spark the location of its table"
-            )
-        return namespace
+        from . import found_tables  # noqa: PLC0415 - see the top of this file
 
-
-@lru_cache(maxsize=32)
-def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
-    properties = dict(items)
-    impl = properties.pop("impl", None)
-    if impl is None:
-        return connect(name, properties)
-    kind = implementation(impl)  # of a class, or of a catalog of the configuration file
-    if issubclass(kind, LanceBridgeNamespace):
-        properties = {**environment(kind.config_type, name), **properties}
-    return connect(impl, properties)
+        return found_tables.connect(self)
 
 
 @dataclass(frozen=True)
@@ -106,13 +78,9 @@ class TableAddress:
             InvalidInputError: (13) it is not a Lance table.
             InvalidTableStateError: (19) its entry has no location.
         """
-        if self.catalog is None:
-            bridge, record = bridge_at(self.location, self.storage)
-            if entries.is_only_declared(bridge, record):
-                raise TableNotFoundError(f"There is no Lance table at {self.location}")
-            return Table(self, bridge, record)
-        bridge = self.catalog.connect()._bridge
-        return Table(self, bridge, entries.load_lance(bridge, self._parsed(bridge)))
+        from . import found_tables  # noqa: PLC0415 - see the top of this file
+
+        return found_tables.find(self)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> None:
         """Create the table, empty. Of several creators one gets it; the others' rows go on top.
@@ -122,59 +90,9 @@ class TableAddress:
             NamespaceNotFoundError: (1)
             InvalidInputError: (13)
         """
-        empty = schema.empty_table()
-        if self.catalog is None:
-            bridge, record = bridge_at(self.location, self.storage)
-            write_first(bridge, record, Rows.of(empty))
-            return
-        request = CreateTableRequest(
-            id=list(self.path), mode="Create", properties=dict(properties or {}) or None
-        )
-        self.catalog.connect().create_table(request, empty)
+        from . import found_tables  # noqa: PLC0415 - see the top of this file
 
-    def _parsed(self, bridge: Bridge) -> tuple[str, ...]:
-        return bridge.table_path(self.path)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table as the driver has found it. Does not pickle: tasks get an `Access`."""
-
-    address: TableAddress
-    bridge: Bridge = field(repr=False)
-    record: TableRecord
-
-    def open(self, ref: Ref = LATEST, *, write: bool = False) -> lance.LanceDataset:
-        """Open it at a version, tag or branch. A dataset to write to commits where it has to.
-
-        Raises:
-            TableVersionNotFoundError: (11)
-            TableTagNotFoundError: (8)
-            TableBranchNotFoundError: (22)
-            InvalidTableStateError: (19) it is declared, and has no data yet.
-            ServiceUnavailableError: (17)
-        """
-        return open_dataset(self.bridge, self.record, ref, write=write)
-
-    def access(
-        self, dataset: lance.LanceDataset, *, branch: str | None = None, write: bool = False
-    ) -> Access:
-        """Return what tasks need to open this very version of an opened dataset."""
-        if state_of(self.record) is not None:
-            # Tasks open versions by their final names, without asking the catalog.
-            conversion.finish_latest(self.bridge, self.record)
-        return Access(
-            self.address,
-            locations.for_lance(self.record.location or ""),
-            int(dataset.version),
-            branch,
-            write,
-            self.storage_options(write=write) or {},
-        )
-
-    def storage_options(self, *, write: bool) -> dict[str, str] | None:
-        """Return the options for the table's location, credentials among them, or None for none."""
-        return self.bridge.storage_options(self.record, vend=None, write=write)
+        found_tables.create(self, schema, properties)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -13,7 +13,6 @@ from lance_namespace.errors import ConcurrentModificationError
 from ...errors import concurrent_modification, invalid
 from ...tables import expressions, paths
 from ...tables.dataset import LATEST, Ref
-from ..addresses import Table
 from ..names import address_of
 from ..source.types import batch_schema, spark_schema
 from .commits import commit
@@ -33,6 +32,9 @@ from .filling import (
 from .progress import Phases, phases
 from .sqltext import read_columns
 from .tasks import RESULTS_DDL, collect, numbers, run, spark_failures
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 BATCH_ROWS = 8192
 _ATTEMPTS = 5

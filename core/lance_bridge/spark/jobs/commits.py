@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
 
 from ...tables.commits import committing, latest_of, transaction_at
 from ...tables.dataset import LANCE_FAILURES
-from ..addresses import Table
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 _ATTEMPTS = 3
 """How often a commit is sent whose failure was the storage's or the catalog's."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 from lance import optimize
 
 from ...errors import invalid
 from ...tables.dataset import translated
-from ..addresses import Access, Table
+from ..addresses import Access
 from ..names import address_of
 from .commits import sent_once
 from .progress import phases
 from .tasks import run
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 _lance: Any = optimize
 """Untyped: pylance's stub has not all that the module has."""

@@ -12,7 +12,8 @@ from ...catalog import Path, TableRecord
 from ...errors import unsupported
 from ...namespace import LanceBridgeNamespace
 from ...tables.dataset import Ref
-from ..addresses import CatalogAddress, Table, TableAddress
+from ..addresses import CatalogAddress, TableAddress
+from ..found_tables import Table
 from . import views
 from .backfill import BATCH_ROWS, OfLance, fill
 from .progress import phases

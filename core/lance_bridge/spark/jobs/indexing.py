@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -18,13 +18,16 @@ from ...tables import index_types, paths
 from ...tables.dataset import translated
 from ...tables.index_types import IndexType
 from ...tables.indices import described
-from ..addresses import Access, Table, TableAddress
+from ..addresses import Access, TableAddress
 from ..names import address_of
 from .commits import commit
 from .fragments import grouped
 from .progress import phases
 from .tasks import run
 from .training import Model, Training
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 _FULL_TEXT = "FTS"
 _SYSTEM = "__lance"

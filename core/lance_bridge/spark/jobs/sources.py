@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -17,12 +17,15 @@ from ...config import named_catalogs
 from ...names import parts_of
 from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES, Ref
-from ..addresses import Table, TableAddress
+from ..addresses import TableAddress
 from ..names import address_of, catalogs_of
 from ..source import requests
 from ..source.types import spark_schema
 from .commits import transactions
 from .sqltext import Mention, mentions, read_columns, replaced
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 FORMAT = "lance"
 

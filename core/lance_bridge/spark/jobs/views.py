@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -23,7 +23,7 @@ from ...tables import paths
 from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES
 from ...tables.passing import Passing
-from ..addresses import Access, Table, TableAddress
+from ..addresses import Access, TableAddress
 from ..names import address_of
 from ..source.arrays import stored
 from ..source.commit import NO_FRAGMENT
@@ -33,6 +33,9 @@ from .progress import Phases, phases
 from .sources import Part, Source, appended, found_in, query_over
 from .sqltext import may_be_by_row
 from .tasks import RESULTS_DDL, Refused, answer, done, spark_failures
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 DEFINITION = "lance_bridge.view"
 """The key in the schema's metadata that has the query."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import lance
 from lance_namespace.errors import InvalidTableStateError, ServiceUnavailableError
@@ -16,7 +17,9 @@ from lance_namespace.errors import InvalidTableStateError, ServiceUnavailableErr
 from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES, brief, translated
 from ...tables.history.manifests import TableFiles
-from ..addresses import Table
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 QUERY = "lance_bridge.stream.query"
 """The property of a transaction with the identifier of a query, which outlives its restarts."""

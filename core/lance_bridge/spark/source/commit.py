@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 from lance.fragment import FragmentMetadata
@@ -19,7 +19,10 @@ from ...entries.properties import ENTRY_ID
 from ...errors import OutcomeUnknownError, concurrent_modification
 from ...tables.commits import committing, transaction_at
 from ...tables.dataset import LANCE_FAILURES, Ref, brief, translated
-from ..addresses import Table, TableAddress
+from ..addresses import TableAddress
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 Operation = Callable[[list[FragmentMetadata]], Any]
 """Makes the operation of a transaction out of the new fragments."""

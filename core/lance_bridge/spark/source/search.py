@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 from lance_namespace import QueryTableRequest
@@ -21,8 +21,10 @@ from lance_namespace_urllib3_client.models import (
 from ...errors import invalid
 from ...tables.query import full_text, nearest
 from ...tables.query.projection import DISTANCE, SCORE
-from ..addresses import Table
 from .options import Options
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 _NEAREST = "nearest."
 _FULL_TEXT = "full_text."

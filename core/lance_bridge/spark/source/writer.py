@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -29,13 +29,16 @@ from ... import location as locations
 from ...entries.properties import ENTRY_ID
 from ...tables.dataset import Ref
 from ...tables.history.manifests import MAIN
-from ..addresses import Access, Table, TableAddress
+from ..addresses import Access, TableAddress
 from . import arrays, fit, requests
 from .commit import NO_FRAGMENT, Commit, guarded
 from .errors import as_spark
 from .options import WriteOptions
 from .requests import Write
 from .types import nullable
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from ...tables import paths
 from ...tables.columns import evolve, metadata
 from ...tables.commits import committing
 from ...tables.dataset import LATEST, open_dataset
-from ..addresses import CatalogAddress, Table
+from ..addresses import CatalogAddress
+from ..found_tables import Table
 from ..source.types import COMMENT
 from . import schemas, tables
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -36,10 +36,13 @@ from ...managed.entry import refreshed
 from ...tables.commits import transaction_at
 from ...tables.dataset import LANCE_FAILURES, brief
 from ...tables.history.manifests import TableFiles
-from ..addresses import Access, CatalogAddress, Table, TableAddress
+from ..addresses import Access, CatalogAddress, TableAddress
 from ..source.commit import Commit
 from . import publishing, schemas
 from .definitions import Definition
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]

@@ -26,7 +26,8 @@ from ...tables.create import NewTable, create_table
 from ...tables.data import Rows
 from ...tables.dataset import LATEST, Ref, translated
 from ...tables.expressions import running
-from ..addresses import CatalogAddress, Table, TableAddress
+from ..addresses import CatalogAddress, TableAddress
+from ..found_tables import Table
 from ..source.options import Options, ReadOptions
 from . import publishing, schemas
 from .definitions import LANCE, Definition

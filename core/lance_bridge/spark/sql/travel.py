@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 from lance_namespace.errors import TableVersionNotFoundError
 
 from ...tables.dataset import LATEST, Ref, translated
-from ..addresses import Table
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
 
 _MICROSECONDS = 1_000_000
 

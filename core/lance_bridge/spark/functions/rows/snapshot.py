@@ -15,13 +15,15 @@ from lance_namespace.errors import TableColumnNotFoundError
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ....tables.dataset import LATEST, Ref
-from ...addresses import Access, Table, TableAddress
+from ...addresses import Access, TableAddress
 from ...names import address_of
 from ...source import requests
 from ...source.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ...found_tables import Table
 
 FORMAT = "lance"
 ROW_ID = "_rowid"

@@ -1,0 +1,62 @@
+"""What a worker of Spark imports to do its tasks: Lance, and nothing that asks a catalog."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lance_bridge.spark.addresses import Access, CatalogAddress, TableAddress
+from lance_bridge.spark.source.writer import Target
+
+ROWS = pa.table({"id": pa.array(range(4), pa.int64())})
+TASK = """
+import json, pickle, sys
+access, target = pickle.load(sys.stdin.buffer)
+rows = access.open().count_rows()
+written = target.write(iter(access.open().to_table().to_batches()))
+print(json.dumps([rows, written.rows, sorted(sys.modules)]))
+"""
+CLIENTS = ("hmsclient", "thrift", "boto3", "botocore", "databricks")
+OURS = ("registry", "namespace", "operations", "entries.namespaces", "spark.found_tables")
+
+
+@pytest.mark.parametrize("name", [("db", "t"), ()], ids=["by name", "by location"])
+def test_a_task_that_reads_and_writes_imports_no_catalog(
+    tmp_path: Path, name: tuple[str, ...]
+) -> None:
+    location = str(tmp_path / "t.lance")
+    lance.write_dataset(ROWS, location)
+    catalog = CatalogAddress("prod", {"impl": "hive", "uri": "thrift://localhost:1"})
+    address = TableAddress(catalog, name) if name else TableAddress(location=location)
+    access = Access(address, location, 1, write=True)
+    schema = ROWS.schema.serialize().to_pybytes()
+    target = Target(access, location, schema, {"id": "id"}, "append")
+    done = subprocess.run(
+        [sys.executable, "-c", TASK],
+        input=pickle.dumps((access, target)),
+        capture_output=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found, written, modules = json.loads(done.stdout)
+    assert (found, written) == (4, 4)
+    assert not set(CLIENTS) & {each.partition(".")[0] for each in modules}
+    ours = {each.removeprefix("lance_bridge.") for each in modules if "lance_bridge" in each}
+    assert not {each for each in ours if each.startswith(OURS)}
+    assert not {each for each in ours if each.startswith(("lance_bridge_", "migrate"))}
+
+
+def test_the_source_is_found_by_its_name() -> None:
+    code = "from lance_bridge.spark.source import LanceSource, with_catalogs; print(LanceSource)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert "LanceSource" in done.stdout

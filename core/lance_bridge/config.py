@@ -33,8 +33,9 @@ from .secret_sources import read_secrets
 from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 __all__ = [
-    "CONFIG_FILE_VARIABLE", "STORAGE_OPTIONS", "STORAGE_PREFIX", "CatalogConfig", "NamedCatalogs",
-    "Property", "Seconds", "catalogs_in", "config_path", "environment", "load", "named_catalogs",
+    "CONFIG_FILE_VARIABLE", "SECRET_STORAGE_PATTERN", "STORAGE_OPTIONS", "STORAGE_PREFIX",
+    "CatalogConfig", "NamedCatalogs", "Property", "Seconds", "catalogs_in",
+    "config_path", "environment", "load", "named_catalogs",
     "variable_of",
 ]  # fmt: skip
 
@@ -63,7 +64,12 @@ _HARMLESS = frozenset({
     "virtual_hosted_style_request",
 })  # fmt: skip
 """Options of stores that hold no secret, without the name of the store that may be in front."""
-_STORE = re.compile(r"^(aws|azure_storage|azure|google|gcs|oss)_")
+_STORES = "aws|azure_storage|azure|google|gcs|oss"
+_STORE = re.compile(rf"^({_STORES})_")
+SECRET_STORAGE_PATTERN = (
+    rf"storage\.(?!(?i:(?:(?:{_STORES})_)?(?:{'|'.join(sorted(_HARMLESS))}))$)\S+$"
+)
+"""A regular expression of the options in `storage.*` that may hold a secret, as Java reads it."""
 _ENDPOINT = re.compile(
     r"https?://([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s?#@]*)?", re.ASCII
 )

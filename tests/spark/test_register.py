@@ -322,6 +322,7 @@ HIDING = [
     "storage.azure_storage_account_key",
     "storage.azure_sas_key",
     "storage.sas",
+    "storage.anything.else",
     "auth.password",
     "http.token",
     "db.pwd",

@@ -29,6 +29,7 @@ from ..tables.create import write_first
 from ..tables.data import Rows
 from ..tables.dataset import LATEST, Ref, open_dataset
 from .addresses import Access, CatalogAddress, TableAddress
+from .log_redaction import redact_logs
 from .places import bridge_at
 
 
@@ -56,6 +57,7 @@ class Table:
         self, dataset: lance.LanceDataset, *, branch: str | None = None, write: bool = False
     ) -> Access:
         """Return what tasks need to open this very version of an opened dataset."""
+        redact_logs()
         if state_of(self.record) is not None:
             # Tasks open versions by their final names, without asking the catalog.
             conversion.finish_latest(self.bridge, self.record)

@@ -18,6 +18,7 @@ from lance_namespace.errors import LanceNamespaceError
 from ..namespace import LanceBridgeNamespace
 from ..redaction import SPARK_PATTERN, is_secret
 from ..registry import implementation
+from .log_redaction import STORAGE_PATTERN, redact_logs
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ def set_patterns(spark: Any) -> None:
 
     A server of Spark Connect keeps the pattern of its event log.
     """
+    redact_logs()
     known = spark.conf.get(_SQL_PATTERN, _SQL_DEFAULT)
     spark.conf.set(_SQL_PATTERN, _extended(known))
     context = getattr(spark, "_jsc", None)
@@ -79,4 +81,7 @@ def set_patterns(spark: Any) -> None:
 
 
 def _extended(pattern: str) -> str:
-    return pattern if SPARK_PATTERN in pattern else f"{pattern}|{SPARK_PATTERN}"
+    for each in (SPARK_PATTERN, STORAGE_PATTERN):
+        if each not in pattern:
+            pattern = f"{pattern}|{each}"
+    return pattern

@@ -22,6 +22,8 @@ from ... import extras
 from ...errors import invalid
 from ...redaction import is_secret, redact, tells_secret
 from ...spark.jobs.tasks import spark_failures
+from ...spark.log_redaction import redact_logs
+from ...spark.redaction import with_patterns
 from ..ends import SPARK
 from ..kind import Stopped
 from ..plan import Address
@@ -109,6 +111,10 @@ def _new_session(settings: Mapping[str, str]) -> SparkSession:
     if settings.get(_MASTER, "local").startswith("local") and _REMOTE not in settings:
         # Workers beside this process run as it does; by default they are the PATH's python3.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _REMOTE not in settings:
+        # A server of Spark Connect has patterns of its own, which no client may change.
+        settings = with_patterns(settings)
+    redact_logs()
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:

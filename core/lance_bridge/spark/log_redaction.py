@@ -1,0 +1,69 @@
+"""Keeps secrets out of what py4j logs at DEBUG: each call of the JVM, with its arguments."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from itertools import pairwise
+
+from ..config import SECRET_STORAGE_PATTERN
+from ..redaction import HIDDEN, is_secret
+
+STORAGE_PATTERN = rf"^(?:spark\.sql\.catalog\.[^.\s]+\.)?{SECRET_STORAGE_PATTERN}"
+"""Options of stores, of the data source and of catalogs: all but those known to be harmless."""
+_PY4J = ("clientserver", "java_gateway")
+_BYTES = re.compile(r"^j[A-Za-z0-9+/=]{40,}$", re.MULTILINE)
+"""An argument of bytes in a command for the JVM, such as a function that tasks are to run."""
+
+
+_COMMAND, _ANSWER = "Command to send: ", "Answer received: "
+
+
+class _WithoutSecrets(logging.Filter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.local()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        clean = text
+        if text.startswith(_COMMAND):
+            clean = _without_settings(_BYTES.sub(f"j{HIDDEN}", text))
+            self._thread.asks_for_secret = _asks_for_secret(text)
+        elif text.startswith(_ANSWER) and getattr(self._thread, "asks_for_secret", False):
+            clean = f"{_ANSWER}{HIDDEN}"
+        if clean != text:
+            record.msg, record.args = clean, ()
+        return True
+
+
+def _without_settings(command: str) -> str:
+    """Hide each text, which is a line that begins with ``s``, that follows a secret's name."""
+    lines = command.split("\n")
+    for number, (name, value) in enumerate(pairwise(lines), 1):
+        if name[:1] == value[:1] == "s" and _is_secret(name[1:]):
+            lines[number] = f"s{HIDDEN}"
+    return "\n".join(lines)
+
+
+def _asks_for_secret(command: str) -> bool:
+    """Return whether the last argument, which ``e`` follows, is a secret's name."""
+    arguments = command.rstrip("\n").split("\n")[:-1]
+    return bool(arguments) and arguments[-1][:1] == "s" and _is_secret(arguments[-1][1:])
+
+
+def _is_secret(name: str) -> bool:
+    return is_secret(name) or re.search(STORAGE_PATTERN, name) is not None
+
+
+_filter = _WithoutSecrets()
+
+
+def redact_logs() -> None:
+    """Have py4j log neither the functions that tasks get nor secret settings. Safe to repeat.
+
+    At DEBUG it logs each call of the JVM. The functions hold storage options, in base64.
+    """
+    for name in _PY4J:
+        logging.getLogger(f"py4j.{name}").addFilter(_filter)

@@ -1,0 +1,149 @@
+"""What the sessions of `test_secrets_spark` do: all that touches a catalog, and its failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lance_namespace.errors import LanceNamespaceError
+from pyspark.errors import PySparkException
+
+import lance_bridge.spark as lb
+from lance_bridge.spark.names import catalogs_of
+
+PROVIDED = "SECRETS_OF_THE_PROVIDER"
+"""The environment variable with what `provide` returns, as JSON."""
+FAILURES = (PySparkException, LanceNamespaceError)
+
+
+def provide(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return secrets, as a function of ``secrets.provider`` does."""
+    assert "secrets.provider" in properties
+    found: dict[str, str] = json.loads(os.environ[PROVIDED])
+    return found
+
+
+def leave_all(spark: Any, directory: str, working: dict[str, str], dead: list[str]) -> list[str]:
+    """Use each working catalog, the last in every way; fail on those whose servers are dead.
+
+    All that the session says goes to files of the directory. The files of Spark's own are there
+    while ``done`` is, which whoever has searched them removes.
+
+    Args:
+        working: Namespaces by catalog.
+
+    Returns:
+        What was tried and went otherwise than it should.
+    """
+    left = Path(directory)
+    lb.register(spark)
+    problems = []
+    with (left / "shown.txt").open("w") as shown:
+        for name, namespace in working.items():
+            try:
+                _use(spark, f"{name}.{namespace}", shown.write)
+                if name == list(working)[-1]:
+                    _change(spark, f"{name}.{namespace}.t", left / name, shown.write)
+                    _fail(spark, f"{name}.{namespace}.t", shown.write)
+            except FAILURES:
+                problems.append(traceback.format_exc())
+        for name in dead:
+            _must_fail(lambda name=name: spark.sql(f"SHOW NAMESPACES IN {name}"), shown.write)
+        for row in [*spark.sql("SET -v").collect(), *spark.sql("SET").collect()]:
+            shown.write(f"{row}\n")
+    (left / "addresses.pickle").write_bytes(pickle.dumps(catalogs_of(spark)))
+    done = left / "done"
+    done.touch()
+    deadline = time.monotonic() + 60
+    while done.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return problems
+
+
+def _use(spark: Any, namespace: str, show: Callable[[str], object]) -> None:
+    catalog, _, path = namespace.partition(".")
+    table = f"{namespace}.t"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    spark.sql(f"CREATE TABLE {table} AS SELECT id, CAST(id AS STRING) AS s FROM range(0, 40, 1, 2)")
+    spark.sql(f"INSERT INTO {table} SELECT id, 'more' FROM range(40, 50)")
+    query = f"SELECT s, count(*) FROM {table} WHERE id > 3 GROUP BY s"
+    assert spark.sql(query).count() > 1
+    for mode in ("EXTENDED", "FORMATTED"):
+        show(spark.sql(f"EXPLAIN {mode} {query}").collect()[0][0])
+    show(str(spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()))
+    show(str(spark.sql(f"SHOW TBLPROPERTIES {table}").collect()))
+    show(repr(lb.read(spark, table)))
+    reader = spark.read.format("lance").option("catalog", catalog)
+    assert reader.load(f"{path}.t").count() == 50
+    missing = f"SELECT * FROM {table}_missing"
+    _must_fail(lambda: spark.sql(missing).collect(), show)
+
+
+def _change(spark: Any, table: str, files: Path, show: Callable[[str], object]) -> None:
+    spark.sql(f"UPDATE {table} SET s = 'five' WHERE id = 5")
+    spark.sql(f"DELETE FROM {table} WHERE id = 6")
+    source = spark.range(0, 8).selectExpr("id", "'merged' AS s")
+    lb.merge_into(source, table, ["id"], when_matched_update="*", when_not_matched_insert="*")
+    lb.update(spark, table, {"s": "'u'"}, "id = 7")
+    lb.write(spark.range(5).selectExpr("id", "'w' AS s"), table)
+    lb.create_index(spark, table, "id", "BTREE")
+    lb.compact(spark, table, target_rows_per_fragment=1000)
+    stream = spark.readStream.format("lance").option("start_version", "1").load(table)
+    writer = stream.writeStream.format("lance").option("checkpointLocation", f"{files}-stream")
+    query = writer.option("path", f"{table}_copy").trigger(availableNow=True).start()
+    with suppress(*FAILURES):  # rows of this table were changed, which a stream may refuse
+        query.awaitTermination(90)
+    show(f"{query.lastProgress} {query.status} {query.exception()}")
+
+
+def _fail(spark: Any, table: str, show: Callable[[str], object]) -> None:
+    """Fail on the driver, in a statement, and in a task."""
+    bad = spark.range(3).selectExpr("id", "CAST(raise_error('bad row') AS STRING) AS s")
+    for call in (
+        lambda: spark.sql(f"SELECT id + nothing FROM {table}").collect(),
+        lambda: spark.sql(f"SELECT * FROM {table} VERSION AS OF 4711").collect(),
+        lambda: lb.write(bad, table),
+        lambda: lb.read(spark, table, filter="no such column = 1").collect(),
+        lambda: lb.create_index(spark, table, "nothing", "BTREE"),
+        lambda: spark.read.format("lance").option("wrong", "1").load(table).count(),
+    ):
+        _must_fail(call, show)
+
+
+def _must_fail(call: Callable[[], object], show: Callable[[str], object]) -> None:
+    try:
+        call()
+    except FAILURES:
+        show(traceback.format_exc())
+    else:
+        raise AssertionError("it did not fail")
+
+
+def leave_plain(spark: Any, directory: str, location: str, options: dict[str, str]) -> None:
+    """Use a catalog whose secrets stand in the settings, and options of a DataFrame that hold some.
+
+    Args:
+        options: Those of the data source, for a table at a location.
+    """
+    left = Path(directory)
+    lb.register(spark)
+    rows = spark.range(4).selectExpr("id")
+    rows.write.format("lance").options(**options).mode("append").save(location)
+    read = spark.read.format("lance").options(**options).load(location)
+    with (left / "shown.txt").open("w") as shown:
+        shown.write(spark._jvm.PythonSQLUtils.explainString(_execution(read), "extended"))
+        for row in [*spark.sql("SET -v").collect(), *spark.sql("SET").collect()]:
+            shown.write(f"{row}\n")
+        _must_fail(lambda: spark.sql("SHOW NAMESPACES IN plain"), shown.write)
+    assert read.count() == 4
+
+
+def _execution(frame: Any) -> Any:
+    return frame._jdf.queryExecution()

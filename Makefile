@@ -107,12 +107,13 @@ check-docs: $(STAMP)
 demo: $(STAMP) ## run the main job on a real metastore, and the same calls on all three catalogs
 	@$(PY) demo/run.py
 
-bench: $(STAMP) ## measure against the raw clients of the catalogs and against pylance: times, calls, memory
+bench: $(STAMP) ## measure against the raw clients of the catalogs and against pylance: times, calls, memory, start-up
 	@$(PY) bench/hive.py && echo
 	@$(PY) bench/glue.py && echo
 	@$(PY) bench/unity.py && echo
 	@$(PY) bench/operations.py && echo
-	@$(PY) bench/memory.py
+	@$(PY) bench/memory.py && echo
+	@$(PY) bench/start.py
 
 bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet (about 10 GB of disk, half an hour)
 	@$(PY) bench/spark.py

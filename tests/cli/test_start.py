@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,7 @@ main()
 """
 INTERRUPTED = """
 import sys
+from pathlib import Path
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
@@ -133,3 +136,20 @@ def test_every_public_name_of_migrations_is_found_when_its_module_is_imported_al
     assert all(callable(getattr(migrations, name)) for name in names)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = migrations.nothing
+
+
+@pytest.mark.slow
+def test_start_up_is_measured_against_python_and_the_interface() -> None:
+    script = str(Path(__file__).parents[2] / "bench" / "start.py")
+    done = subprocess.run(
+        [sys.executable, script, "--rounds", "1", "--output", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    rows = {each["name"]: each for each in json.loads(done.stdout)}
+    assert done.returncode == any(each["too_slow"] for each in rows.values()), done.stderr
+    assert rows["python -c pass"]["to_pass"] == 1
+    assert rows["import lance_bridge"]["to_interface"] < 1
+    assert {"lance-bridge --help", "lance-bridge migrate --help", "a worker of Spark"} <= set(rows)

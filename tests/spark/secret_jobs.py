@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def leave_all(spark: Any, directory: str, working: dict[str, str], dead: list[st
             except FAILURES:
                 problems.append(traceback.format_exc())
         for name in dead:
-            _must_fail(lambda name=name: spark.sql(f"SHOW NAMESPACES IN {name}"), shown.write)
+            _must_fail(partial(spark.sql, f"SHOW NAMESPACES IN {name}"), shown.write)
         for row in [*spark.sql("SET -v").collect(), *spark.sql("SET").collect()]:
             shown.write(f"{row}\n")
     (left / "addresses.pickle").write_bytes(pickle.dumps(catalogs_of(spark)))

@@ -32,9 +32,13 @@ def test_no_function_and_no_secret_setting_is_in_what_py4j_logs(
             log.debug("Command to send: {0}".format(command))  # noqa: UP030, UP032 - as py4j does
         log.debug("Command to send: c\no7\nget\nsspark.sql.catalog.x.token\ne\n")
         log.debug(f"Answer received: !ys{SECRET}")
+        log.debug("Command to send: c\no14\n_1\ne\n")
+        log.debug("Answer received: !ysspark.hadoop.fs.azure.account.key.box")
+        log.debug("Command to send: c\no14\n_2\ne\n")
+        log.debug(f"Answer received: !ys{SECRET}")
         log.debug("Command to send: c\no7\nget\nsspark.app.name\ne\n")
         log.debug("Answer received: !ysthe name")
-    assert len(caplog.records) == 9
+    assert len(caplog.records) == 13
     assert SECRET not in caplog.text
     assert function[:40] not in caplog.text
     assert "SimplePythonFunction" in caplog.text

@@ -21,18 +21,23 @@ _COMMAND, _ANSWER = "Command to send: ", "Answer received: "
 
 
 class _WithoutSecrets(logging.Filter):
+    """Knows of each thread which answer comes next: the value of a secret setting is hidden."""
+
     def __init__(self) -> None:
         super().__init__()
-        self._thread = threading.local()
+        self._next = threading.local()
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
         clean = text
         if text.startswith(_COMMAND):
             clean = _without_settings(_BYTES.sub(f"j{HIDDEN}", text))
-            self._thread.asks_for_secret = _asks_for_secret(text)
-        elif text.startswith(_ANSWER) and getattr(self._thread, "asks_for_secret", False):
-            clean = f"{_ANSWER}{HIDDEN}"
+            self._next.is_secret = _asks_for_secret(text) or getattr(self._next, "named", False)
+        elif text.startswith(_ANSWER):
+            if getattr(self._next, "is_secret", False):
+                clean = f"{_ANSWER}{HIDDEN}"
+            # Settings are read as pairs, too: a name is one answer, and its value the next.
+            self._next.named = clean == text and _is_secret(text.partition("!ys")[2])
         if clean != text:
             record.msg, record.args = clean, ()
         return True

@@ -108,19 +108,18 @@ demo: $(STAMP) ## run the main job on a real metastore, and the same calls on al
 	@$(PY) demo/run.py
 
 bench: $(STAMP) ## measure against the raw clients of the catalogs and against pylance: times, calls, memory, start-up
-	@$(PY) bench/hive.py && echo
-	@$(PY) bench/glue.py && echo
-	@$(PY) bench/unity.py && echo
-	@$(PY) bench/operations.py && echo
-	@$(PY) bench/memory.py && echo
-	@$(PY) bench/start.py
+	@$(PY) -m bench hive && echo
+	@$(PY) -m bench glue && echo
+	@$(PY) -m bench unity && echo
+	@$(PY) -m bench operations && echo
+	@$(PY) -m bench memory && echo
+	@$(PY) -m bench.start
 
 bench-spark: $(STAMP) ## measure tables in Spark against Spark's own Parquet (about 10 GB of disk, half an hour)
-	@$(PY) bench/spark.py
+	@$(PY) -m bench spark
 
 bench-migrate: $(STAMP) ## measure migrations against raw calls of a metastore, and against Spark's own copy of Parquet
-	@$(PY) bench/migrate_register.py && echo
-	@$(PY) bench/migrate_data.py
+	@$(PY) -m bench migrate
 
 wheel: $(STAMP) ## build the wheel and the source archive into dist/
 	@$(PY) -m build --no-isolation --outdir dist .

@@ -1,7 +1,6 @@
 """Start-up: the command's help and completion, the package, and a worker of Spark.
 
-Each is a process of its own, in turns with ``python -c pass`` and ``import lance_namespace``. What
-is
+Each is a process of its own, in turns with ``python -c pass`` and ``import lance_namespace``. What is
 compared is time of the processor, which other work on the machine changes least.
 """
 

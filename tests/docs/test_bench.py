@@ -1,148 +1,96 @@
-"""The benchmarks run, in small, and their answers are right. Their times are nobody's test."""
+"""The benchmarks take their options, judge what they find, and run. Their times are not tested."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench"
-SMALL = ("--databases", "5", "--rounds", "3", "--each", "10", "--threads", "4")
-
-pytestmark = pytest.mark.server
+REPOSITORY = Path(__file__).parents[2]
+SUITES = ["hive", "glue", "unity", "operations", "memory", "spark", "migrate"]
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the benchmark of one catalog says of itself."""
-
-    script: str
-    title: str
-    raw_client: str
-    tables: int
-    calls: tuple[int, int]
-    """Of one listing: how many there are, and how many there may be."""
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    return importlib.import_module("bench.__main__")
 
 
-CATALOGS = [
-    Expected("hive.py", "Hive Metastore 2.3", "hmsclient", 20, (1, 2)),
-    # Two pages, of which the second is not full.
-    Expected("glue.py", "AWS Glue (moto)", "boto3", 102, (2, 3)),
-    Expected("unity.py", "Unity Catalog, open source (double", "databricks-sdk", 102, (2, 3)),
-]
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    return importlib.import_module("bench.runner")
 
 
-def run_bench(
-    catalog: Expected, directory: Path, *arguments: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a benchmark in small, with its temporary files in ``directory``."""
-    script = str(BENCH / catalog.script)
-    return subprocess.run(
-        [sys.executable, script, *SMALL, "--tables", str(catalog.tables), *arguments],
-        cwd=directory,
-        env={**os.environ, "TMPDIR": str(directory)},
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_explains_its_options(
+    bench: Any, suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench.main([suite, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: python -m bench {suite}" in capsys.readouterr().out
+
+
+def test_options_out_of_range_are_refused(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["hive", "--tables", "1"])
+    assert ended.value.code == 2
+    assert "argument --tables: must be at least 2" in capsys.readouterr().err
+
+
+def test_ways_take_turns_and_are_compared(runner: Any) -> None:
+    order: list[str] = []
+
+    def way(name: str, seconds: float) -> Any:
+        def do(turn: int) -> Any:
+            order.append(f"{name}{turn}")
+            return runner.Timed(seconds, seconds)
+
+        return do
+
+    operation = runner.Operation(
+        "copy",
+        {"ours": way("o", 3.0), "raw": way("r", 2.0)},
+        lambda answers, turn: answers == {"ours": 3.0, "raw": 2.0} and turn < 2,
+        [runner.Bar("ratio", "<=", 1.2)],
+    )
+    found = runner.take_turns([operation], 2, rehearsals=1)["copy"]
+    assert order == ["o0", "r0", "r1", "o1", "o2", "r2"]
+    assert (found.seconds, found.wrong) == ({"ours": [3.0] * 2, "raw": [2.0] * 2}, 1)
+    report = runner.make_report({}, {"operations": [runner.operation_row(operation, found)]})
+    assert report["missed"] == ["copy: ratio 1.5, bar <= 1.2"]
+    assert report["wrong_answers"] == 1
+    lines = runner.to_text(report).splitlines()
+    (row,) = (line.split() for line in lines if line.startswith("copy "))
+    assert row == ["copy", "3000.00", "2000.00", "1.50", "<=", "1.2", "MISS", "1"]
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_small_catalog_is_measured_without_wrong_answers(tmp_path: Path) -> None:
+    sizes = ("--tables", "102", "--databases", "5", "--rounds", "2", "--each", "5")
+    result = subprocess.run(
+        [sys.executable, "-m", "bench", "unity", *sizes, "--output", "json"],
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
         timeout=240,
     )
-
-
-@pytest.fixture(scope="module", params=CATALOGS, ids=lambda each: each.script)
-def measured(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Expected, dict[str, Any]]:
-    expected: Expected = request.param
-    directory = tmp_path_factory.mktemp("bench")
-    result = run_bench(expected, directory, "--output", "json")
     assert result.returncode == 0, result.stderr
-    assert list(directory.iterdir()) == []
-    return expected, json.loads(result.stdout)
-
-
-@pytest.fixture
-def found(measured: tuple[Expected, dict[str, Any]]) -> dict[str, Any]:
-    return measured[1]
-
-
-def test_what_was_measured_is_said(measured: tuple[Expected, dict[str, Any]]) -> None:
-    expected, found = measured
-    about = {key: found[key] for key in ("tables", "lance_tables", "databases", "rounds")}
-    tables = {"tables": expected.tables, "lance_tables": expected.tables // 2}
-    assert about == {**tables, "databases": 5, "rounds": 3}
-    assert found["catalog"].startswith(expected.title)
-    assert found["raw_client"] == expected.raw_client
-
-
-def test_no_answer_was_wrong(found: dict[str, Any]) -> None:
-    assert found["wrong_answers"] == 0
-    assert found["threads"]["operations"] == 4 * 10 * 5
-
-
-def test_every_operation_has_its_figures(found: dict[str, Any]) -> None:
-    operations = {each["operation"]: each for each in found["operations"]}
-    assert list(operations) == [
-        "list_tables",
-        "list_tables limit 10",
-        "list_namespaces",
-        "describe_table",
-        "declare_table",
-        "deregister_table",
-    ]
-    for each in operations.values():
-        assert each["ours_ms"] > 0
-        assert each["raw_ms"] > 0
-        assert each["calls"] == sum(each["calls_by_name"].values()) > 0
-
-
-def test_calls_on_the_wire_stay_within_their_bars(
-    measured: tuple[Expected, dict[str, Any]],
-) -> None:
-    expected, found = measured
-    missed = [each["operation"] for each in found["operations"] if each["calls_passed"] is False]
-    assert missed == []
-    calls = {each["operation"]: (each["calls"], each["calls_bar"]) for each in found["operations"]}
-    assert calls["list_tables"] == calls["list_tables limit 10"] == expected.calls
-    assert calls["describe_table"] == (1, 1)
-
-
-def test_no_operation_opens_a_connection(found: dict[str, Any]) -> None:
+    assert list(tmp_path.iterdir()) == []
+    found = json.loads(result.stdout)
+    assert (found["wrong_answers"], found["lance_tables"]) == (0, 51)
+    calls = {each["operation"]: each["calls"] for each in found["operations"]}
+    # Of two pages, the second one is not full.
+    assert calls["list_tables"] == calls["list_tables limit 10"] == 2
+    assert calls["describe_table"] == 1
     assert {each["connections_opened"] for each in found["operations"]} == {0}
-
-
-def test_credentials_that_run_out_are_asked_for_once(
-    measured: tuple[Expected, dict[str, Any]],
-) -> None:
-    expected, found = measured
-    refresh = found["refresh"]
-    if expected.raw_client != "boto3":
-        assert refresh is None
-        return
-    assert refresh["refreshes"] == 1
-    assert refresh["wrong"] == 0
-    assert refresh["threads"] == 4
-    assert refresh["operations"] >= 40
-
-
-def test_the_table_for_people_has_verdicts(tmp_path: Path) -> None:
-    result = run_bench(CATALOGS[2], tmp_path, "--tables", "2", "--databases", "2")
-    assert result.returncode == 0, result.stderr
-    assert re.search(
-        r"^list_tables +[\d.]+ +[\d.]+ +[\d.]+ +<= 1.5 (pass|MISS) ", result.stdout, re.M
-    )
-    assert re.search(r"^describe_table .* 1 +<= 1 pass +1 GET /tables/NAME$", result.stdout, re.M)
-    assert "wrong answers: 0" in result.stdout
-
-
-def test_too_small_a_catalog_is_refused_before_it_is_started(tmp_path: Path) -> None:
-    result = run_bench(CATALOGS[1], tmp_path, "--databases", "1")
-    assert result.returncode == 2
-    assert "at least 2 tables, 2 databases" in result.stderr
-    assert "starting" not in result.stderr

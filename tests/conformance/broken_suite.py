@@ -107,6 +107,16 @@ class SaysNothing(DirectoryNamespace):
             raise api.TableNotFoundError("not found") from error
 
 
+class TakesOneAbsenceForTrouble(DirectoryNamespace):
+    """Says the right thing of a table that is missing, but for one operation of many."""
+
+    def count_table_rows(self, request: api.CountTableRowsRequest) -> api.CountTableRowsResponse:
+        try:
+            return super().count_table_rows(request)
+        except api.TableNotFoundError as error:
+            raise api.InvalidInputError(str(error)) from error
+
+
 class MiscountsRows(DirectoryNamespace):
     """Counts one row too few in tables with more than three."""
 
@@ -214,6 +224,7 @@ KINDS = (
     OverwritesOnExistOk,
     TakesTroubleForAbsence,
     SaysNothing,
+    TakesOneAbsenceForTrouble,
     MiscountsRows,
     AppendsOnOverwrite,
     UpdatesEveryRow,
@@ -238,5 +249,6 @@ class TestStaleDeviation(Broken):
     deviations: Mapping[str, str] = {
         **DEVIATIONS,
         "test_count_counts_all_rows": "no longer true",
+        "test_inside_a_missing_table_is_table_not_found[query_table]": "nor is this",
         "test_no_such_case": "a slip",
     }

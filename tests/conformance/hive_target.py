@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import hmsclient.genthrift.hive_metastore.ttypes as hive
 import pymetastore.hive_metastore.ttypes as hive3
+from conftest import external_metastores
 from hmsclient import HMSClient
 from lance_namespace import (
     CreateNamespaceRequest,
@@ -23,6 +25,7 @@ from lance_namespace import (
 from pymetastore.hive_metastore.ThriftHiveMetastore import Client as CatalogsClient
 from servers.hive_entries import raw_entry
 from servers.hive_raw import BROKEN_MARKS, MARKS, raw_client, raw_table
+from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 from servers.thrift_faults import Hold, Refusal
 
@@ -254,3 +257,11 @@ class HiveCatalogTarget(HiveTarget):
                 properties={"catalog.location-uri": f"file://{data_root}/catalog"},
             )
         )
+
+
+def hive_target(release: str, metastores: Metastores, data_root: Path) -> Target:
+    """Return a release as a target: one that the environment names, or one that tests started."""
+    external = external_metastores().get(release)
+    if external is not None:
+        return RunningHiveTarget(external, Path(os.environ["LANCE_BRIDGE_TEST_WAREHOUSE"]))
+    return HiveTarget(metastores.get(release), data_root)

@@ -1,4 +1,4 @@
-"""`CatalogSuite` on the adapters of Glue and Unity Catalog, and in memory; Hive's: `test_hive`."""
+"""`CatalogSuite` on Glue, Unity Catalog and in memory; Hive's is in `test_hive_2_3` and `_4_2`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 
-from lance_bridge.testing import ConformanceSuite, Target, without
+from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.data import DataCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.foreign import ForeignCases
@@ -23,6 +23,7 @@ from lance_bridge.testing.names import NameCases
 from lance_bridge.testing.paging import PagingCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
+from lance_bridge.testing.stateful import StatefulCases
 
 from .glue_target import GlueOnDiskTarget, GlueOnS3Target
 
@@ -39,9 +40,8 @@ def glue_proxy(glue_server: GlueServer) -> Iterator[HttpProxy]:
         yield proxy
 
 
-@pytest.mark.server
-class TestGlue(ConformanceSuite):
-    """Everything, with the data on local disk."""
+class OnGlue:
+    """Two levels: database, table; with the data on local disk."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -55,6 +55,17 @@ class TestGlue(ConformanceSuite):
             # Pickles hold no secrets: who unpickles finds them in the environment.
             environment.setenv("LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", SECRET_KEY)
             yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.server
+class TestGlue(OnGlue, ServerSuite, RequestSuite):
+    """What the server and the kind of catalog decide."""
+
+
+@pytest.mark.server
+@pytest.mark.slow
+class TestGlueInFull(OnGlue, InsideTableCases, StatefulCases):
+    """All other cases."""
 
 
 @pytest.mark.server

@@ -17,7 +17,7 @@ from servers.unity import (
     UnityServer,
 )
 
-from lance_bridge.testing import ConformanceSuite, Target, without
+from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.data import DataCases
@@ -30,12 +30,13 @@ from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.space import Space
+from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import TableCases
 
 from .unity_target import CATALOG, DatabricksTarget, UnityOnS3Target, UnityTarget
 
 
-class TestUnity(ConformanceSuite):
+class OnUnity:
     """Three levels: catalog, schema, table."""
 
     @pytest.fixture(scope="class")
@@ -45,7 +46,16 @@ class TestUnity(ConformanceSuite):
             yield UnityTarget(server, str(tmp_path_factory.mktemp("data")))
 
 
-class TestOldUnityWithPinnedCatalog(ConformanceSuite):
+class TestUnity(OnUnity, ServerSuite, RequestSuite):
+    """What the server and the kind of catalog decide."""
+
+
+@pytest.mark.slow
+class TestUnityInFull(OnUnity, InsideTableCases, StatefulCases):
+    """All other cases."""
+
+
+class OnOldUnityWithPinnedCatalog:
     """Two levels: schema, table; on servers that cannot rename."""
 
     @pytest.fixture(scope="class", params=[OPEN_SOURCE_0_3, OPEN_SOURCE_0_4], ids=lambda d: d.name)
@@ -58,8 +68,19 @@ class TestOldUnityWithPinnedCatalog(ConformanceSuite):
             target = UnityTarget(server, str(tmp_path_factory.mktemp("data")), pinned=True)
             # What a server can do is known from its answer only: releases before 0.5 have no
             # call that renames a table.
-            target.features = without(target.features, "rename", "rename_across", "inside_in_full")
+            target.features = without(target.features, "rename", "rename_across")
             yield target
+
+
+class TestOldUnityWithPinnedCatalog(OnOldUnityWithPinnedCatalog, ServerSuite):
+    """What the server decides."""
+
+
+@pytest.mark.slow
+class TestOldUnityWithPinnedCatalogInFull(
+    OnOldUnityWithPinnedCatalog, RequestSuite, InsideTableCases, StatefulCases
+):
+    """All other cases."""
 
 
 def databricks(root: Path, *, reserves_table_type: bool) -> Iterator[Target]:
@@ -70,13 +91,22 @@ def databricks(root: Path, *, reserves_table_type: bool) -> Iterator[Target]:
         assert bool(marked) is reserves_table_type
 
 
-class TestDatabricks(ConformanceSuite):
+class OnDatabricks:
     """Three levels, tables made and changed through SQL, names folded."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         yield from databricks(tmp_path_factory.mktemp("data"), reserves_table_type=False)
+
+
+class TestDatabricks(OnDatabricks, ServerSuite, RequestSuite):
+    """What the server and the kind of catalog decide."""
+
+
+@pytest.mark.slow
+class TestDatabricksInFull(OnDatabricks, InsideTableCases, StatefulCases):
+    """All other cases."""
 
 
 class TestDatabricksThatReservesTableType(

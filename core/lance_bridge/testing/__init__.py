@@ -22,10 +22,18 @@ Describe the catalog under test in a :class:`Target`, give it as a fixture, and 
         pass
 
 The fixture's scope is that of the class or wider: the cases of what happens inside a table share a
-namespace and some tables. They are most of all cases, and depend little on the catalog: of several
-targets of one kind, all but one may declare ``Features(inside_in_full=False)`` and run one case of
-each group of operations. The others are then skipped with that for a reason. An operation that is
-not there is declared by its name, in ``Features(absent=…)``: it must answer Unsupported.
+namespace and some tables. An operation that is not there is declared by its name, in
+``Features(absent=…)``: it must answer Unsupported.
+
+`ConformanceSuite` is everything, and what a catalog should pass once. Much of it depends little on
+the server, so that further targets of the same kind may be put through less:
+
+- `ServerSuite` is what a server decides: entries, namespaces, many clients at once, restarts, and
+  one case inside a table. It is for further releases of a server.
+- `RequestSuite` is what the kind of catalog decides: names, requests, and whole tables of data. It
+  is for another configuration with other names, such as one more level of namespaces.
+- ``Features(inside_in_full=False)`` leaves one case of each group of operations inside a table, for
+  data in another kind of store. The others are skipped with that for a reason.
 
 Whoever writes an adapter, a ``lance_bridge.Catalog``, puts that through `CatalogSuite` as well. It
 calls the catalog's own methods, with the same target and the same fixture::
@@ -68,10 +76,11 @@ from .target import Features, StatefulBounds, Target
 
 if TYPE_CHECKING:
     from .catalog.suite import CatalogSuite
-    from .suite import ConformanceSuite
+    from .suite import ConformanceSuite, RequestSuite, ServerSuite
 
 _CASES = (
     "bad_requests",
+    "cases",
     "catalog.cases",
     "catalog.connections",
     "catalog.declarations",
@@ -121,6 +130,8 @@ __all__ = [
     "Features",
     "HeldChange",
     "RawEntry",
+    "RequestSuite",
+    "ServerSuite",
     "StatefulBounds",
     "Target",
     "from_capabilities",
@@ -132,6 +143,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "CatalogSuite":
         return import_module(f"{__name__}.catalog.suite").CatalogSuite
-    if name == "ConformanceSuite":
-        return import_module(f"{__name__}.suite").ConformanceSuite
+    if name in ("ConformanceSuite", "RequestSuite", "ServerSuite"):
+        return getattr(import_module(f"{__name__}.suite"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 import typing
 
-import pytest
 from lance_namespace import ErrorCode, LanceNamespace
 
 from .build import unique_name
-from .calls import Id
-from .cases import Cases, needs
+from .cases import Cases, Operations, needs
 from .expect import refused
-from .names import NAMESPACE_OPERATIONS, TABLE_OPERATIONS, check_refused, skip_if_absent
+from .names import NAMESPACE_OPERATIONS, TABLE_OPERATIONS, calls_of, check_refused
 from .space import Space
 
 INVALID = ErrorCode.INVALID_INPUT
@@ -21,35 +19,25 @@ INVALID = ErrorCode.INVALID_INPUT
 class BadRequestCases(Cases):
     """Requests that must be refused before anything is changed."""
 
-    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
     def test_a_table_operation_without_an_identifier_is_invalid_input(
-        self, space: Space, operation: str
+        self, space: Space, operations: Operations
     ) -> None:
-        skip_if_absent(space, operation)
-        call = TABLE_OPERATIONS[operation]
-        absent: list[Id] = [None, []]
-        check_refused(absent, lambda id: call(space, id))
+        operations.refuse(calls_of(space, TABLE_OPERATIONS), [None, []], INVALID)
 
     @needs("fixed_depth")
-    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
     def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
-        self, space: Space, operation: str
+        self, space: Space, operations: Operations
     ) -> None:
-        skip_if_absent(space, operation)
-        call = TABLE_OPERATIONS[operation]
         depths = [depth for depth in range(1, 7) if depth != len(space.id) + 1]
         wrong = [[unique_name()] * depth for depth in depths]
-        check_refused(wrong, lambda id: call(space, id))
+        operations.refuse(calls_of(space, TABLE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")
-    @pytest.mark.parametrize("operation", NAMESPACE_OPERATIONS)
     def test_a_namespace_identifier_with_too_many_names_is_invalid_input(
-        self, space: Space, operation: str
+        self, space: Space, operations: Operations
     ) -> None:
-        skip_if_absent(space, operation)
-        call = NAMESPACE_OPERATIONS[operation]
         wrong = [[*space.id, "n"], [*space.id, "n", "n"]]
-        check_refused(wrong, lambda id: call(space, id))
+        operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")
     def test_list_tables_above_the_level_that_holds_tables_is_invalid_input(

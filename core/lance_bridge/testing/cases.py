@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from lance_namespace import ErrorCode
 
+from .calls import Id
+from .expect import answer_of
 from .space import Space
 from .target import Target
 
@@ -22,6 +25,69 @@ def needs(*names: str) -> Callable[[_Test], _Test]:
         return test
 
     return mark
+
+
+_FEATURE_OF = {
+    "register_table": "register",
+    "rename_table": "rename",
+    "create_namespace": "namespace_changes",
+    "drop_namespace": "namespace_changes",
+}
+"""Operation to the feature without which it cannot be called with success."""
+
+
+def why_absent(target: Target, operation: str) -> str:
+    """Return why the target does not have an operation; empty if it has."""
+    feature = _FEATURE_OF.get(operation)
+    return target.lacks(operation) or (target.lacks(feature) if feature else "")
+
+
+def skip_if_absent(target: Target, operation: str) -> None:
+    """Skip a case about an operation that the target declares absent."""
+    reason = why_absent(target, operation)
+    if reason:
+        pytest.skip(reason)
+
+
+class Operations:
+    """Puts one question to many operations in one case.
+
+    An operation that the target declares absent is left out. One that it declares a deviation, as
+    ``test_case[operation]``, must answer otherwise.
+    """
+
+    def __init__(self, target: Target, case: str) -> None:
+        self._target = target
+        self._case = case
+
+    def refuse(
+        self,
+        calls: Mapping[str, Callable[[Id], object]],
+        identifiers: Collection[Id],
+        *codes: ErrorCode,
+        naming: str = "",
+    ) -> None:
+        """Require that every operation refuses every identifier.
+
+        Args:
+            calls: Operation to its call with an identifier.
+            identifiers: At least one.
+            codes: The codes that are right.
+            naming: What each message must contain, in any letter case.
+        """
+        expected = " or ".join(code.name for code in codes)
+        absent = {name: why_absent(self._target, name) for name in calls}
+        present = [name for name in calls if not absent[name]]
+        if not present:
+            pytest.skip(next(iter(absent.values())))
+        answers = {}
+        for name in present:
+            given = (answer_of(calls[name], each, codes, naming) for each in identifiers)
+            answers[name] = next((text for text in given if text), expected)
+        deviating = [n for n in present if f"{self._case}[{n}]" in self._target.deviations]
+        stale = [name for name in deviating if answers.pop(name) == expected]
+        assert answers == dict.fromkeys(answers, expected)
+        assert not stale, f"declared as deviations, and answer {expected}: {stale}"
 
 
 def _names(given: str | Sequence[str]) -> Sequence[str]:
@@ -52,6 +118,11 @@ class Cases:
         reason = target.deviations.get(full) or target.deviations.get(name, "")
         if reason:
             request.node.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+
+    @pytest.fixture
+    def operations(self, request: pytest.FixtureRequest, target: Target) -> Operations:
+        """All operations, to be asked the same in one case."""
+        return Operations(target, request.node.originalname)
 
     @pytest.fixture
     def space(self, target: Target, _declared: None) -> Iterator[Space]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from lance_namespace import ErrorCode, LanceNamespaceError
+
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -42,3 +45,25 @@ def code_of(call: Callable[..., object], *arguments: object) -> ErrorCode | None
     except LanceNamespaceError as error:
         return ErrorCode(error.code)
     return None
+
+
+def answer_of(
+    call: Callable[[_T], object], argument: _T, codes: Collection[ErrorCode], naming: str = ""
+) -> str:
+    """Return what was wrong with the answer to a call that must be refused; empty if nothing.
+
+    Args:
+        codes: The codes that are right.
+        naming: What the message must contain, in any letter case.
+    """
+    given = repr(argument)[:60]
+    try:
+        call(argument)
+    except LanceNamespaceError as error:
+        is_named = str(error).strip() and naming.lower() in str(error).lower()
+        if error.code in codes and is_named:
+            return ""
+        return f"{given}: {described(error)}"
+    except Exception as error:  # noqa: BLE001 - an error without a code is an answer too
+        return f"{given}: {type(error).__name__}: {error}"
+    return f"{given}: accepted"

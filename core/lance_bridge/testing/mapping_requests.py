@@ -10,9 +10,8 @@ from lance_namespace import ErrorCode
 
 from .build import ipc
 from .calls import request_model
-from .cases import Cases
+from .cases import Cases, skip_if_absent
 from .expect import code_of, refused
-from .names import skip_if_absent
 from .space import Space
 
 _MESSAGES = {
@@ -57,7 +56,7 @@ class MappingRequestCases(Cases):
     def test_a_mapping_without_what_the_operation_needs_is_invalid_input(
         self, space: Space
     ) -> None:
-        skip_if_absent(space, "rename_table")
+        skip_if_absent(space.target, "rename_table")
         api: Any = space.api.namespace
         request = _request("rename_table", id=space.with_rows())
         assert code_of(api.rename_table, request) == ErrorCode.INVALID_INPUT
@@ -73,7 +72,7 @@ class MappingRequestCases(Cases):
             "create_namespace": space.id,
         }
         if operation == "create_namespace":
-            skip_if_absent(space, operation)
+            skip_if_absent(space.target, operation)
         code, beginning = _MESSAGES[operation]
         call = getattr(space.api.namespace, operation)
         with refused(code, naming=beginning):

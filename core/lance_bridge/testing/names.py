@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
-import pytest
 from lance_namespace import ErrorCode
 
 from .build import rows, unique_name
 from .calls import Id
-from .cases import Cases, needs
+from .cases import Cases, Operations, needs
 from .expect import code_of, refused
 from .space import Space
 
@@ -45,20 +45,12 @@ NAMESPACE_OPERATIONS: dict[str, Callable[[Space, Id], object]] = {
 }
 """Every operation on one namespace, called with any identifier."""
 
-FEATURE_OF = {
-    "register_table": "register",
-    "rename_table": "rename",
-    "create_namespace": "namespace_changes",
-    "drop_namespace": "namespace_changes",
-}
 
-
-def skip_if_absent(space: Space, operation: str) -> None:
-    """Skip a case about an operation that the target declares absent."""
-    feature = FEATURE_OF.get(operation)
-    reason = space.target.lacks(feature) if feature else ""
-    if reason:
-        pytest.skip(reason)
+def calls_of(
+    space: Space, operations: Mapping[str, Callable[[Space, Id], object]]
+) -> dict[str, Callable[[Id], object]]:
+    """Return each operation as a call with an identifier."""
+    return {name: partial(call, space) for name, call in operations.items()}
 
 
 def check_refused(candidates: Iterable[_T], call: Callable[[_T], object]) -> None:
@@ -116,34 +108,30 @@ class NameCases(Cases):
 
     # -- names that must be refused --------------------------------------------------------------
 
-    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
-    def test_a_hostile_table_name_is_invalid_input(self, space: Space, operation: str) -> None:
-        skip_if_absent(space, operation)
-        call = TABLE_OPERATIONS[operation]
-        check_refused(space.features.hostile_names, lambda name: call(space, space.table(name)))
+    def test_a_hostile_table_name_is_invalid_input(
+        self, space: Space, operations: Operations
+    ) -> None:
+        hostile = [space.table(name) for name in space.features.hostile_names]
+        operations.refuse(calls_of(space, TABLE_OPERATIONS), hostile, INVALID)
         assert space.names() == []
 
-    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
     def test_a_hostile_namespace_name_of_a_table_is_invalid_input(
-        self, space: Space, operation: str
+        self, space: Space, operations: Operations
     ) -> None:
-        skip_if_absent(space, operation)
-        call = TABLE_OPERATIONS[operation]
         parent, table = space.target.parent, unique_name()
-        check_refused(
-            space.features.hostile_names, lambda name: call(space, [*parent, name, table])
-        )
+        hostile = [[*parent, name, table] for name in space.features.hostile_names]
+        operations.refuse(calls_of(space, TABLE_OPERATIONS), hostile, INVALID)
 
-    @pytest.mark.parametrize("operation", NAMESPACE_OPERATIONS)
-    def test_a_hostile_namespace_name_is_invalid_input(self, space: Space, operation: str) -> None:
-        skip_if_absent(space, operation)
-        call = NAMESPACE_OPERATIONS[operation]
+    def test_a_hostile_namespace_name_is_invalid_input(
+        self, space: Space, operations: Operations
+    ) -> None:
         parent = space.target.parent
         hostile = set(space.features.hostile_names)
         # A catalog that takes such a name may have one already, which is not ours to drop.
         hostile -= set(space.api.all_namespaces(parent))
         try:
-            check_refused(sorted(hostile), lambda name: call(space, [*parent, name]))
+            identifiers = [[*parent, name] for name in sorted(hostile)]
+            operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), identifiers, INVALID)
         finally:
             made = hostile & set(space.api.all_namespaces(parent))
             for name in made:
@@ -160,45 +148,35 @@ class NameCases(Cases):
         assert space.names() == ["t"]
         assert space.ids(table_id) == [0, 1, 2]
 
-    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
     def test_an_empty_name_in_a_table_identifier_is_invalid_input(
-        self, space: Space, operation: str
+        self, space: Space, operations: Operations
     ) -> None:
-        skip_if_absent(space, operation)
-        call = TABLE_OPERATIONS[operation]
         identifiers = [space.table(""), [*space.target.parent, "", unique_name()]]
-        check_refused(identifiers, lambda id: call(space, id))
+        operations.refuse(calls_of(space, TABLE_OPERATIONS), identifiers, INVALID)
         assert space.names() == []
 
-    @pytest.mark.parametrize("operation", NAMESPACE_OPERATIONS)
     def test_an_empty_name_in_a_namespace_identifier_is_invalid_input(
-        self, space: Space, operation: str
+        self, space: Space, operations: Operations
     ) -> None:
-        skip_if_absent(space, operation)
-        identifier = [*space.target.parent, ""]
-        with refused(INVALID):
-            NAMESPACE_OPERATIONS[operation](space, identifier)
+        identifiers = [[*space.target.parent, ""]]
+        operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), identifiers, INVALID)
 
     @needs("max_table_name")
-    @pytest.mark.parametrize("operation", TABLE_OPERATIONS)
-    def test_an_overlong_table_name_is_invalid_input(self, space: Space, operation: str) -> None:
-        skip_if_absent(space, operation)
+    def test_an_overlong_table_name_is_invalid_input(
+        self, space: Space, operations: Operations
+    ) -> None:
         longest = space.features.max_table_name or 0
-        for length in (longest + 1, 10_000):
-            with refused(INVALID):
-                TABLE_OPERATIONS[operation](space, space.table("t" * length))
+        identifiers = [space.table("t" * length) for length in (longest + 1, 10_000)]
+        operations.refuse(calls_of(space, TABLE_OPERATIONS), identifiers, INVALID)
         assert space.names() == []
 
     @needs("max_namespace_name")
-    @pytest.mark.parametrize("operation", NAMESPACE_OPERATIONS)
     def test_an_overlong_namespace_name_is_invalid_input(
-        self, space: Space, operation: str
+        self, space: Space, operations: Operations
     ) -> None:
-        skip_if_absent(space, operation)
         longest = space.features.max_namespace_name or 0
-        for length in (longest + 1, 10_000):
-            with refused(INVALID):
-                NAMESPACE_OPERATIONS[operation](space, [*space.target.parent, "n" * length])
+        identifiers = [[*space.target.parent, "n" * n] for n in (longest + 1, 10_000)]
+        operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), identifiers, INVALID)
 
     # -- letter case -----------------------------------------------------------------------------
 

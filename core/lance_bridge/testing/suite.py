@@ -1,4 +1,4 @@
-"""All cases in one class, to be subclassed."""
+"""The suites: all cases in one class, or a half of them, to be subclassed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from .data import DataCases
 from .declarations import DeclarationCases
 from .drops import DropCases
 from .foreign import ForeignCases
+from .inside.smoke import SmokeCases
 from .inside.suite import InsideTableCases
 from .managed import ManagedCases
 from .mapping_requests import MappingRequestCases
@@ -22,19 +23,13 @@ from .stateful import StatefulCases
 from .tables import TableCases
 
 
-class ConformanceSuite(
+class ServerSuite(
     RestartCases,
-    InsideTableCases,
-    StatefulCases,
+    SmokeCases,
     ManagedCases,
     ConcurrencyCases,
     ForeignCases,
-    BadRequestCases,
-    MappingRequestCases,
-    NameCases,
     PagingCases,
-    PylanceCases,
-    DataCases,
     DropCases,
     RenameCases,
     RegistrationCases,
@@ -42,7 +37,35 @@ class ConformanceSuite(
     NamespaceCases,
     DeclarationCases,
 ):
+    """The cases that a server decides, for further releases of one that is tested in full.
+
+    They are those of entries and namespaces, of many clients at once, and of restarts, and one
+    case of what happens inside a table.
+    """
+
+
+class RequestSuite(
+    BadRequestCases,
+    MappingRequestCases,
+    NameCases,
+    PylanceCases,
+    DataCases,
+):
+    """The cases that the kind of catalog decides, and not the release of its server.
+
+    They are those of names and requests, and of reading and writing whole tables.
+    """
+
+
+class ConformanceSuite(
+    ServerSuite,
+    RequestSuite,
+    InsideTableCases,
+    StatefulCases,
+):
     """Every case of the kit. A subclass needs only a ``target`` fixture in its module or class.
 
-    The groups are classes of their own, for who wants some of them.
+    The groups are classes of their own, for who wants some of them. What this has beyond
+    `ServerSuite` and `RequestSuite`, all cases inside a table and random sequences of operations,
+    is most of the time it takes.
     """

@@ -2,76 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from lance_namespace import ErrorCode
 
 from ..build import unique_name
-from ..calls import Calls, Id
-from ..cases import needs
-from ..expect import code_of, refused
+from ..calls import Id
+from ..cases import Operations, needs
+from ..expect import refused
 from ..space import Space
 from .ground import InsideCases, InsideTable, nowhere, thin
 from .operations import BRANCHED, INSIDE, LENIENT_ON_DECLARED, NOT_FOUND_ON_DECLARED
 
 INVALID = ErrorCode.INVALID_INPUT
 ALL = sorted(INSIDE)
-STRICT_ON_DECLARED = sorted(set(ALL) - LENIENT_ON_DECLARED - set(NOT_FOUND_ON_DECLARED))
+NOT_STRICT_ON_DECLARED = LENIENT_ON_DECLARED | set(NOT_FOUND_ON_DECLARED)
+STRICT_ON_DECLARED = [name for name in ALL if name not in NOT_STRICT_ON_DECLARED]
 
 
-def skip_if_absent(space: Space, operation: str) -> None:
-    """Skip a case about an operation that the target declares absent."""
-    reason = space.target.lacks(operation)
-    if reason:
-        pytest.skip(reason)
+def calls_of(
+    space: Space, operations: Iterable[str], **fields: Any
+) -> dict[str, Callable[[Id], object]]:
+    """Return each operation as a call with an identifier, with these fields in its request."""
+
+    def bound(name: str) -> Callable[[Id], object]:
+        return lambda id: INSIDE[name](space.api, id, fields)
+
+    return {name: bound(name) for name in operations}
 
 
 class MissingCases(InsideCases):
     """The same of every operation: what it says of a table that it cannot work on."""
 
     @thin
-    @pytest.mark.parametrize("operation", ALL)
-    def test_inside_a_missing_table_is_table_not_found(self, ground: Space, operation: str) -> None:
-        skip_if_absent(ground, operation)
-        missing = nowhere(ground)
-        with refused(ErrorCode.TABLE_NOT_FOUND, naming=missing[-1]):
-            INSIDE[operation](ground.api, missing, {})
+    def test_inside_a_missing_table_is_table_not_found(
+        self, ground: Space, operations: Operations
+    ) -> None:
+        missing, code = nowhere(ground), ErrorCode.TABLE_NOT_FOUND
+        operations.refuse(calls_of(ground, ALL), [missing], code, naming=missing[-1])
 
     @thin
-    @pytest.mark.parametrize("operation", ALL)
     def test_inside_a_table_of_a_missing_namespace_is_namespace_not_found(
-        self, ground: Space, operation: str
+        self, ground: Space, operations: Operations
     ) -> None:
-        skip_if_absent(ground, operation)
-        missing = ground.missing_namespace()
-        with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            INSIDE[operation](ground.api, [*missing, "t"], {})
+        missing, code = ground.missing_namespace(), ErrorCode.NAMESPACE_NOT_FOUND
+        operations.refuse(calls_of(ground, ALL), [[*missing, "t"]], code, naming=missing[-1])
 
-    @pytest.mark.parametrize("operation", ALL)
+    @needs("make_foreign_table")
     def test_inside_a_table_that_is_not_lances_is_invalid_input(
-        self, ground: Space, foreign: list[str], operation: str
+        self, ground: Space, operations: Operations
     ) -> None:
-        skip_if_absent(ground, operation)
-        with refused(INVALID, naming=foreign[-1]):
-            INSIDE[operation](ground.api, foreign, {})
+        foreign = ground.foreign(unique_name())
+        operations.refuse(calls_of(ground, ALL), [foreign], INVALID, naming=foreign[-1])
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def foreign(cls, ground: Space) -> list[str]:
-        """The identifier of an entry that is not Lance's."""
-        reason = ground.target.lacks("make_foreign_table")
-        if reason:
-            pytest.skip(reason)
-        return ground.foreign(unique_name())
-
-    @pytest.mark.parametrize("operation", STRICT_ON_DECLARED)
     def test_inside_a_declared_table_is_invalid_table_state(
-        self, ground: Space, declared: list[str], operation: str
+        self, ground: Space, operations: Operations, declared: list[str]
     ) -> None:
-        skip_if_absent(ground, operation)
-        with refused(ErrorCode.INVALID_TABLE_STATE, naming=declared[-1]):
-            INSIDE[operation](ground.api, declared, {})
+        code = ErrorCode.INVALID_TABLE_STATE
+        calls = calls_of(ground, STRICT_ON_DECLARED)
+        operations.refuse(calls, [declared], code, naming=declared[-1])
 
     @pytest.mark.parametrize("operation", NOT_FOUND_ON_DECLARED)
     def test_a_declared_table_has_no_version_and_no_tag(
@@ -95,47 +86,38 @@ class MissingCases(InsideCases):
         ground.api.declare_table(table_id)
         return table_id
 
-    @pytest.mark.parametrize("operation", BRANCHED)
     def test_on_a_missing_branch_is_branch_not_found(
-        self, ground: Space, scratch: InsideTable, operation: str
+        self, ground: Space, operations: Operations, scratch: InsideTable
     ) -> None:
-        skip_if_absent(ground, operation)
-        with scratch.refuses(ErrorCode.TABLE_BRANCH_NOT_FOUND, naming="nobranch"):
-            INSIDE[operation](ground.api, scratch.id, {"branch": "nobranch"})
+        calls = calls_of(ground, BRANCHED, branch="nobranch")
+        with scratch.unchanged():
+            code = ErrorCode.TABLE_BRANCH_NOT_FOUND
+            operations.refuse(calls, [scratch.id], code, naming="nobranch")
 
     # -- identifiers -----------------------------------------------------------------------------
 
     @thin
-    def test_inside_a_table_with_a_hostile_name_is_invalid_input(self, ground: Space) -> None:
-        names = ground.features.hostile_names
-        _check_refused(ground, [ground.table(name) for name in ("", *names)])
+    def test_inside_a_table_with_a_hostile_name_is_invalid_input(
+        self, ground: Space, operations: Operations
+    ) -> None:
+        names = ("", *ground.features.hostile_names)
+        operations.refuse(calls_of(ground, ALL), [ground.table(name) for name in names], INVALID)
 
-    def test_inside_a_table_of_a_hostile_namespace_is_invalid_input(self, ground: Space) -> None:
-        names, parent = ground.features.hostile_names, ground.target.parent
-        _check_refused(ground, [[*parent, name, "t"] for name in ("", *names)])
+    def test_inside_a_table_of_a_hostile_namespace_is_invalid_input(
+        self, ground: Space, operations: Operations
+    ) -> None:
+        names, parent = ("", *ground.features.hostile_names), ground.target.parent
+        identifiers = [[*parent, name, "t"] for name in names]
+        operations.refuse(calls_of(ground, ALL), identifiers, INVALID)
 
-    def test_inside_a_table_without_an_identifier_is_invalid_input(self, ground: Space) -> None:
-        _check_refused(ground, [None, []])
+    def test_inside_a_table_without_an_identifier_is_invalid_input(
+        self, ground: Space, operations: Operations
+    ) -> None:
+        operations.refuse(calls_of(ground, ALL), [None, []], INVALID)
 
     @needs("fixed_depth")
     def test_inside_a_table_identified_by_too_many_names_is_invalid_input(
-        self, ground: Space
+        self, ground: Space, operations: Operations
     ) -> None:
-        _check_refused(ground, [[*ground.id, "t", "t"], [*ground.id, "t", "t", "t"]])
-
-
-def _check_refused(space: Space, identifiers: Sequence[Id]) -> None:
-    """Require InvalidInput of every operation for every identifier; report all others at once."""
-    wrong = {}
-    for operation in ALL:
-        if space.target.lacks(operation):
-            continue
-        for each in identifiers:
-            code = code_of(_call, operation, space.api, each)
-            if code != INVALID:
-                wrong[f"{operation} {each!r}"[:80]] = code.name if code is not None else "accepted"
-    assert not wrong, f"not refused as INVALID_INPUT (13): {wrong}"
-
-
-def _call(operation: str, calls: Calls, id: Id) -> object:
-    return INSIDE[operation](calls, id, {})
+        identifiers = [[*ground.id, "t", "t"], [*ground.id, "t", "t", "t"]]
+        operations.refuse(calls_of(ground, ALL), identifiers, INVALID)

@@ -1,0 +1,29 @@
+"""The kit on Hive 4.1."""
+
+from __future__ import annotations
+
+import pytest
+from servers.metastores import Metastores
+
+from lance_bridge.testing import RequestSuite, ServerSuite, Target
+from lance_bridge.testing.inside.suite import InsideTableCases
+from lance_bridge.testing.stateful import StatefulCases
+
+from .hive_target import hive_target
+
+pytestmark = pytest.mark.server
+RELEASE = "4.1"
+
+
+@pytest.fixture(scope="class")
+def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> Target:
+    return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
+
+
+class TestHive(ServerSuite):
+    """Two levels: database, table."""
+
+
+@pytest.mark.slow
+class TestHiveInFull(RequestSuite, InsideTableCases, StatefulCases):
+    """All other cases."""

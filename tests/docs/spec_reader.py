@@ -87,6 +87,11 @@ class Operation:
         return [int(number) for number in _STEP.findall(after.partition(_ERROR_HANDLING)[0])]
 
     @property
+    def has_numbered_steps(self) -> bool:
+        """Whether there are steps, numbered from one without a gap."""
+        return bool(self.steps) and self.steps == list(range(1, len(self.steps) + 1))
+
+    @property
     def request(self) -> str:
         """What it says of the request's fields; nothing where there is no such part."""
         return self.text.partition(_REQUEST)[2].partition("The implementation:")[0]

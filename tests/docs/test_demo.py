@@ -17,7 +17,7 @@ import pytest
 DEMO = Path(__file__).parents[2] / "demo" / "run.py"
 SECONDS = 240
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow]
 
 
 @contextmanager

@@ -40,8 +40,6 @@ WITH_ERRORS = [*OPERATIONS, *BEYOND, "Errors of Every Operation"]
 WHOLE = ("identity", "virtual_column")
 """Fields without effect, or refused as a whole: what is in them need not be told."""
 
-every_operation = pytest.mark.parametrize("name", OPERATIONS)
-
 
 def section(name: str) -> Operation:
     return OPERATIONS_SPEC.operation(name)
@@ -111,18 +109,15 @@ def test_a_link_leads_to_a_heading_or_a_file() -> None:
     assert [each for each in files if not (OPERATIONS_SPEC.path.parent / each).is_file()] == []
 
 
-@pytest.mark.parametrize("name", [*OPERATIONS, *BEYOND])
-def test_an_operation_has_a_description_and_numbered_steps(name: str) -> None:
-    found = section(name)
+def test_an_operation_has_a_description_and_numbered_steps() -> None:
+    sections = [section(name) for name in (*OPERATIONS, *BEYOND)]
 
-    assert found.description
-    assert found.steps
-    assert found.steps == list(range(1, len(found.steps) + 1))
+    assert [each.name for each in sections if not each.description] == []
+    assert [each.name for each in sections if not each.has_numbered_steps] == []
 
 
-@every_operation
-def test_an_operation_says_what_it_answers(name: str) -> None:
-    assert section(name).answer
+def test_an_operation_says_what_it_answers() -> None:
+    assert [name for name in OPERATIONS if not section(name).answer] == []
 
 
 def test_the_command_is_told_as_it_is() -> None:
@@ -138,21 +133,22 @@ def test_the_command_is_told_as_it_is() -> None:
 # -- fields ----------------------------------------------------------------------------------------
 
 
-@every_operation
-def test_every_field_of_a_request_is_told_and_no_other(name: str) -> None:
+def test_every_field_of_a_request_is_told_and_no_other() -> None:
     common = set(re.findall(r"^- \*\*(\w+)\*\*: ", OPERATIONS_SPEC.body(COMMON_FIELDS), re.M))
-    fields = set(request_type(METHODS[name]).model_fields)
+    fields = {name: set(request_type(METHODS[name]).model_fields) - common for name in OPERATIONS}
 
     assert common == {"id", "identity", "context"}
-    assert set(fields_told(name)) == fields - common
+    assert {name: set(fields_told(name)) for name in OPERATIONS} == fields
 
 
-@every_operation
-def test_every_field_inside_a_field_is_told(name: str) -> None:
-    inner = set(inner_fields(request_type(METHODS[name]), set()))
-    told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text_about(name)))))
+def test_every_field_inside_a_field_is_told() -> None:
+    missing = {}
+    for name in OPERATIONS:
+        inner = set(inner_fields(request_type(METHODS[name]), set()))
+        told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text_about(name)))))
+        missing[name] = inner - told
 
-    assert inner - told == set()
+    assert {name: fields for name, fields in missing.items() if fields} == {}
 
 
 def refused_fields() -> list[tuple[str, str, int]]:
@@ -175,38 +171,38 @@ def test_fields_are_refused() -> None:
     assert len(refused_fields()) > 10
 
 
-@pytest.mark.parametrize(("method", "field", "code"), refused_fields())
-def test_a_field_that_is_refused_is_refused_by_name(
-    tmp_path: Path, method: str, field: str, code: int
-) -> None:
+def test_a_field_that_is_refused_is_refused_by_name(tmp_path: Path) -> None:
     ns, _ = new_namespace(tmp_path / "lake")
     fill(ns)
     place = tmp_path / "lake" / "eu" / "shop" / "sales.db" / "orders.lance"
-    fields = stage(place) if method == "create_table_version" else {}
-    value = value_of(request_type(method), field)
-    with pytest.raises(errors.LanceNamespaceError, match=rf"\b{field}\b") as caught:
-        call(ns, method, **fields, **{field: value})
-    assert caught.value.code == code
+    for method, field, code in refused_fields():
+        fields = stage(place) if method == "create_table_version" else {}
+        value = value_of(request_type(method), field)
+        with pytest.raises(errors.LanceNamespaceError, match=rf"\b{field}\b") as caught:
+            call(ns, method, **fields, **{field: value})
+        assert caught.value.code == code, f"{method}: {field}"
 
 
 # -- errors ----------------------------------------------------------------------------------------
 
 
-@every_operation
-def test_the_codes_of_a_section_are_those_that_its_method_documents(name: str) -> None:
-    assert section(name).codes == documented_codes(MemoryNamespace, METHODS[name])
+def test_the_codes_of_a_section_are_those_that_its_method_documents() -> None:
+    documented = {name: documented_codes(MemoryNamespace, METHODS[name]) for name in OPERATIONS}
+
+    assert {name: section(name).codes for name in OPERATIONS} == documented
 
 
-@pytest.mark.parametrize("name", BEYOND)
-def test_the_codes_of_a_method_beyond_the_interface_are_those_it_documents(name: str) -> None:
-    assert section(name).codes == documented_codes(MemoryNamespace, name)
+def test_the_codes_of_a_method_beyond_the_interface_are_those_it_documents() -> None:
+    documented = {name: documented_codes(MemoryNamespace, name) for name in BEYOND}
+
+    assert {name: section(name).codes for name in BEYOND} == documented
 
 
-@pytest.mark.parametrize("name", WITH_ERRORS)
-def test_an_error_is_one_paragraph_with_its_code_and_cases(name: str) -> None:
-    found = section(name).errors
+def test_an_error_is_one_paragraph_with_its_code_and_cases() -> None:
+    errors_of = {name: section(name).errors for name in WITH_ERRORS}
+    found = [each for errors_here in errors_of.values() for each in errors_here]
 
-    assert found
+    assert [name for name, errors_here in errors_of.items() if not errors_here] == []
     assert [each.text for each in found if not each.is_well_formed] == []
     assert misnamed_codes(found) == []
     assert [each.text for each in found if not each.is_shown] == []

@@ -71,17 +71,15 @@ def operation_names(spec: Spec) -> list[str]:
     return spec.below("Basic Operations") + spec.below("Further Operations")
 
 
-def sections_with_errors() -> list[tuple[Spec, str]]:
-    """Every section that describes errors: the operations, and what they have in common."""
-    return [
-        (spec, name) for spec in SPECS.values() for name in (*operation_names(spec), COMMON_ERRORS)
-    ]
-
-
 def errors_of(spec: Spec, section: str) -> list[ErrorParagraph]:
     if section == COMMON_ERRORS:
         return error_paragraphs(spec.body(section))
     return spec.operation(section).errors
+
+
+def all_errors(spec: Spec) -> dict[str, list[ErrorParagraph]]:
+    """Every section that describes errors: the operations, and what they have in common."""
+    return {name: errors_of(spec, name) for name in (*operation_names(spec), COMMON_ERRORS)}
 
 
 def namespace_class(spec: Spec) -> type[LanceBridgeNamespace]:
@@ -89,18 +87,6 @@ def namespace_class(spec: Spec) -> type[LanceBridgeNamespace]:
     module, _, name = lance_bridge.catalogs()[spec.name].rpartition(".")
     found: type[LanceBridgeNamespace] = getattr(importlib.import_module(module), name)
     return found
-
-
-every_section = pytest.mark.parametrize(
-    ("spec", "section"),
-    sections_with_errors(),
-    ids=[f"{spec.name}-{section}" for spec, section in sections_with_errors()],
-)
-every_operation = pytest.mark.parametrize(
-    ("spec", "name"),
-    [(spec, name) for spec in SPECS.values() for name in operation_names(spec)],
-    ids=[f"{spec.name}-{name}" for spec in SPECS.values() for name in operation_names(spec)],
-)
 
 
 def test_every_registered_catalog_has_a_spec_and_every_spec_a_catalog() -> None:
@@ -219,45 +205,44 @@ def test_a_spec_says_how_its_catalog_compares_and_sets(spec: Spec) -> None:
     assert OPERATIONS_SPEC.body(MANAGED).strip()
 
 
-@every_operation
-def test_an_operation_has_a_description_and_numbered_steps(spec: Spec, name: str) -> None:
-    operation = spec.operation(name)
+@every_spec
+def test_an_operation_has_a_description_and_numbered_steps(spec: Spec) -> None:
+    found = [spec.operation(name) for name in operation_names(spec)]
 
-    assert operation.description
-    assert operation.steps
-    assert operation.steps == list(range(1, len(operation.steps) + 1))
+    assert [each.name for each in found if not each.description] == []
+    assert [each.name for each in found if not each.has_numbered_steps] == []
 
 
-@every_operation
-def test_the_codes_that_a_method_documents_are_described(spec: Spec, name: str) -> None:
-    kind = namespace_class(spec)
-    documented = documented_codes(kind, operations()[name])
+@every_spec
+def test_the_codes_that_a_method_documents_are_described(spec: Spec) -> None:
+    kind, missing = namespace_class(spec), {}
+    for name in operation_names(spec):
+        missing[name] = documented_codes(kind, operations()[name]) - spec.operation(name).codes
 
-    assert documented <= spec.operation(name).codes
+    assert {name: codes for name, codes in missing.items() if codes} == {}
 
 
 # -- errors --------------------------------------------------------------------------------------
 
 
-@every_section
-def test_a_section_describes_errors_one_paragraph_per_condition(spec: Spec, section: str) -> None:
-    errors = errors_of(spec, section)
+@every_spec
+def test_a_section_describes_errors_one_paragraph_per_condition(spec: Spec) -> None:
+    found = all_errors(spec)
 
-    assert errors
-    assert [error.text for error in errors if not error.is_well_formed] == []
-
-
-@every_section
-def test_an_error_code_has_the_name_that_belongs_to_it(spec: Spec, section: str) -> None:
-    assert misnamed_codes(errors_of(spec, section)) == []
+    assert [name for name, errors in found.items() if not errors] == []
+    assert [e.text for errors in found.values() for e in errors if not e.is_well_formed] == []
 
 
-@every_section
-def test_every_error_is_shown_by_cases(spec: Spec, section: str) -> None:
-    errors = errors_of(spec, section)
+@every_spec
+def test_an_error_code_has_the_name_that_belongs_to_it(spec: Spec) -> None:
+    assert [each for errors in all_errors(spec).values() for each in misnamed_codes(errors)] == []
 
-    assert errors
-    assert [error.text for error in errors if not error.is_shown] == []
+
+@every_spec
+def test_every_error_is_shown_by_cases(spec: Spec) -> None:
+    found = all_errors(spec).values()
+
+    assert [error.text for errors in found for error in errors if not error.is_shown] == []
 
 
 @every_spec
@@ -267,9 +252,9 @@ def test_nothing_waits_to_be_shown(spec: Spec) -> None:
     assert "not yet shown" not in text.lower()
 
 
-@every_section
-def test_an_error_names_a_case_that_exists(spec: Spec, section: str) -> None:
+@every_spec
+def test_an_error_names_a_case_that_exists(spec: Spec) -> None:
     places = [REPOSITORY / place for place in (*CASES, f"tests/adapters/{spec.name}")]
+    found = [error for errors in all_errors(spec).values() for error in errors]
 
-    for error in errors_of(spec, section):
-        assert bad_cases(spec, error.cases, places) == [], error.text
+    assert [bad for error in found for bad in bad_cases(spec, error.cases, places)] == []

@@ -24,7 +24,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-clients test-fast test-slow test-spark check check-lint check-format \
+.PHONY: help venv test test-all test-clients test-fast test-releases test-slow test-spark check check-lint check-format \
 	check-types check-docs demo bench bench-spark bench-migrate kerberos metastores sparks wheel lock \
 	docker-driver clean
 
@@ -50,14 +50,23 @@ $(STAMP): $(DEPS_STAMP) pyproject.toml
 	@$(PIP_INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-test: metastores ## run all tests, those against real servers too; but for test-spark's
+test-fast: $(STAMP) ## run core's tests and the adapters' that need no server, no Spark and no download (90 s)
+	@$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS) \
+		-m "not server and not spark and not slow and not clients" tests/core tests/adapters tests/cli
+
+test: metastores ## run what CI runs, against real servers too (15 min)
 	@$(PY) -m pytest --continue-on-collection-errors -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+test-all: test test-slow test-spark test-clients ## run everything (hours); make -k test-all goes on after failures
+
+test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and 4.2; in CI too
+	@$(PY) -m pytest -n $(TEST_PROCESSES) -m releases tests/spark $(PYTEST_ARGS)
 
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
-test-slow: metastores ## run the tests that take minutes each, such as those of wheels in clean environments
-	@$(PY) -m pytest -m slow $(PYTEST_ARGS)
+test-slow: metastores ## run what takes minutes: the whole kit on every release, kills, benches, clean installs
+	@$(PY) -m pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_hive.embedded --fetch-only
@@ -85,9 +94,6 @@ $(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.
 	@$(CLIENTS_PIP) --require-hashes --no-build-isolation --no-deps -r requirements/clients.txt
 	@$(CLIENTS_PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
-
-test-fast: $(STAMP) ## run the tests that need no server, no Spark and no download
-	@$(PY) -m pytest -m "not server and not spark and not slow and not clients" $(PYTEST_ARGS)
 
 check: check-lint check-format check-types check-docs ## lint, format, types, documents (make -k check: all of them)
 

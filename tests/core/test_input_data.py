@@ -341,6 +341,7 @@ class Weighed(io.FileIO):
         return super().read(size) or b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [create, *WRITES])
 def test_rows_from_a_file_are_not_held_in_memory(
     namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, write: Any

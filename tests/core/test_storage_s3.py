@@ -120,6 +120,7 @@ def test_without_any_version_only_lance_s_own_objects_go(
     assert keys(moto, place) == kept
 
 
+@pytest.mark.slow
 def test_a_table_of_more_objects_than_one_listing_shows_is_deleted_whole(
     storage: TableStorage, moto: MotoServer, place: str
 ) -> None:

@@ -75,8 +75,12 @@ class Case:
         return found
 
 
-@pytest.fixture(params=["register in hive", "register in unity", "entries to glue", "marks in hive",
-                        "to the catalog in hive", "to the storage in glue"])  # fmt: skip
+CASES = ["register in hive", "entries to glue"]
+"""A migration from files, and one between catalogs."""
+FURTHER = ["register in unity", "marks in hive", "to the catalog in hive", "to the storage in glue"]
+
+
+@pytest.fixture(params=[*CASES, *(pytest.param(each, marks=pytest.mark.slow) for each in FURTHER)])
 def case(request: pytest.FixtureRequest, lake: Path) -> Case:
     what: str = request.param
     if what.startswith("register"):

@@ -11,7 +11,7 @@ from migrate.sessions import beside
 from servers.metastores import Metastores
 from servers.sparks import Running
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _SECONDS = 120.0
 _ENOUGH = 3

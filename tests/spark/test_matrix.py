@@ -22,7 +22,7 @@ ALL, SOURCE = "spark.sql_checks", "spark.source_checks"
 ROWS = "spark.sql_row_checks:ROW_CHECKS"
 REMOTE = "a remote server"
 WAYS = [
-    ("4.1", LOCAL, [ALL, SOURCE]),
+    ("4.1", LOCAL, [ALL, SOURCE]),  # these two in CI, too
     ("4.2", LOCAL, [ALL, SOURCE]),
     # What tasks do elsewhere, or a client without a JVM, is in rows and not in entries.
     ("4.1", CLUSTER, [ROWS]),
@@ -30,9 +30,10 @@ WAYS = [
     ("4.1", REMOTE, [ROWS]),
     ("4.3", REMOTE, [ROWS, SOURCE]),
 ]
+_MARKED = [pytest.param(*way, marks=[pytest.mark.releases][: way[1] == LOCAL]) for way in WAYS]
 
 
-@pytest.mark.parametrize(("release", "master", "checks"), WAYS)
+@pytest.mark.parametrize(("release", "master", "checks"), _MARKED)
 def test_sql_and_the_data_source_do_what_they_must_on(
     release: str, master: str, checks: list[str], metastores: Metastores, tmp_path: Path
 ) -> None:

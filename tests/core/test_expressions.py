@@ -46,7 +46,18 @@ NO_EXPRESSION = [
 ]
 NOT_TRUE_OR_FALSE = ["a", "a + 1", "word", "null", "inner"]
 OF_ANOTHER_TYPE = ["a = 'x'", "word = 1", "inner = 1", "a = 99999999999999999999999"]
-READ_IN_PART = ["a = 1; drop table t", "a = 1 group by a", "a = 1) or (a = 2", "a = 1 limit 1"]
+READ_IN_PART = [
+    "a = 1;",
+    "a = 1; drop table t",
+    "a = 1 group by a",
+    "a = 1 order by a",
+    "a = 1) or (a = 2",
+    "a = 1)",
+    "a = 1 limit 1",
+    "a = 1 x",
+    "a = 1, a = 2",
+    "a = 1 -- comment\n; drop table t",
+]
 PLACEHOLDERS = ["a = ?", "a = $1", "a = :x"]
 BAD = NO_EXPRESSION + NOT_TRUE_OR_FALSE + OF_ANOTHER_TYPE + READ_IN_PART + PLACEHOLDERS
 NO_COLUMN = ["nope = 1", "a = 1 and nope = 2", "inner.nope = 1", "lower(nope) = 'x'", "`a b` = 1"]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import lance
 import pyarrow as pa
 import pytest
 from lance_namespace import (
@@ -17,13 +16,10 @@ from lance_namespace import (
     DropTableRequest,
 )
 from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidInputError,
     LanceNamespaceError,
     PermissionDeniedError,
     ServiceUnavailableError,
     TableAlreadyExistsError,
-    TableBranchNotFoundError,
     UnauthenticatedError,
 )
 from servers.glue_server import GlueServer
@@ -140,72 +136,4 @@ def test_files_that_cannot_be_deleted_are_named(
 # -- creating ------------------------------------------------------------------------------------
 
 
-def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(
-    on_disk: GlueNamespace, database: str
-) -> None:
-    declared = on_disk.declare_table(DeclareTableRequest(id=[database, "t"]))
-    place = Path(declared.location or "")
-    place.mkdir(parents=True)
-    (place / "data").write_text("a file where Lance wants a directory")
-    with pytest.raises(ServiceUnavailableError, match="create the table again"):
-        create(on_disk, [database, "t"])
-    (place / "data").unlink()
-    create(on_disk, [database, "t"])
-    assert count(on_disk, [database, "t"]) == 3
-
-
-def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
-    on_disk: GlueNamespace, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create(on_disk, [database, "t"])
-    write = lance.write_dataset
-
-    def lose(data: pa.RecordBatchReader, place: Any, **options: Any) -> object:
-        if getattr(place, "uri", place).startswith("memory:"):  # there, only the schema is tried
-            return write(data, place, **options)
-        write(data.read_all().slice(0, 1), place, mode="append")
-        raise OSError("Retryable commit conflict")
-
-    monkeypatch.setattr(lance, "write_dataset", lose)
-    with pytest.raises(ConcurrentModificationError, match=database):
-        create(on_disk, [database, "t"], mode="Overwrite")
-    assert count(on_disk, [database, "t"]) == 4
-
-
 # -- reading -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("predicate", ["id / 0 > 1", "regexp_match(cast(id as string), '(')"])
-def test_a_predicate_that_fails_on_a_row_is_invalid_input(
-    on_disk: GlueNamespace, database: str, predicate: str
-) -> None:
-    create(on_disk, [database, "t"])
-    with pytest.raises(InvalidInputError, match="could not be counted"):
-        count(on_disk, [database, "t"], predicate=predicate)
-
-
-@pytest.mark.parametrize("predicate", ["id = 1;", "id = 1 limit 1", "id = 1) or (id = 2"])
-def test_a_predicate_of_which_lance_reads_only_the_beginning_is_invalid_input(
-    on_disk: GlueNamespace, database: str, predicate: str
-) -> None:
-    create(on_disk, [database, "t"])
-    with pytest.raises(InvalidInputError, match="does not fit"):
-        count(on_disk, [database, "t"], predicate=predicate)
-
-
-def test_the_rows_of_a_branch_that_is_not_there_are_not_counted(
-    on_disk: GlueNamespace, database: str
-) -> None:
-    create(on_disk, [database, "t"])
-    with pytest.raises(TableBranchNotFoundError, match="no branch 'b'"):
-        count(on_disk, [database, "t"], branch="b")
-
-
-@pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
-def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
-    on_disk: GlueNamespace, database: str, other: dict[str, Any]
-) -> None:
-    create(on_disk, [database, "t"])
-    request = DescribeTableRequest(id=[database, "t"], tag="v1", **other)
-    with pytest.raises(InvalidInputError, match="together"):
-        on_disk.describe_table(request)

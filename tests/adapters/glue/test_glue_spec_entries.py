@@ -14,7 +14,6 @@ from lance_namespace import (
     DeregisterTableRequest,
     DescribeTableRequest,
     DropTableRequest,
-    ListTablesRequest,
     RegisterTableRequest,
     RenameTableRequest,
 )
@@ -118,11 +117,6 @@ def test_overwriting_a_namespace_replaces_its_location_and_description_too(
     assert not bare.get("Description")
 
 
-def test_all_tables_are_not_those_of_one_namespace(namespace: GlueNamespace, database: str) -> None:
-    with pytest.raises(InvalidInputError, match="ListTables"):
-        namespace.list_all_tables(ListTablesRequest(id=[database]))
-
-
 # -- declaring -----------------------------------------------------------------------------------
 
 
@@ -139,16 +133,6 @@ def test_a_database_without_a_place_for_lance_needs_a_root(
     assert tables(rootless, name) == []
     declare(rootless, name)
     assert tables(rootless, name) == ["t"]
-
-
-def test_a_declared_table_is_not_declared_again_elsewhere(
-    namespace: GlueNamespace, database: str
-) -> None:
-    first = namespace.declare_table(DeclareTableRequest(id=[database, "t"]))
-    with pytest.raises(TableAlreadyExistsError, match="declared at"):
-        namespace.declare_table(DeclareTableRequest(id=[database, "t"], location=ELSEWHERE))
-    same = DeclareTableRequest(id=[database, "t"], location=first.location)
-    assert namespace.declare_table(same).location == first.location
 
 
 def test_somebody_elses_fresh_declaration_is_kept_until_it_is_old(

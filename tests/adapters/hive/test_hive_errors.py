@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import hmsclient.genthrift.hive_metastore.ttypes as hive
 import lance
@@ -30,9 +29,7 @@ from lance_namespace.errors import (
     InternalError,
     InvalidInputError,
     NamespaceNotEmptyError,
-    ServiceUnavailableError,
     TableAlreadyExistsError,
-    TableBranchNotFoundError,
     UnsupportedOperationError,
 )
 from servers.hive_raw import raw_client, raw_table
@@ -161,43 +158,7 @@ def test_hives_own_catalog_is_not_dropped(with_catalogs: HiveNamespace) -> None:
 # -- declaring -----------------------------------------------------------------------------------
 
 
-def test_a_declared_table_is_not_declared_again_elsewhere(
-    namespace: HiveNamespace, database: str, tmp_path: Path
-) -> None:
-    first = namespace.declare_table(DeclareTableRequest(id=[database, "t"]))
-    elsewhere = DeclareTableRequest(id=[database, "t"], location=str(tmp_path / "t.lance"))
-    with pytest.raises(TableAlreadyExistsError, match="declared at"):
-        namespace.declare_table(elsewhere)
-    same = DeclareTableRequest(id=[database, "t"], location=first.location)
-    assert namespace.declare_table(same).location == first.location
-
-
 # -- tables --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
-def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
-    namespace: HiveNamespace, database: str, other: dict[str, Any]
-) -> None:
-    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
-    request = DescribeTableRequest(id=[database, "t"], tag="v1", **other)
-    with pytest.raises(InvalidInputError, match="together"):
-        namespace.describe_table(request)
-
-
-def test_the_rows_of_a_branch_that_is_not_there_are_not_counted(
-    namespace: HiveNamespace, database: str
-) -> None:
-    namespace.create_table(CreateTableRequest(id=[database, "t"]), ipc(ROWS))
-    request = CountTableRowsRequest(id=[database, "t"], branch="b")
-    with pytest.raises(TableBranchNotFoundError, match="no branch 'b'"):
-        namespace.count_table_rows(request)
-    assert count(namespace, database, "t") == 3
-
-
-def test_all_tables_are_not_those_of_one_namespace(namespace: HiveNamespace, database: str) -> None:
-    with pytest.raises(InvalidInputError, match="ListTables"):
-        namespace.list_all_tables(ListTablesRequest(id=[database]))
 
 
 @pytest.mark.parametrize("new_name", ["t", "T"])
@@ -264,22 +225,6 @@ def test_an_entry_that_somebody_changes_meanwhile_is_a_concurrent_modification(
     found = namespace.describe_table(DescribeTableRequest(id=table_id))
     assert (found.location, found.properties) == (place, {"by": "somebody"})
     assert tables(namespace, database) == ["t"]
-
-
-def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(
-    namespace: HiveNamespace, database: str
-) -> None:
-    request = CreateTableRequest(id=[database, "t"])
-    place = Path(namespace.declare_table(DeclareTableRequest(id=request.id)).location or "")
-    place.mkdir(exist_ok=True)
-    (place / "data").write_text("a file where Lance wants a directory")
-    with pytest.raises(ServiceUnavailableError, match="create the table again"):
-        namespace.create_table(request, ipc(ROWS))
-    described = namespace.describe_table(DescribeTableRequest(id=request.id, check_declared=True))
-    assert described.is_only_declared
-    (place / "data").unlink()
-    namespace.create_table(request, ipc(ROWS))
-    assert lance.dataset(str(place)).count_rows() == 3
 
 
 # -- the metastore's own words -------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_namespace import CountTableRowsRequest, CreateTableRequest, DescribeTableRequest
-from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
+from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge_hive import HiveNamespace
 
@@ -24,35 +24,6 @@ def table(namespace: HiveNamespace, database: str) -> list[str]:
     data = bytes(sink.getvalue().to_pybytes())
     namespace.create_table(CreateTableRequest(id=[database, "t"]), data)
     return [database, "t"]
-
-
-@pytest.mark.parametrize("predicate", ["i/0 > 1", "regexp_match(s, '(')", "cast(s as int) > 1"])
-def test_a_predicate_that_fails_on_a_row_is_invalid_input(
-    namespace: HiveNamespace, table: list[str], predicate: str
-) -> None:
-    with pytest.raises(InvalidInputError, match="could not be counted"):
-        namespace.count_table_rows(CountTableRowsRequest(id=table, predicate=predicate))
-
-
-@pytest.mark.parametrize(
-    "predicate",
-    [
-        "1=1; drop table x",
-        "i = 1;",
-        "i = 1 limit 1",
-        "i = 1 x",
-        "i = 1)",
-        "i = 1) or (i = 2",
-        "i = 1, i = 2",
-        "i = 1 order by i",
-        "i = 1 -- comment\n; drop table x",
-    ],
-)
-def test_a_predicate_of_which_lance_reads_only_the_beginning_is_invalid_input(
-    namespace: HiveNamespace, table: list[str], predicate: str
-) -> None:
-    with pytest.raises(InvalidInputError, match="does not fit"):
-        namespace.count_table_rows(CountTableRowsRequest(id=table, predicate=predicate))
 
 
 @pytest.mark.parametrize(

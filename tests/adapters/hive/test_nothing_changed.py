@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import lance
 import pyarrow as pa
@@ -123,24 +122,3 @@ def test_creating_and_dropping_one_table_at_once_tells_nobody_what_is_not_so(
         thread.join(120)
     assert not any(thread.is_alive() for thread in threads)
     assert wrong == []
-
-
-def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
-    rooted: HiveNamespace, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table_id = [database, "t"]
-    written = lance.write_dataset(pa.table({"i": [1]}), namespace_client=rooted, table_id=table_id)
-    write = lance.write_dataset
-
-    def lose(data: pa.Table, place: Any, **options: Any) -> object:
-        if getattr(place, "uri", place) != written.uri:
-            return write(data, place, **options)
-        write(pa.table({"i": [2]}), written.uri, mode="append")
-        raise OSError("Retryable commit conflict")
-
-    monkeypatch.setattr(lance, "write_dataset", lose, raising=True)
-    with pytest.raises(ConcurrentModificationError, match=database):
-        rooted.create_table(
-            CreateTableRequest(id=table_id, mode="Overwrite"), ipc(pa.table({"i": [3]}))
-        )
-    assert lance.dataset(written.uri).to_table()["i"].to_pylist() == [1, 2]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import lance
 import pyarrow as pa
 import pytest
 from lance_namespace import ErrorCode
@@ -115,13 +114,6 @@ def test_cascade_refuses_a_schema_that_holds_more_than_tables_and_changes_nothin
 # -- declaring and registering -------------------------------------------------------------------
 
 
-def test_a_declared_table_is_not_declared_again_elsewhere(calls: Calls, tmp_path: Path) -> None:
-    first = calls.declare_table(TABLE)
-    with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="declared at"):
-        calls.declare_table(TABLE, location=str(tmp_path / "elsewhere.lance"))
-    assert calls.declare_table(TABLE, location=first.location).location == first.location
-
-
 def test_somebody_elses_fresh_declaration_is_kept_until_it_is_old(
     calls: Calls, connected: Open
 ) -> None:
@@ -187,26 +179,6 @@ def test_what_a_table_cannot_hold_is_invalid_input_and_nothing_is_made(
 # -- tables --------------------------------------------------------------------------------------
 
 
-def test_all_tables_are_not_those_of_one_namespace(calls: Calls) -> None:
-    with refused(ErrorCode.INVALID_INPUT, naming="ListTables"):
-        calls.list_all_tables(id=SCHEMA)
-
-
-@pytest.mark.parametrize("other", [{"version": 1}, {"branch": "b"}])
-def test_a_tag_together_with_a_version_or_branch_is_invalid_input(
-    calls: Calls, other: dict[str, Any]
-) -> None:
-    calls.create_table(TABLE, ROWS)
-    with refused(ErrorCode.INVALID_INPUT, naming="together"):
-        calls.describe_table(TABLE, tag="v1", **other)
-
-
-def test_the_rows_of_a_branch_that_is_not_there_are_not_counted(calls: Calls) -> None:
-    calls.create_table(TABLE, ROWS)
-    with refused(ErrorCode.TABLE_BRANCH_NOT_FOUND, naming="no branch 'b'"):
-        calls.count(TABLE, branch="b")
-
-
 def test_a_table_cannot_be_renamed_to_its_own_name_or_into_another_schema(
     server: UnityServer, calls: Calls
 ) -> None:
@@ -219,36 +191,6 @@ def test_a_table_cannot_be_renamed_to_its_own_name_or_into_another_schema(
     assert calls.count(TABLE) == 3
 
 
-def test_data_that_cannot_be_written_leaves_a_table_that_can_be_completed(calls: Calls) -> None:
-    place = Path(calls.declare_table(TABLE).location or "")
-    place.mkdir(parents=True)
-    (place / "data").write_text("a file where Lance wants a directory")
-    with refused(ErrorCode.SERVICE_UNAVAILABLE, naming="create the table again"):
-        calls.create_table(TABLE, ROWS)
-    assert calls.describe_table(TABLE, check_declared=True).is_only_declared
-    (place / "data").unlink()
-    calls.create_table(TABLE, ROWS)
-    assert lance.dataset(str(place)).count_rows() == 3
-
-
-def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = calls.create_table(TABLE, pa.table({"i": [1]})).location
-    write = lance.write_dataset
-
-    def lose(data: pa.Table, where: Any, **options: Any) -> object:
-        if getattr(where, "uri", where) != place:
-            return write(data, where, **options)
-        write(pa.table({"i": [2]}), place, mode="append")
-        raise OSError("Retryable commit conflict")
-
-    monkeypatch.setattr(lance, "write_dataset", lose)
-    with refused(ErrorCode.CONCURRENT_MODIFICATION, naming="c.s.t"):
-        calls.create_table(TABLE, pa.table({"i": [3]}), mode="Overwrite")
-    assert lance.dataset(place).to_table()["i"].to_pylist() == [1, 2]
-
-
 @pytest.mark.parametrize(
     "data", [ipc(ROWS)[:-8], ipc(ROWS)[: len(ipc(ROWS)) // 2], ipc(ROWS) + b"more"]
 )
@@ -259,22 +201,6 @@ def test_a_stream_that_is_not_one_whole_stream_makes_neither_entry_nor_file(
         calls.create_table(TABLE, data)
     assert not proxy.requests
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("predicate", ["i/0 > 1", "regexp_match(s, '(')"])
-def test_a_predicate_that_fails_on_a_row_is_invalid_input(calls: Calls, predicate: str) -> None:
-    calls.create_table(TABLE, ROWS)
-    with refused(ErrorCode.INVALID_INPUT, naming="could not be counted"):
-        calls.count(TABLE, predicate=predicate)
-
-
-@pytest.mark.parametrize("predicate", ["1=1; drop table x", "i = 1 limit 1", "i = 1) or (i = 2"])
-def test_a_predicate_of_which_lance_reads_only_the_beginning_is_invalid_input(
-    calls: Calls, predicate: str
-) -> None:
-    calls.create_table(TABLE, ROWS)
-    with refused(ErrorCode.INVALID_INPUT, naming="does not fit"):
-        calls.count(TABLE, predicate=predicate)
 
 
 # -- Databricks ----------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ def test_rows_are_added_once_whenever_it_is_killed(beside_hive: Checker) -> None
     beside_hive(switch_checks.check_rows_that_are_added_while_it_is_killed)
 
 
+@pytest.mark.slow
 def test_rows_are_merged_once_whenever_it_is_killed(beside_hive: Checker) -> None:
     beside_hive(switch_checks.check_rows_that_are_merged_while_it_is_killed)
 

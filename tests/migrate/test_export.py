@@ -45,6 +45,7 @@ def test_differences_are_found(beside_hive: Checker) -> None:
     beside_hive(checks.check_differences_are_found)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_run_again_each_row_is_there_once(beside_hive: Checker) -> None:
     beside_hive(checks.check_killed_at_every_moment)
 

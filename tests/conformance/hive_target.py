@@ -240,15 +240,18 @@ class HiveFaults(Faults):
         return sum(n for name, n in calls.items() if name.startswith(_STARTS))
 
 
-class HiveCatalogTarget(HiveTarget):
-    """The same with the level of catalogs, in a catalog of the kit's own."""
+class HiveCatalogTarget(RunningHiveTarget):
+    """One with the level of catalogs, in a catalog of the kit's own.
+
+    It is not restarted: the connections are those of the target without catalogs.
+    """
 
     parent = ("lance_kit",)
     types = hive3
     client = CatalogsClient
 
     def __init__(self, metastore: Metastore, data_root: Path) -> None:
-        super().__init__(metastore, data_root, catalog_levels="true")
+        super().__init__(metastore.uri, data_root, catalog_levels="true")
         namespace = self.connect()
         namespace.create_namespace(
             CreateNamespaceRequest(

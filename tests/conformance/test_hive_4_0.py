@@ -29,6 +29,7 @@ class TestHiveInFull(RequestSuite, InsideTableCases, StatefulCases):
     """All other cases."""
 
 
+@pytest.mark.slow
 class TestHiveWithCatalogs(ServerSuite):
     """Three levels: catalog, database, table."""
 

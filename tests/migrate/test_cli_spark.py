@@ -74,6 +74,7 @@ def _id_in(shown: str) -> str:
     return str(ID.findall(shown)[0])
 
 
+@pytest.mark.slow
 def test_the_examples_of_help_run(pasted: Command, orders: Path) -> None:
     [convert], [catch_up] = examples("convert"), examples("catch-up")
     first = _id_in(pasted(f"{convert} --execute --index id:BTREE --cast name=binary"))

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import rmtree
 from urllib.parse import quote
 
 import obstore
@@ -43,6 +44,10 @@ class Store(ABC):
     @abstractmethod
     def read(self, place: Names) -> dict[str, object]:
         """Return all files and links below a place, with what differs where one has changed."""
+
+    @abstractmethod
+    def remove(self, place: Names) -> None:
+        """Remove all files below a place: listings of moto take longer the more there are."""
 
     @abstractmethod
     def uris(self, place: Names) -> list[str]:
@@ -94,6 +99,9 @@ class LocalStore(Store):
                 elif path.is_file():
                     found[str(path.relative_to(start))] = path.read_bytes()
         return found
+
+    def remove(self, place: Names) -> None:
+        rmtree(self._root.joinpath(*place))
 
     def uris(self, place: Names) -> list[str]:
         path = str(self._root.joinpath(*place))
@@ -151,6 +159,9 @@ class S3(Store):
             for batch in obstore.list(self._store, prefix=start)
             for meta in batch
         }
+
+    def remove(self, place: Names) -> None:
+        obstore.delete(self._store, [f"{self._key(place)}/{name}" for name in self.read(place)])
 
     def uris(self, place: Names) -> list[str]:
         start, key = f"s3://{BUCKET}", quote(self._key(place))

@@ -102,6 +102,7 @@ class Drops:
         assert found == files, f"{message}: {sorted(set(found) ^ set(files))}"
         assert self._server.tables == catalog, message
         assert self._server.effects == ([] if refused else ["drop_table"]), message
+        self._store.remove(place[:1])
         return refused
 
     def _is_refused(self) -> bool:

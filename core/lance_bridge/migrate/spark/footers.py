@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 
@@ -67,7 +68,7 @@ def read(session: Any, table: SourceTable, frame: DataFrame) -> Footers | None:
             rows += count
             if text not in schemas:
                 schemas[text] = (file, reader.schema_of(found))
-    except Py4JError:
+    except (PySparkException, Py4JError):
         return None
     return Footers(len(files), len(chosen), rows, dict(schemas.values()))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from ...errors import display, unsupported
 from ...names import quoted
@@ -101,7 +102,7 @@ def describe_all(
     for database in sorted({names[:-1] for names in tables}):
         own = [names for names in tables if names[:-1] == database]
         for start in range(0, len(own), _TABLES_OF_A_CALL):
-            with suppress(Py4JError):
+            with suppress(PySparkException, Py4JError):
                 found |= _describe_many(spark, own[start : start + _TABLES_OF_A_CALL])
     return found
 

@@ -172,11 +172,14 @@ def left(spark: Any, database: str, target: str, properties: dict[str, str]) -> 
 
 
 def _own_files(place: Path) -> set[Path]:
-    """Return the files of one table; those of a declared one are its mark alone."""
+    """Return the files of one table: the mark that keeps its place, and what versions name."""
+    mark = place / ".lance-reserved"
     if not (place / "_versions").is_dir():
-        return {place / ".lance-reserved"}
+        return {mark}
     latest = lance.dataset(str(place))
-    kept = {each for part in ("_versions", "_transactions") for each in (place / part).iterdir()}
+    kept = {mark} | {
+        each for part in ("_versions", "_transactions") for each in (place / part).iterdir()
+    }
     for version in latest.versions():
         dataset = lance.dataset(str(place), version=version["version"])
         for fragment in dataset.get_fragments():

@@ -133,7 +133,8 @@ def differences(
 ) -> dict[str, str]:
     """Return the tables that pylance reads other rows of than Spark reads from their sources."""
     found = {}
-    with lance_bridge.connect("hive", properties) as namespace:
+    connection: Any = lance_bridge.connect("hive", properties)
+    with connection as namespace:
         for name in names:
             there = _rows(spark.table(f"{database}.{name}").toArrow())
             here = lance.dataset(namespace_client=namespace, table_id=[target, name])
@@ -163,7 +164,8 @@ def left(spark: Any, database: str, target: str, properties: dict[str, str]) -> 
     """Return the files below the root that no version of a registered table names."""
     root = Path(properties["root"])
     known: set[Path] = set()
-    with lance_bridge.connect("hive", properties) as namespace:
+    connection: Any = lance_bridge.connect("hive", properties)
+    with connection as namespace:
         request = api.ListTablesRequest(id=[target])
         for name in namespace.list_tables(request).tables:
             described = namespace.describe_table(api.DescribeTableRequest(id=[target, name]))

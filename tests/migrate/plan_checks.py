@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import Any, NamedTuple
 
 from migrate.sparking import Scene, replaced
-
-from lance_bridge.migrate.kinds import convert
 
 
 def check_types_of_later_files_are_in_the_plan(scene: Scene) -> None:
@@ -55,6 +54,10 @@ class _Usage(NamedTuple):
     free: int
 
 
+def _always(usage: _Usage, _: Any) -> Any:
+    return lambda _: usage
+
+
 def check_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
     database = scene.database()
     scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(100)")
@@ -62,9 +65,8 @@ def check_space_that_is_not_free_is_in_the_plan(scene: Scene) -> None:
     with scene.run("convert") as run:
         [size] = [item.bytes for item in run.plan(**options).items if item.bytes]
         for free, notes in ((size, []), (size - 1, [f"{size:,} bytes, and {size - 1:,} are free"])):
-            with replaced(
-                convert.shutil, "disk_usage", lambda _, f=free: lambda _: _Usage(9, 9, f)
-            ):
+            usage = _Usage(9, 9, free)
+            with replaced(shutil, "disk_usage", partial(_always, usage)):
                 found = run.plan(**options).notes
             assert len(found) == len(notes)
             assert all(part in note for part, note in zip(notes, found, strict=True))

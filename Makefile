@@ -12,7 +12,7 @@ CLIENTS_PIP := $(CLIENTS)/bin/python -m pip --disable-pip-version-check install 
 DEPS_STAMP := $(VENV)/.dependencies-installed
 STAMP := $(VENV)/.project-installed
 LOCKS := requirements/build.txt requirements/dev.txt
-TYPED := core/lance_bridge core/pyspark_lance_bridge.py core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/*) tests demo bench
+TYPED := core/lance_bridge core/_lance_bridge_names.py hatch_build.py $(wildcard adapters/* apps/*) tests demo bench
 
 COMPILE = $(VENV)/bin/uv pip compile --quiet --no-config --no-python-downloads --universal \
 	--python-version 3.10 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
@@ -69,7 +69,7 @@ test-slow: metastores ## run what takes minutes: the whole kit on every release,
 	@$(PY) -m pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
-	@$(PY) -m lance_bridge_hive.embedded --fetch-only
+	@$(PY) -m lance_bridge_metastore --fetch-only
 
 sparks: $(SPARKS) ## fetch the other releases of PySpark that tests run on (about 900 MB, once)
 
@@ -150,4 +150,4 @@ $(JDBC_JAR): | $(STAMP)
 clean: ## remove what the other targets made, except downloaded jars in .cache
 	@rm -rf $(VENV) dist build metastore_db derby.log spark-warehouse docker/jars
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
-	@find core adapters tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find core adapters apps tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

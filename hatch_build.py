@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_PACKAGE = "lance_bridge/spark/jvm"
+_PACKAGE = "lance_bridge_spark/jvm"
 
 
 class JarHook(BuildHookInterface[Any]):
@@ -24,7 +24,7 @@ class JarHook(BuildHookInterface[Any]):
         """Compile before the files of the wheel are collected."""
         if version == "editable":
             return
-        compiling = runpy.run_path(str(Path(self.root, "core", _PACKAGE, "compiling.py")))
+        compiling = runpy.run_path(str(Path(self.root, "apps", _PACKAGE, "compiling.py")))
         self._directory = TemporaryDirectory(prefix="lance-bridge-jar-")
         jar = Path(self._directory.name, compiling["JAR_NAME"])
         try:

@@ -36,7 +36,7 @@ from bench.runner import (
     show_progress,
     take_turns,
 )
-from lance_bridge_hive.embedded import RELEASES
+from lance_bridge_metastore import RELEASES
 
 _DEFAULTS = {"hive": (1000, 60, 200), "glue": (300, 30, 25), "unity": (300, 40, 100)}
 """Of each catalog: tables, rounds, and questions of a thread."""

@@ -37,7 +37,7 @@ from bench.raw_clients import (
 )
 from bench.runner import Bar, Wire
 from lance_bridge.location import for_lance
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 _FILLERS = 4
 

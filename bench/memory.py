@@ -29,7 +29,7 @@ from lance_namespace import QueryTableRequest
 
 import lance_bridge
 from bench.runner import Bar, at_least, make_report, make_row, request, show_progress
-from lance_bridge_hive.embedded import RELEASES, Metastore
+from lance_bridge_metastore import RELEASES, Metastore
 
 BAR = Bar("grown_mb", "<", 500)
 """MB (10^6 bytes) that an operation may hold beyond the rows that it is given."""

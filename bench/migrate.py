@@ -39,7 +39,9 @@ from bench.runner import (
     take_turns,
 )
 from bench.spark import DIMENSIONS, Setup, write_source
-from lance_bridge.migrate import (
+from lance_bridge_hive import HiveNamespace
+from lance_bridge_metastore import RELEASES, Metastore
+from lance_bridge_migrate import (
     Directory,
     Ends,
     Level,
@@ -52,9 +54,7 @@ from lance_bridge.migrate import (
     make_plan,
     verify,
 )
-from lance_bridge.migrate.spark.session import address_of_session
-from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import RELEASES, Metastore
+from lance_bridge_migrate.spark.session import address_of_session
 
 REGISTER_BAR = Bar("ratio", "<", 2.0)
 CONVERT_BAR = Bar("ratio", "<=", 1.25)

@@ -37,9 +37,9 @@ from bench.runner import (
     show_progress,
     take_turns,
 )
-from lance_bridge.spark import register
-from lance_bridge.spark.jobs import compact, create_index
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
+from lance_bridge_spark import register
+from lance_bridge_spark.jobs import compact, create_index
 
 CATALOG, NAMESPACE = "prod", "bench"
 TABLE = f"{CATALOG}.{NAMESPACE}.rows"
@@ -141,7 +141,7 @@ class Setup:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         root = Path(__file__).parents[1]
-        paths = [str(root / name) for name in ("core", "adapters", "tests", ".")]
+        paths = [str(root / name) for name in ("core", "adapters", "apps", "tests", ".")]
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
         settings: dict[str, Any] = {
             "spark.master": f"local[{cores}]",

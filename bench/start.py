@@ -1,7 +1,7 @@
 """Start-up: the command's help and completion, the package, and a worker of Spark.
 
-Each is a process of its own, in turns with ``python -c pass`` and ``import lance_namespace``. What is
-compared is time of the processor, which other work on the machine changes least.
+Each is a process of its own, in turns with ``python -c pass`` and ``import lance_namespace``.
+Times are of the processor, which other work on the machine changes least.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-_MAIN = "import sys; sys.argv[0] = 'lance-bridge'; from lance_bridge.cli import main; main()"
+_MAIN = "import sys; sys.argv[0] = 'lance-bridge'; from lance_bridge_cli import main; main()"
 _COMPLETION = {"_LANCE_BRIDGE_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
 PASS, INTERFACE = "python -c pass", "import lance_namespace"
 
@@ -52,7 +52,7 @@ STARTS = (
     Start(
         "what a worker imports beside us", "import lance_namespace, lance, pyspark.sql.datasource"
     ),
-    Start("a worker of Spark", "import lance_bridge.spark.source.writer"),
+    Start("a worker of Spark", "import lance_bridge_spark.source.writer"),
 )
 
 

@@ -36,7 +36,7 @@ from bench.runner import (
     take_turns,
 )
 from lance_bridge.location import for_lance
-from lance_bridge_hive.embedded import RELEASES
+from lance_bridge_metastore import RELEASES
 
 _REHEARSALS = 2
 

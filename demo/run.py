@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from demo import catalogs, inside, spark_side, steps
 from demo.telling import Story
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 PARTS = ("spark", "catalogs")
 

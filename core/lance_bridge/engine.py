@@ -1,6 +1,6 @@
 """The port for a compute engine: what a namespace has done elsewhere than in its own process.
 
-A process has one engine or none. `lance_bridge.spark.register` makes a Spark session that engine.
+A process has one engine or none. `lance_bridge_spark.register` makes a Spark session that engine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .tables.dataset import Ref
 
 HOW: Final = (
-    "it needs a compute engine, and this process has none: lance_bridge.spark.register(spark) "
+    "it needs a compute engine, and this process has none: lance_bridge_spark.register(spark) "
     "makes a Spark session that engine"
 )
 

@@ -18,7 +18,7 @@ from servers.metastores import Metastores
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 ORDERS = pa.table(
     {

@@ -11,8 +11,8 @@ from typing import Any
 from servers.hive_raw import raw_client
 from typer.testing import CliRunner
 
-from lance_bridge.cli.app import app
-from lance_bridge.doctor import Kind
+from lance_bridge_cli.app import app
+from lance_bridge_doctor import Kind
 
 from .conftest import Lake
 from .running import pasted

@@ -18,7 +18,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from lance_bridge.cli.app import app
+from lance_bridge_cli.app import app
 
 PROGRAM = str(Path(sys.executable).with_name("lance-bridge"))
 _SECONDS = 120.0

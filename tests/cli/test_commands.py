@@ -10,7 +10,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge.cli.output import as_json
+from lance_bridge_cli.output import as_json
 
 from .conftest import ORDERS, Lake
 from .running import answer_of, at_terminal, program, run

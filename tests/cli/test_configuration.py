@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lance_bridge.cli.configuration import HIDDEN
+from lance_bridge_cli.configuration import HIDDEN
 
 from .running import answer_of, at_terminal, run
 
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_written_stays_whole(
     def full(_handle: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("lance_bridge.cli.configfile.os.fsync", full)
+    monkeypatch.setattr("lance_bridge_cli.configfile.os.fsync", full)
     failed = run("config", "set", "prod", "root=/data", code=1)
     assert "no space left" in failed.stderr
     assert config.read_text() == WITH_COMMENTS

@@ -14,8 +14,8 @@ from lance_namespace.errors import InvalidInputError
 from servers.hive_raw import raw_client
 from typer.testing import CliRunner
 
-from lance_bridge.cli.app import app
-from lance_bridge.doctor import Diagnosis, Kind, diagnose
+from lance_bridge_cli.app import app
+from lance_bridge_doctor import Diagnosis, Kind, diagnose
 
 from .conftest import ORDERS, Lake
 from .diagnosing import NOW, findings, mend, the_only
@@ -88,7 +88,7 @@ class Absent:
         if name.partition(".")[0] == "hmsclient":
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
-from lance_bridge.cli import main
+from lance_bridge_cli import main
 main()
 """
     done = subprocess.run(

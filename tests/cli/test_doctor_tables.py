@@ -10,9 +10,9 @@ import lance
 import pytest
 from servers.hive_raw import raw_client
 
-from lance_bridge.doctor import Kind
 from lance_bridge.entries.declarations import DECLARED_AT
 from lance_bridge.managed.state import LATEST
+from lance_bridge_doctor import Kind
 
 from .conftest import ORDERS, Lake
 from .diagnosing import die_at, findings, mark, mend, the_only

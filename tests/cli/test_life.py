@@ -18,9 +18,9 @@ import typer
 from servers.pools import unused_port
 from typer.testing import CliRunner
 
-from lance_bridge.cli import plugins
-from lance_bridge.cli.app import app
-from lance_bridge.cli.plugins import GROUP
+from lance_bridge_cli import plugins
+from lance_bridge_cli.app import app
+from lance_bridge_cli.plugins import GROUP
 
 from .conftest import Lake
 from .running import PROGRAM, program, run, started, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_bridge.cli.progress import log_file
+from lance_bridge_cli.progress import log_file
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from lance_bridge.cli.progress import log_file
     ],
 )
 def test_no_secret_of_a_failure_is_in_the_log_file(tmp_path: Path, secret: str) -> None:
-    logger = logging.getLogger("lance_bridge.migrate.run")
+    logger = logging.getLogger("lance_bridge_migrate.run")
     with log_file(tmp_path) as path:
         try:
             raise ValueError(secret)

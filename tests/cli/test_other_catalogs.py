@@ -15,8 +15,8 @@ from servers.glue_server import GlueServer
 from servers.unity import OPEN_SOURCE_0_6, UnityServer
 
 import lance_bridge
-from lance_bridge.doctor import Kind
 from lance_bridge.testing.build import ipc
+from lance_bridge_doctor import Kind
 
 from .conftest import ORDERS
 from .running import answer_of, pasted, run

@@ -8,7 +8,7 @@ import logging
 import pytest
 from rich.table import Table
 
-from lance_bridge.cli.output import (
+from lance_bridge_cli.output import (
     Output,
     as_json,
     log_messages,
@@ -19,7 +19,7 @@ from lance_bridge.cli.output import (
     tell,
     tell_parts,
 )
-from lance_bridge.cli.rows import RowsOutput, print_data
+from lance_bridge_cli.rows import RowsOutput, print_data
 
 ESCAPES = {
     "clear": "\x1b[2Jgone",

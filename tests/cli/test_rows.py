@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from lance_bridge.cli.app import app
-from lance_bridge.cli.cells import format_cell
-from lance_bridge.cli.output import Output, table_of, tell_parts
-from lance_bridge.cli.rows import RowsOutput, print_data, print_list, print_page
-from lance_bridge.cli.sqltypes import sql_type
+from lance_bridge_cli.app import app
+from lance_bridge_cli.cells import format_cell
+from lance_bridge_cli.output import Output, table_of, tell_parts
+from lance_bridge_cli.rows import RowsOutput, print_data, print_list, print_page
+from lance_bridge_cli.sqltypes import sql_type
 
 from .running import at_terminal
 

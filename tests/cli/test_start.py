@@ -13,7 +13,7 @@ import pytest
 
 import lance_bridge
 from lance_bridge import migrate as migrations
-from lance_bridge.cli.app import _GROUPS
+from lance_bridge_cli.app import _GROUPS
 
 HEAVY = (
     "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
@@ -22,7 +22,7 @@ HEAVY = (
 AT_THE_END = f"""
 import atexit, sys
 atexit.register(lambda: print("imported:", *(set({HEAVY}) & set(sys.modules)), file=sys.stderr))
-from lance_bridge.cli import main
+from lance_bridge_cli import main
 sys.argv[0] = "lance-bridge"
 main()
 """
@@ -36,7 +36,7 @@ class Finder:
             raise KeyboardInterrupt
 
 sys.meta_path.insert(0, Finder())
-from lance_bridge.cli import main
+from lance_bridge_cli import main
 sys.argv[0] = "lance-bridge"
 main()
 """
@@ -130,7 +130,7 @@ def test_importing_the_package_imports_none_of_what_its_names_need() -> None:
 
 def test_every_public_name_of_migrations_is_found_when_its_module_is_imported_already() -> None:
     names = set(migrations.__all__)
-    importlib.import_module("lance_bridge.migrate.undoing")
+    importlib.import_module("lance_bridge_migrate.undoing")
 
     assert names <= set(dir(migrations))
     assert all(callable(getattr(migrations, name)) for name in names)

@@ -61,7 +61,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bo
     command = [sys.executable, "-m", "pytest", *(f"{SUITE}::{name}" for name in sorted(chosen))]
     command += ["-c", os.devnull, "--rootdir", str(REPOSITORY), "--import-mode=importlib"]
     command += ["-p", "no:cacheprovider", "-q", "--tb=no", f"--junitxml={report}"]
-    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "tests")]
+    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "apps", "tests")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     run = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=240

@@ -60,7 +60,7 @@ def run_suite(mutants: Collection[str], report: Path) -> Outcome:
     """Put the correct adapter and these mutants through the suite, in a process of its own."""
     command = [sys.executable, "-m", "pytest", str(SUITE), "-c", os.devnull, "-q", "--tb=no"]
     command += ["--rootdir", str(REPOSITORY), "--import-mode=importlib", "-p", "no:cacheprovider"]
-    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "tests")]
+    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "apps", "tests")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), CHOSEN: ",".join(mutants)}
     environment["CI"] = ""  # not every case is for this adapter: its skips are no failures
     run = subprocess.run(

@@ -46,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     report = tmp_path_factory.mktemp("operations") / "answered.json"
     command = [sys.executable, "-m", "pytest", str(SUITE), "-c", os.devnull, "-q", "--tb=short"]
     command += ["--rootdir", str(REPOSITORY), "--import-mode=importlib", "-p", "no:cacheprovider"]
-    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "tests")]
+    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "apps", "tests")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), REPORT: str(report)}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=280

@@ -21,8 +21,8 @@ from lance_namespace import (
 from lance_namespace.errors import LanceNamespaceError
 
 import lance_bridge
-from lance_bridge.migrate.ends import Directory, address_of
-from lance_bridge.migrate.plan import Address
+from lance_bridge_migrate.ends import Directory, address_of
+from lance_bridge_migrate.plan import Address
 
 
 def main(directory: Path) -> None:

@@ -9,9 +9,9 @@ import lance_namespace as api
 import pytest
 from typer.testing import CliRunner, Result
 
-from lance_bridge import cli
-from lance_bridge.cli.app import app
+import lance_bridge_cli as cli
 from lance_bridge.exit_codes import FOUND
+from lance_bridge_cli.app import app
 
 from .building import TABLE, create, stream
 from .managing import (

@@ -39,23 +39,23 @@ ns.drop_namespace(DropNamespaceRequest(id=["clean"], behavior="Cascade"))
 """Makes a table in a catalog, counts its rows, and drops it."""
 SPARK = """
 import sys
-import lance_bridge.spark
+import lance_bridge_spark
 from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-lance_bridge.spark.register(spark)
+lance_bridge_spark.register(spark)
 place = sys.argv[1]
 rows = spark.range(5).selectExpr("id", "cast(id AS STRING) AS s")
 rows.write.format("lance").mode("append").save(place)
 changes = spark.range(3).selectExpr("id", "'x' AS s")
-lance_bridge.spark.merge_into(changes, place, on=["id"], when_matched_update="*")
-lance_bridge.spark.compact(spark, place)
+lance_bridge_spark.merge_into(changes, place, on=["id"], when_matched_update="*")
+lance_bridge_spark.compact(spark, place)
 print(spark.read.format("lance").load(place).filter("s = 'x'").count())
 """
 EMBEDDED = """
 import lance_bridge
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 from lance_namespace import ListNamespacesRequest
 
 with Metastore("2.3") as metastore:

@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from lance_bridge import exit_codes
-from lance_bridge.cli.app import app
-from lance_bridge.doctor import Kind
+from lance_bridge_cli.app import app
+from lance_bridge_doctor import Kind
 
 from .spec_facts import CLI_SPEC, OPERATIONS_SPEC, REPOSITORY, SPARK_SPEC
 from .spec_reader import function_links, functions_in

@@ -10,10 +10,10 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_bridge.migrate import Level, kind_named
-from lance_bridge.migrate.registry import KINDS
-from lance_bridge.migrate.run_options import RunOptions
-from lance_bridge.migrate.selection import Selection
+from lance_bridge_migrate import Level, kind_named
+from lance_bridge_migrate.registry import KINDS
+from lance_bridge_migrate.run_options import RunOptions
+from lance_bridge_migrate.selection import Selection
 
 from .operation_samples import new_namespace
 from .spec_facts import MIGRATION_SPEC, REPOSITORY

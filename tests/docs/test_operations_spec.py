@@ -13,8 +13,8 @@ from core.memory_catalog import MemoryNamespace
 from lance_namespace import errors
 from pydantic import BaseModel
 
-from lance_bridge.cli.managed import app as managed_app
 from lance_bridge.operations.compute import UNSUPPORTED
+from lance_bridge_cli.managed import app as managed_app
 
 from .operation_samples import FIELDS, call, fill, new_namespace, request_type, stage
 from .spec_facts import (

@@ -17,9 +17,11 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[2]
 CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
+APPS = ("cli", "doctor", "metastore", "migrate", "spark")
 PACKAGES = [
     REPOSITORY / "core" / "lance_bridge",
     *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in CATALOGS),
+    *(REPOSITORY / "apps" / f"lance_bridge_{name}" for name in APPS),
 ]
 DATA_SOURCE = "pyspark_lance_bridge.py"
 """Spark finds data sources in top-level modules that are named like this."""
@@ -138,7 +140,7 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "[console_scripts]",
         "lance-bridge",
         "=",
-        "lance_bridge.cli:main",
+        "lance_bridge_cli:main",
         "[lance_bridge.catalogs]",
         *(
             word
@@ -148,7 +150,7 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "[lance_bridge.commands]",
         "metastore",
         "=",
-        "lance_bridge_hive.embedded.command:app",
+        "lance_bridge_metastore.command:app",
     ]
 
 

@@ -19,13 +19,13 @@ from lance_namespace.errors import LanceNamespaceError
 from servers.metastores import Metastores
 from servers.sparks import Spark
 
-import lance_bridge.spark
+import lance_bridge_spark
 from lance_bridge.operations.compute import UNSUPPORTED
-from lance_bridge.spark.source import options, types
-from lance_bridge.spark.source.errors import condition
-from lance_bridge.spark.source.growth import FAIL
 from lance_bridge.tables.query.nearest import DEFAULT_K
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_spark.source import options, types
+from lance_bridge_spark.source.errors import condition
+from lance_bridge_spark.source.growth import FAIL
 
 from .operation_samples import stream
 from .spark_snippets import run
@@ -47,7 +47,7 @@ DEFAULTS = {
 SHOWN_BELOW = ("Data Source", "SQL Catalog", "Functions", "Jobs")
 """Whose every part must be shown."""
 JAVA_ERRORS = (
-    REPOSITORY / "core/lance_bridge/spark/jvm/src/org/lancebridge/spark/LanceException.java"
+    REPOSITORY / "apps/lance_bridge_spark/jvm/src/org/lancebridge/spark/LanceException.java"
 )
 TYPES = [
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
@@ -120,8 +120,8 @@ def test_types_that_are_refused_are_those_of_the_code() -> None:
 
 
 def public_classes() -> set[str]:
-    names = lance_bridge.spark.__all__
-    return {name for name in names if inspect.isclass(getattr(lance_bridge.spark, name))}
+    names = lance_bridge_spark.__all__
+    return {name for name in names if inspect.isclass(getattr(lance_bridge_spark, name))}
 
 
 def test_every_public_class_is_told() -> None:
@@ -132,13 +132,13 @@ def test_every_public_class_is_told() -> None:
 
 def signature(name: str) -> str:
     """A public function with its parameters and their defaults, on one line."""
-    found = inspect.signature(getattr(lance_bridge.spark, name))
+    found = inspect.signature(getattr(lance_bridge_spark, name))
     plain = [p.replace(annotation=p.empty) for p in found.parameters.values()]
     text = str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))
     return f"{name}{text}".replace("'", '"').replace("datetime.", "")
 
 
-@pytest.mark.parametrize("name", sorted({*lance_bridge.spark.__all__} - public_classes()))
+@pytest.mark.parametrize("name", sorted({*lance_bridge_spark.__all__} - public_classes()))
 def test_a_public_function_has_a_section_with_its_signature(name: str) -> None:
     body = " ".join(SPARK_SPEC.body(name).split())
 

@@ -12,7 +12,7 @@ import lance_namespace as api
 import pyarrow as pa
 from migrate.places import Place
 
-from lance_bridge.migrate import (
+from lance_bridge_migrate import (
     Directory,
     Ends,
     Migration,
@@ -26,7 +26,7 @@ from lance_bridge.migrate import (
     make_plan,
     undo,
 )
-from lance_bridge.migrate.kind import AnyKind
+from lance_bridge_migrate.kind import AnyKind
 
 AnyEnds = Ends[Any, Any]
 

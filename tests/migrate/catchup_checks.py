@@ -27,10 +27,10 @@ from migrate.rounds import (
 )
 from migrate.sparking import Died, Scene, failed, moments, rows_of
 
-from lance_bridge.migrate import State
-from lance_bridge.migrate.spark import changes
-from lance_bridge.migrate.spark.changes import Since
-from lance_bridge.spark.source.commit import Commit
+from lance_bridge_migrate import State
+from lance_bridge_migrate.spark import changes
+from lance_bridge_migrate.spark.changes import Since
+from lance_bridge_spark.source.commit import Commit
 
 # -- by a column -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from lance_namespace.errors import InvalidInputError
 from migrate.sparking import Scene, failed
 
-from lance_bridge.migrate import Level, State, verify
+from lance_bridge_migrate import Level, State, verify
 
 ROWS = "SELECT /*+ REPARTITION(2) */ id, id % 2 AS part FROM range(40)"
 

@@ -21,7 +21,7 @@ from servers.glue_server import GlueServer
 from servers.metastores import Metastores
 from servers.unity import UnityServer
 
-from lance_bridge.migrate import Migrations
+from lance_bridge_migrate import Migrations
 
 CATALOG = "main"
 

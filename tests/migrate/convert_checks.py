@@ -20,7 +20,7 @@ from migrate.sparking import (
 )
 from servers.hive_raw import raw_client
 
-from lance_bridge.migrate import Level, State, verify
+from lance_bridge_migrate import Level, State, verify
 
 ROWS = (
     "SELECT id, CAST(id AS DOUBLE) / 3 AS number, concat('row ', id) AS name, "

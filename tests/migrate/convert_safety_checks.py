@@ -34,10 +34,10 @@ from migrate.sparking import (
 )
 
 from lance_bridge.entries import tables
-from lance_bridge.migrate import State
-from lance_bridge.migrate.kinds import loading
-from lance_bridge.migrate.orphans import texts_of
-from lance_bridge.migrate.report.summary import report_of
+from lance_bridge_migrate import State
+from lance_bridge_migrate.kinds import loading
+from lance_bridge_migrate.orphans import texts_of
+from lance_bridge_migrate.report.summary import report_of
 
 
 def check_killed_at_every_moment(scene: Scene) -> None:

@@ -32,9 +32,9 @@ from migrate.sparking import (
     replaced,
 )
 
-from lance_bridge.migrate import Ends, Level, State, address_of, verify
-from lance_bridge.migrate.spark import files, outgoing
-from lance_bridge.migrate.spark.session import address_of_session
+from lance_bridge_migrate import Ends, Level, State, address_of, verify
+from lance_bridge_migrate.spark import files, outgoing
+from lance_bridge_migrate.spark.session import address_of_session
 
 _CHANGES = (
     (files, "delete"),

@@ -7,11 +7,11 @@ from typing import Any
 
 from migrate.sparking import Scene, each_file_by_itself, failed
 
-from lance_bridge.cli.migrating import reconnected
 from lance_bridge.entries.tables import load_lance
-from lance_bridge.migrate import Migrations, execute, undo
-from lance_bridge.migrate.ends import bridge_of
 from lance_bridge.tables.dataset import open_dataset
+from lance_bridge_cli.migrating import reconnected
+from lance_bridge_migrate import Migrations, execute, undo
+from lance_bridge_migrate.ends import bridge_of
 
 ROWS, FILES = 240, 60
 """A task for each file: together they take seconds."""

@@ -12,11 +12,11 @@ from migrate.lakes import DELTA, ICE, ICEBERG, Lake
 from migrate.rounds import back_to, blocked, done, only_item, plan_next
 from migrate.sparking import Scene, failed, rows_of
 
-from lance_bridge.migrate import State, kind_named
-from lance_bridge.migrate.record import ItemState
-from lance_bridge.migrate.spark import listing
-from lance_bridge.migrate.spark.snapshots import Difference, difference
-from lance_bridge.migrate.spark.sources import SourceTable
+from lance_bridge_migrate import State, kind_named
+from lance_bridge_migrate.record import ItemState
+from lance_bridge_migrate.spark import listing
+from lance_bridge_migrate.spark.snapshots import Difference, difference
+from lance_bridge_migrate.spark.sources import SourceTable
 
 _ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
 _COLUMNS = "id BIGINT, old STRING, part BIGINT, tags ARRAY<STRING>"

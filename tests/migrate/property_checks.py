@@ -15,7 +15,7 @@ from migrate.export_checks import exporting
 from migrate.sparking import Scene, failed
 from pyspark.sql import types as spark
 
-from lance_bridge.migrate import State
+from lance_bridge_migrate import State
 
 _EXAMPLES = 6
 """Each of them is a dozen jobs of Spark's: seconds."""

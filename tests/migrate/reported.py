@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from lance_bridge.migrate import Address, Item, Plan, Record
-from lance_bridge.migrate.journal import Check, Event
-from lance_bridge.migrate.plan import Facts
+from lance_bridge_migrate import Address, Item, Plan, Record
+from lance_bridge_migrate.journal import Check, Event
+from lance_bridge_migrate.plan import Facts
 
 _BEGIN = datetime(2026, 1, 31, 12, 0, 0, tzinfo=timezone.utc)
 

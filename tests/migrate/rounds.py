@@ -9,10 +9,10 @@ import lance_namespace as api
 from migrate.building import Run
 from migrate.sparking import Scene, failed, rows_of
 
-from lance_bridge.migrate import Plan, Record, kind_named, make_plan
-from lance_bridge.migrate.kinds.catchup import next_round
-from lance_bridge.migrate.kinds.rounds import CatchUpOptions
-from lance_bridge.migrate.plan import Item, new_id
+from lance_bridge_migrate import Plan, Record, kind_named, make_plan
+from lance_bridge_migrate.kinds.catchup import next_round
+from lance_bridge_migrate.kinds.rounds import CatchUpOptions
+from lance_bridge_migrate.plan import Item, new_id
 
 AT_COMMIT = 2
 """The moment after the events of the run and of its step."""

@@ -26,10 +26,10 @@ import databricks.sdk  # noqa: F401 - imported before children are forked
 import lance_bridge_glue.catalog  # noqa: F401 - the same
 import lance_bridge_hive.catalog  # noqa: F401 - the same
 import lance_bridge_unity.catalog  # noqa: F401 - the same
-from lance_bridge.cli.migrating import reconnected
-from lance_bridge.migrate import Migrations, RunOptions, execute, undo
-from lance_bridge.migrate.ends import bridge_of
-from lance_bridge.migrate.journal import Event, Journal
+from lance_bridge_cli.migrating import reconnected
+from lance_bridge_migrate import Migrations, RunOptions, execute, undo
+from lance_bridge_migrate.ends import bridge_of
+from lance_bridge_migrate.journal import Event, Journal
 
 _CHANGES = (
     "create_namespace", "drop_namespace", "create_table", "alter_table", "alter_marks",

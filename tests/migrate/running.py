@@ -18,7 +18,7 @@ from migrate.places import Place
 from migrate.runner import Job
 from servers.processes import end
 
-from lance_bridge.migrate import Migration
+from lance_bridge_migrate import Migration
 
 _TESTS = Path(__file__).parents[1]
 _LOOKS_EVERY = 0.02

@@ -23,14 +23,14 @@ import pytest
 from migrate.building import Run
 from migrate.places import Place, hive_reader
 
-from lance_bridge.migrate import Ends, Migrations, Record, address_of
-from lance_bridge.migrate.journal import Journal
-from lance_bridge.migrate.kinds import loading
-from lance_bridge.migrate.plan import new_id
-from lance_bridge.migrate.spark.session import address_of_session
-from lance_bridge.spark.source.commit import Commit
 from lance_bridge.storage import TableStorage
 from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_migrate import Ends, Migrations, Record, address_of
+from lance_bridge_migrate.journal import Journal
+from lance_bridge_migrate.kinds import loading
+from lance_bridge_migrate.plan import new_id
+from lance_bridge_migrate.spark.session import address_of_session
+from lance_bridge_spark.source.commit import Commit
 
 _OF_CATALOGS = ("create_namespace", "drop_namespace", "create_table", "alter_table", "drop_table")
 

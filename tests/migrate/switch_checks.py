@@ -27,9 +27,9 @@ from migrate.rounds import (
 )
 from migrate.sparking import CHANGES, Died, Scene, failed, moments, rows_of
 
-from lance_bridge.migrate import State, verify
-from lance_bridge.spark.source.commit import Commit
 from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_migrate import State, verify
+from lance_bridge_spark.source.commit import Commit
 
 _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "restore"))
 

@@ -14,12 +14,12 @@ from migrate.places import Place
 from migrate.sessions import Checker
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.migrate import Ends, Plan, address_of, targets
-from lance_bridge.migrate.ends import bridge_of
-from lance_bridge.migrate.kind import Work
-from lance_bridge.migrate.kinds import switching
-from lance_bridge.migrate.kinds.rounds import CatchUpOptions, is_table_of
-from lance_bridge.migrate.plan import Address, Item
+from lance_bridge_migrate import Ends, Plan, address_of, targets
+from lance_bridge_migrate.ends import bridge_of
+from lance_bridge_migrate.kind import Work
+from lance_bridge_migrate.kinds import switching
+from lance_bridge_migrate.kinds.rounds import CatchUpOptions, is_table_of
+from lance_bridge_migrate.plan import Address, Item
 
 SPARK = Address(name="spark")
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]

@@ -22,12 +22,12 @@ from servers.hive_raw import MARKS, raw_client, raw_table
 from typer import rich_utils
 from typer.testing import CliRunner
 
-from lance_bridge.cli.app import app
-from lance_bridge.cli.output import Output
-from lance_bridge.cli.plans import tell_plan
-from lance_bridge.migrate import Address, Item, Plan
-from lance_bridge.migrate.plan import now
-from lance_bridge.migrate.state import Migrations
+from lance_bridge_cli.app import app
+from lance_bridge_cli.output import Output
+from lance_bridge_cli.plans import tell_plan
+from lance_bridge_migrate import Address, Item, Plan
+from lance_bridge_migrate.plan import now
+from lance_bridge_migrate.state import Migrations
 
 pytestmark = pytest.mark.server
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from migrate.building import rows
 
-from lance_bridge.migrate import Level
-from lance_bridge.migrate.kinds.comparing import compare
+from lance_bridge_migrate import Level
+from lance_bridge_migrate.kinds.comparing import compare
 
 MANY = 5000
 

@@ -6,8 +6,8 @@ import pytest
 from migrate import completeness_checks as checks
 from migrate.sessions import Checker
 
-from lance_bridge.migrate.plan import Severity
-from lance_bridge.migrate.spark import completeness
+from lance_bridge_migrate.plan import Severity
+from lance_bridge_migrate.spark import completeness
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
 

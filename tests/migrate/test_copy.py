@@ -14,7 +14,7 @@ from migrate.building import Run, between, counts_of, read_by_name, register_row
 from migrate.places import Place, files
 from migrate.sparking import Died, moments
 
-from lance_bridge.migrate import Migrations, State
+from lance_bridge_migrate import Migrations, State
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 

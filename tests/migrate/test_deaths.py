@@ -29,7 +29,7 @@ from migrate.places import Entries, Place, files
 from migrate.running import Runner, job_of, secrets_of
 from servers.hive_raw import MARKS, raw_client, raw_table
 
-from lance_bridge.migrate import Migrations, State
+from lance_bridge_migrate import Migrations, State
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 

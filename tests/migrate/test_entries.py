@@ -12,7 +12,7 @@ from migrate.building import Run, between, counts_of, read_by_name, register_row
 from migrate.places import Place, files
 from servers.hive_raw import raw_client
 
-from lance_bridge.migrate import Migrations
+from lance_bridge_migrate import Migrations
 
 pytestmark = pytest.mark.server
 

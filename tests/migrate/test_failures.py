@@ -11,11 +11,11 @@ import pytest
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 
 from lance_bridge.errors import LanceNamespaceError
-from lance_bridge.migrate import Ends, Migration, Migrations, Plan, Record, RunOptions, execute
-from lance_bridge.migrate.kind import Kind, Options, Step, Survey, Work
-from lance_bridge.migrate.levels import Level
-from lance_bridge.migrate.plan import Address, Item, new_id, now
-from lance_bridge.migrate.record import State
+from lance_bridge_migrate import Ends, Migration, Migrations, Plan, Record, RunOptions, execute
+from lance_bridge_migrate.kind import Kind, Options, Step, Survey, Work
+from lance_bridge_migrate.levels import Level
+from lance_bridge_migrate.plan import Address, Item, new_id, now
+from lance_bridge_migrate.record import State
 
 ADDRESS = Address(name="none")
 ENDS: Ends[Any, Any] = Ends(None, None, ADDRESS, ADDRESS)

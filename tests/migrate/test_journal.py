@@ -17,11 +17,11 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 
-from lance_bridge.migrate import Address, Item, Migrations, Plan, State
-from lance_bridge.migrate.journal import Event, Failure, Journal, read
-from lance_bridge.migrate.plan import blocker, new_id, now, warning, without_clashes
-from lance_bridge.migrate.record import Record
 from lance_bridge.user_files import STATE_VARIABLE, default_directory
+from lance_bridge_migrate import Address, Item, Migrations, Plan, State
+from lance_bridge_migrate.journal import Event, Failure, Journal, read
+from lance_bridge_migrate.plan import blocker, new_id, now, warning, without_clashes
+from lance_bridge_migrate.record import Record
 
 EVENTS = [
     Event(event="run", facts={"at_once": 1}),

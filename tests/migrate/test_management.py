@@ -12,7 +12,7 @@ from lance_namespace.errors import ConcurrentModificationError, InvalidTableStat
 from migrate.building import Run, counts_of, read_by_name, register_rows, rows, within
 from migrate.places import Place, files
 
-from lance_bridge.migrate import Migrations
+from lance_bridge_migrate import Migrations
 
 pytestmark = pytest.mark.server
 

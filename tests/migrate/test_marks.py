@@ -14,7 +14,7 @@ from migrate.places import Place, files, without
 from servers.glue_server import GlueServer
 from servers.hive_raw import MARKS, raw_client, raw_table
 
-from lance_bridge.migrate import Migrations, Record, verify
+from lance_bridge_migrate import Migrations, Record, verify
 
 pytestmark = pytest.mark.server
 

@@ -18,8 +18,8 @@ from migrate.building import Run, counts_of, from_directory, read_by_name, rows,
 from migrate.places import Place, files
 from servers.glue_server import GlueServer
 
-from lance_bridge.migrate import Directory, Ends, Migrations, State, address_of
 from lance_bridge.testing.build import ipc
+from lance_bridge_migrate import Directory, Ends, Migrations, State, address_of
 
 pytestmark = pytest.mark.server
 

@@ -16,10 +16,10 @@ from migrate.pages import page_of_report, read, require_named_plots, require_sel
 from migrate.places import Place
 from migrate.reported import begun, done, ended, planned, table, tables, verified, written
 
-from lance_bridge.migrate import Migrations, Record
-from lance_bridge.migrate.journal import Check, Event, Failure
-from lance_bridge.migrate.plan import blocker, warning
-from lance_bridge.migrate.report import Report, report_of
+from lance_bridge_migrate import Migrations, Record
+from lance_bridge_migrate.journal import Check, Event, Failure
+from lance_bridge_migrate.plan import blocker, warning
+from lance_bridge_migrate.report import Report, report_of
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -102,8 +102,8 @@ class Absent:
         if name.partition(".")[0] == "matplotlib":
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
-import lance_bridge.migrate
-from lance_bridge.cli import main
+import lance_bridge_migrate
+from lance_bridge_cli import main
 main()
 """
 

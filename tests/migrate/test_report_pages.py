@@ -23,12 +23,12 @@ from migrate.reported import (
 )
 
 from lance_bridge.errors import invalid
-from lance_bridge.migrate import Record
-from lance_bridge.migrate.journal import Check, Event, Failure
-from lance_bridge.migrate.plan import Address, Item, What, warning
-from lance_bridge.migrate.report import report_of
-from lance_bridge.migrate.report.page import LINES, page_of
-from lance_bridge.migrate.report.plots import SHOWN, Plot, figure_of, label_of, plots_of
+from lance_bridge_migrate import Record
+from lance_bridge_migrate.journal import Check, Event, Failure
+from lance_bridge_migrate.plan import Address, Item, What, warning
+from lance_bridge_migrate.report import report_of
+from lance_bridge_migrate.report.page import LINES, page_of
+from lance_bridge_migrate.report.plots import SHOWN, Plot, figure_of, label_of, plots_of
 
 
 def test_a_thousand_tables_make_a_page_that_opens_and_json_that_has_all() -> None:

@@ -18,9 +18,9 @@ from migrate.building import Run, between, counts_of, from_directory, write
 from migrate.places import Place
 from migrate.running import Runner, job_of, secrets_of
 
-from lance_bridge.migrate import Item, Level, Migrations, RunOptions, State, execute, verify
-from lance_bridge.migrate.ends import address_of, catalog_at
-from lance_bridge.migrate.kind import Nobody
+from lance_bridge_migrate import Item, Level, Migrations, RunOptions, State, execute, verify
+from lance_bridge_migrate.ends import address_of, catalog_at
+from lance_bridge_migrate.kind import Nobody
 
 pytestmark = pytest.mark.server
 

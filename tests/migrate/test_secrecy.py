@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 
-from lance_bridge.migrate import kind_named
-from lance_bridge.migrate.journal import Event, Journal
 from lance_bridge.redaction import is_secret, redact, tells_secret
+from lance_bridge_migrate import kind_named
+from lance_bridge_migrate.journal import Event, Journal
 
 
 @pytest.mark.parametrize(

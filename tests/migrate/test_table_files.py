@@ -10,9 +10,9 @@ import pytest
 from migrate.building import rows
 from migrate.places import files
 
-from lance_bridge.migrate.files import Place, copy, files_of
-from lance_bridge.migrate.kind import Stopped
 from lance_bridge.storage import TableStorage
+from lance_bridge_migrate.files import Place, copy, files_of
+from lance_bridge_migrate.kind import Stopped
 
 
 def _place(path: Path) -> Place:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from lance_bridge_hive.embedded import Metastore
-from lance_bridge_hive.embedded.artifacts import pyspark_jars
+from lance_bridge_metastore import Metastore
+from lance_bridge_metastore.artifacts import pyspark_jars
 
 VERSIONS = ["2.3", "3.1", "4.0", "4.1", "4.2"]
 OBJECT_STORE_SCHEMES = ("s3", "s3a", "gs", "abfss", "oss")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from hmsclient.genthrift.hive_metastore.ttypes import Database
 
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.transport import ClientPool
+from lance_bridge_metastore import Metastore
 
 Connect = Callable[..., ClientPool]
 """Makes a pool behind the proxy, with these properties."""

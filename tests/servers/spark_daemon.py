@@ -8,8 +8,7 @@ from __future__ import annotations
 import pyspark.daemon
 
 # Lance starts its threads with the first call, not here.
-import lance_bridge.migrate.spark.writing
-import lance_bridge.spark.source  # noqa: F401 - importing it is the point
+import lance_bridge_spark.source  # noqa: F401 - importing it is the point
 
 if __name__ == "__main__":
     pyspark.daemon.manager()

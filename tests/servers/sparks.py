@@ -120,7 +120,7 @@ class Spark:
     def _environment(self, package: Path | None) -> dict[str, str]:
         unwanted = ("SPARK_", "PYSPARK_", "HADOOP_", "HIVE_")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(unwanted)}
-        places = [package, ROOT / "core", ROOT / "adapters", ROOT / "tests"]
+        places = [package, ROOT / "core", ROOT / "adapters", ROOT / "apps", ROOT / "tests"]
         return {
             **inherited,
             "PYTHONPATH": os.pathsep.join(str(place) for place in places if place),

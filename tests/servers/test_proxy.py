@@ -12,7 +12,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport import TSocket, TTransport
 from thrift.transport.TTransport import TTransportException
 
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 

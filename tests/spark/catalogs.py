@@ -9,7 +9,7 @@ from typing import Any
 
 from servers.unity.process import UnityProcess
 
-from lance_bridge.spark.registration import register
+from lance_bridge_spark.registration import register
 
 TOKEN = "token-that-nothing-may-show"
 

@@ -9,7 +9,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-import lance_bridge.spark as lb
+import lance_bridge_spark as lb
 
 
 def functions(spark: Any, directory: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lance_bridge.spark.source import LanceSource
-from lance_bridge.spark.source.writer import LanceWriter
+from lance_bridge_spark.source import LanceSource
+from lance_bridge_spark.source.writer import LanceWriter
 
 RAISE, KILL_WORKER, KILL_EXECUTOR = "raise", "kill the worker", "kill the executor"
 MARK = "LANCE_BRIDGE_TEST_MARK"

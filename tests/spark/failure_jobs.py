@@ -16,7 +16,7 @@ from spark.deaths import (
     failing,
 )
 
-from lance_bridge.spark.registration import register
+from lance_bridge_spark.registration import register
 
 ROWS = 2000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from lance_namespace.errors import UnsupportedOperationError
 
-from lance_bridge.spark import register
+from lance_bridge_spark import register
 
 
 def refusal(spark: Any) -> str:

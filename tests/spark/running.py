@@ -10,8 +10,8 @@ from typing import Any
 
 from lance_namespace import CreateNamespaceRequest
 
-from lance_bridge.spark.names import catalogs_of
-from lance_bridge.spark.registration import register
+from lance_bridge_spark.names import catalogs_of
+from lance_bridge_spark.registration import register
 
 
 def checks(

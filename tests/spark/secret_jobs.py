@@ -16,8 +16,8 @@ from typing import Any
 from lance_namespace.errors import LanceNamespaceError
 from pyspark.errors import PySparkException
 
-import lance_bridge.spark as lb
-from lance_bridge.spark.names import catalogs_of
+import lance_bridge_spark as lb
+from lance_bridge_spark.names import catalogs_of
 
 PROVIDED = "SECRETS_OF_THE_PROVIDER"
 """The environment variable with what `provide` returns, as JSON."""

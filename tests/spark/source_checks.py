@@ -16,7 +16,7 @@ from typing import Any
 from lance_namespace import DropTableRequest
 from lance_namespace.errors import TableNotFoundError
 
-from lance_bridge.spark.names import address_of
+from lance_bridge_spark.names import address_of
 
 ALL_TYPES = """
     SELECT CAST(id AS INT) % 3 = 0 AS truth, CAST(id AS TINYINT) AS i8, CAST(id AS SMALLINT) AS i16,

@@ -14,8 +14,8 @@ from lance_namespace import CreateNamespaceRequest
 from servers.glue_server import ROLE, GlueServer
 
 from lance_bridge.credentials import EXPIRES_AT
-from lance_bridge.spark.addresses import Access, CatalogAddress, TableAddress
-from lance_bridge.spark.source.writer import Target
+from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress
+from lance_bridge_spark.source.writer import Target
 
 pytestmark = pytest.mark.server
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from servers.http_proxy import Fault, HttpProxy, Request
 from servers.objectstore import MotoServer
 
-from lance_bridge.spark.functions import merge_into, update
+from lance_bridge_spark.functions import merge_into, update
 
 from .at_once import at_once
 

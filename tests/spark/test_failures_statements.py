@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from servers.metastores import Metastores
 
-from lance_bridge.spark.names import catalogs_of
-from lance_bridge.spark.registration import register
+from lance_bridge_spark.names import catalogs_of
+from lance_bridge_spark.registration import register
 
 from .at_once import at_once
 

@@ -24,9 +24,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from lance_bridge.spark.functions import Changed, delete, merge_into, update
-from lance_bridge.spark.functions.rows.change import Outcome, operation_of
-from lance_bridge.spark.functions.rows.tasks import Kind
+from lance_bridge_spark.functions import Changed, delete, merge_into, update
+from lance_bridge_spark.functions.rows.change import Outcome, operation_of
+from lance_bridge_spark.functions.rows.tasks import Kind
 
 from .changing import Row, made, numbered, rows_of, version_of
 

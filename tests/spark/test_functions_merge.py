@@ -17,7 +17,7 @@ from lance_namespace.errors import (
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from lance_bridge.spark.functions import Delete, Insert, Update, merge_into
+from lance_bridge_spark.functions import Delete, Insert, Update, merge_into
 
 from .changing import (
     DoubledMatchError,

@@ -22,11 +22,11 @@ from lance_namespace.errors import (
 from pyspark.sql import SparkSession
 from servers.metastores import Metastores
 
-from lance_bridge.spark import functions as F
-from lance_bridge.spark.addresses import TableAddress
-from lance_bridge.spark.functions import batch, col
-from lance_bridge.spark.functions.rows.snapshot import Snapshot
 from lance_bridge_hive import HiveNamespace
+from lance_bridge_spark import functions as F
+from lance_bridge_spark.addresses import TableAddress
+from lance_bridge_spark.functions import batch, col
+from lance_bridge_spark.functions.rows.snapshot import Snapshot
 
 from .changing import numbered, version_of
 

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 from lance_namespace.errors import UnsupportedOperationError
 
-from lance_bridge.spark.jvm import compiling, jar
+from lance_bridge_spark.jvm import compiling, jar
 
 CATALOG = "org/lancebridge/spark/LanceCatalog.class"
 

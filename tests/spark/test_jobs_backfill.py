@@ -13,7 +13,7 @@ import pytest
 from lance_namespace import errors
 from pyspark.sql import SparkSession
 
-from lance_bridge.spark.jobs import backfill
+from lance_bridge_spark.jobs import backfill
 
 from .job_tables import DIMENSION, Interrupted, append, make, numbered, rows_of
 

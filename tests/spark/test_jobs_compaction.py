@@ -10,7 +10,7 @@ import pytest
 from lance_namespace import errors
 from pyspark.sql import SparkSession
 
-from lance_bridge.spark.jobs import compact
+from lance_bridge_spark.jobs import compact
 
 from .job_tables import Interrupted, append, ids, make, rows_of
 

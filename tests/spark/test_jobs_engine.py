@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from core import evolving, managing
 from lance_bridge import engine
 from lance_bridge.catalog import NamespaceRecord
-from lance_bridge.spark.jobs import (
+from lance_bridge_spark.jobs import (
     SparkEngine,
     backfill,
     clean_up,

@@ -11,7 +11,7 @@ import pytest
 from lance_namespace import errors
 from pyspark.sql import SparkSession
 
-from lance_bridge.spark.jobs import create_index
+from lance_bridge_spark.jobs import create_index
 
 from .job_tables import DIMENSION, Interrupted, append, ids, make
 

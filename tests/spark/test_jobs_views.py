@@ -12,8 +12,8 @@ import pytest
 from lance_namespace import errors
 from pyspark.sql import SparkSession
 
-from lance_bridge.spark.jobs import create_materialized_view, refresh_materialized_view
-from lance_bridge.spark.jobs.sqltext import may_be_by_row, mentions, read_columns, replaced
+from lance_bridge_spark.jobs import create_materialized_view, refresh_materialized_view
+from lance_bridge_spark.jobs.sqltext import may_be_by_row, mentions, read_columns, replaced
 
 from .job_tables import append, make
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
-from lance_bridge.spark.addresses import TableAddress
-from lance_bridge.spark.names import address_of
+from lance_bridge_spark.addresses import TableAddress
+from lance_bridge_spark.names import address_of
 
 from .catalogs import unity_catalog
 from .sql_helpers import failure_of

@@ -21,12 +21,12 @@ from pyspark.errors import PySparkException
 from servers.sparks import Spark
 from servers.unity.process import UnityProcess
 
-from lance_bridge.spark import redaction
-from lance_bridge.spark.addresses import CatalogAddress
-from lance_bridge.spark.jvm import jar
-from lance_bridge.spark.names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
-from lance_bridge.spark.registration import register, settings
-from lance_bridge.spark.workers import _problem_of, check_python
+from lance_bridge_spark import redaction
+from lance_bridge_spark.addresses import CatalogAddress
+from lance_bridge_spark.jvm import jar
+from lance_bridge_spark.names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
+from lance_bridge_spark.registration import register, settings
+from lance_bridge_spark.workers import _problem_of, check_python
 
 from .catalogs import TOKEN, unity_catalog
 
@@ -297,7 +297,7 @@ def test_secrets_among_the_settings_are_a_warning_that_names_them(
     }
     settings({"warned": properties})
     settings({"warned": properties})
-    [record] = [each for each in caplog.records if each.name == "lance_bridge.spark.redaction"]
+    [record] = [each for each in caplog.records if each.name == "lance_bridge_spark.redaction"]
     said = record.getMessage()
     assert "spark.sql.catalog.warned.storage.azure_storage_account_key, " in said
     assert "spark.sql.catalog.warned.token hold secrets" in said

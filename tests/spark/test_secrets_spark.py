@@ -20,7 +20,7 @@ from servers.sparks import ROOT, Spark
 from servers.unity.process import UnityProcess
 from spark.secret_jobs import PROVIDED
 
-from lance_bridge.spark.redaction import with_patterns
+from lance_bridge_spark.redaction import with_patterns
 
 pytestmark = [
     pytest.mark.server,

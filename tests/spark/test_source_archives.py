@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lance_bridge.spark.source import archives
+from lance_bridge_spark.source import archives
 
 
 def written(path: Path, **modules: str) -> str:

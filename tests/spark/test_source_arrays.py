@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidInputError
 
-from lance_bridge.spark.source import arrays
+from lance_bridge_spark.source import arrays
 
 VECTOR = pa.list_(pa.float32(), 2)
 LISTS = pa.list_(pa.float32())

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import LongType, StringType, StructType
 
-from lance_bridge.spark.addresses import CatalogAddress
-from lance_bridge.spark.source import planning, with_catalogs
-from lance_bridge.spark.source.errors import LanceError, LanceValueError
+from lance_bridge_spark.addresses import CatalogAddress
+from lance_bridge_spark.source import planning, with_catalogs
+from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
 from .sourcing import ids_in, numbers, parts_of, read, source
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructType
 
-from lance_bridge.spark.source import grouping
-from lance_bridge.spark.source.errors import LanceError, LanceValueError
+from lance_bridge_spark.source import grouping
+from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
 from .sourcing import ids_in, numbers, parts_of, read, source
 

@@ -13,10 +13,10 @@ from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError
 
-from lance_bridge.spark.addresses import TableAddress
-from lance_bridge.spark.source.commit import commit_once
-from lance_bridge.spark.source.errors import LanceError, LanceValueError
-from lance_bridge.spark.source.writer import LanceWriter, fragments_of
+from lance_bridge_spark.addresses import TableAddress
+from lance_bridge_spark.source.commit import commit_once
+from lance_bridge_spark.source.errors import LanceError, LanceValueError
+from lance_bridge_spark.source.writer import LanceWriter, fragments_of
 
 from .sourcing import begun, ids_in, numbers, read, sent, source, struct_of, write
 

@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from lance_bridge.spark.source.admission import AdmittedReader
-from lance_bridge.spark.source.errors import LanceError, LanceValueError
-from lance_bridge.spark.source.options import Options
-from lance_bridge.spark.source.stream_reader import (
+from lance_bridge_spark.source.admission import AdmittedReader
+from lance_bridge_spark.source.errors import LanceError, LanceValueError
+from lance_bridge_spark.source.options import Options
+from lance_bridge_spark.source.stream_reader import (
     LanceStreamReader,
     Stream,
     reading_of,

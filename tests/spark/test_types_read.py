@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lance_bridge.spark.source import types
+from lance_bridge_spark.source import types
 
 pytestmark = pytest.mark.spark
 

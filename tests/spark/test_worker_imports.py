@@ -12,8 +12,8 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_bridge.spark.addresses import Access, CatalogAddress, TableAddress
-from lance_bridge.spark.source.writer import Target
+from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress
+from lance_bridge_spark.source.writer import Target
 
 ROWS = pa.table({"id": pa.array(range(4), pa.int64())})
 TASK = """
@@ -55,7 +55,7 @@ def test_a_task_that_reads_and_writes_imports_no_catalog(
 
 
 def test_the_source_is_found_by_its_name() -> None:
-    code = "from lance_bridge.spark.source import LanceSource, with_catalogs; print(LanceSource)"
+    code = "from lance_bridge_spark.source import LanceSource, with_catalogs; print(LanceSource)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
     )

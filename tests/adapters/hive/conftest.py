@@ -15,8 +15,8 @@ from servers.proxy import ThriftProxy
 
 from lance_bridge.config import load
 from lance_bridge_hive import HiveConfig, HiveNamespace
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.transport import ClientPool
+from lance_bridge_metastore import Metastore
 
 
 @pytest.fixture

@@ -39,8 +39,8 @@ from servers.thrift_faults import Refusal
 from lance_bridge.catalog import GUARD, NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.mapping import REVISION, is_whole
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

@@ -34,8 +34,8 @@ from lance_bridge.catalog import GUARD, LATEST, NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive import records
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.records import RECORDS
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

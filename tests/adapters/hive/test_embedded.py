@@ -25,7 +25,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
 from servers.metastores import VERSIONS, Metastores
 from thrift.transport.TTransport import TTransportException
 
-from lance_bridge_hive.embedded import (
+from lance_bridge_metastore import (
     Metastore,
     MetastoreStartError,
     java,
@@ -208,7 +208,7 @@ def test_a_running_metastore_refuses_a_second_start(metastore: Metastore) -> Non
 
 OWNER = """
 import sys
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 metastore = Metastore("2.3").start()
 print(metastore.pid, metastore.directory, flush=True)
 sys.stdin.read()
@@ -272,7 +272,7 @@ def test_a_metastore_outlives_the_thread_that_started_it() -> None:
 
 @pytest.mark.server
 def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "lance_bridge_hive.embedded", "--port", "0"]
+    command = [sys.executable, "-m", "lance_bridge_metastore", "--port", "0"]
     running = subprocess.Popen(
         [*command, "--directory", str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

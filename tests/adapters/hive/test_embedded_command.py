@@ -1,4 +1,4 @@
-"""``python -m lance_bridge_hive.embedded``: what it warns of, and mistakes it answers in a line."""
+"""``python -m lance_bridge_metastore``: what it warns of, and mistakes it answers in a line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lance_bridge_hive.embedded import Metastore, MetastoreStartError
-from lance_bridge_hive.embedded import __main__ as command
+from lance_bridge_metastore import Metastore, MetastoreStartError
+from lance_bridge_metastore import __main__ as command
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_a_directory_that_cannot_be_written_is_refused(
 def test_a_directory_whose_files_cannot_be_written_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lance_bridge_hive.embedded.server.jars_of", lambda _: tmp_path)
+    monkeypatch.setattr("lance_bridge_metastore.server.jars_of", lambda _: tmp_path)
     (tmp_path / "conf").write_text("in the way")
     line = error_line(["--port", "0", "--directory", str(tmp_path)], capsys)
     assert f"Directory {tmp_path} cannot be used: " in line

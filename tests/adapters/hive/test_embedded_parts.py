@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lance_bridge_hive import embedded
-from lance_bridge_hive.embedded import (
+import lance_bridge_metastore as embedded
+from lance_bridge_metastore import (
     ArtifactsUnavailableError,
     JavaNotFoundError,
     Metastore,

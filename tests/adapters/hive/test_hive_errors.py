@@ -38,8 +38,8 @@ from servers.pools import Connect
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.errors import translated
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

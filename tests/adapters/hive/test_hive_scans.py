@@ -17,7 +17,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.config import load
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

@@ -24,7 +24,7 @@ from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

@@ -32,7 +32,7 @@ from servers.proxy import Fault, ThriftProxy
 
 import lance_bridge_hive.catalog as adapter
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

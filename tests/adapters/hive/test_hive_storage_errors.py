@@ -31,7 +31,7 @@ from servers.proxy import Fault, ThriftProxy
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

@@ -35,7 +35,7 @@ from servers.objectstore import MotoServer
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

@@ -27,7 +27,7 @@ from lance_namespace.errors import (
 
 from lance_bridge.testing.build import ipc
 from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.embedded import Metastore
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

@@ -15,8 +15,8 @@ from servers.proxy import ThriftProxy
 from thrift.Thrift import TApplicationException
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.transport import ClientPool, Connection
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

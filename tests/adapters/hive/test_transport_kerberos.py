@@ -16,8 +16,8 @@ from lance_namespace.errors import UnauthenticatedError
 
 from lance_bridge.config import load
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.transport import ClientPool
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

@@ -17,8 +17,8 @@ from servers.proxy import Fault, ThriftProxy
 from lance_bridge.config import load
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive.config import HiveConfig
-from lance_bridge_hive.embedded import Metastore
 from lance_bridge_hive.transport import ClientPool
+from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 

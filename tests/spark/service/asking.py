@@ -10,8 +10,8 @@ import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from lance_bridge.spark.addresses import CatalogAddress
-from lance_bridge.spark.sql import service, staging
+from lance_bridge_spark.addresses import CatalogAddress
+from lance_bridge_spark.sql import service, staging
 
 CATALOG = "prod"
 NAMESPACE = ["db"]

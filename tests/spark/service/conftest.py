@@ -10,7 +10,7 @@ import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryServer
 
 from lance_bridge.catalog import NamespaceRecord
-from lance_bridge.spark.addresses import CatalogAddress
+from lance_bridge_spark.addresses import CatalogAddress
 
 from .asking import CATALOG, NAMESPACE
 

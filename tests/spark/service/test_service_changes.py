@@ -10,7 +10,7 @@ import pytest
 from core.memory_catalog import MemoryServer
 
 from lance_bridge.catalog import IMPLEMENTATION
-from lance_bridge.spark.addresses import CatalogAddress
+from lance_bridge_spark.addresses import CatalogAddress
 
 from .asking import ID, NAME, TABLE, append, ask, create, dataset, fields_of, ids_in, refusal
 

@@ -10,7 +10,7 @@ from core.memory_catalog import CAPABILITIES, MemoryServer, Moment
 
 from lance_bridge.catalog import NamespaceWords
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.spark.addresses import CatalogAddress
+from lance_bridge_spark.addresses import CatalogAddress
 
 from .asking import NAMESPACE, TABLE, ask, create, refusal
 

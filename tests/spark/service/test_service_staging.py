@@ -16,9 +16,9 @@ from lance_namespace.errors import PermissionDeniedError, TableNotFoundError
 
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.spark.addresses import CatalogAddress
-from lance_bridge.spark.sql import service
-from lance_bridge.spark.sql.staging import Stage
+from lance_bridge_spark.addresses import CatalogAddress
+from lance_bridge_spark.sql import service
+from lance_bridge_spark.sql.staging import Stage
 
 from .asking import (
     ID,

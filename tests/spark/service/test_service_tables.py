@@ -14,10 +14,10 @@ import pytest
 from core.memory_catalog import MemoryCatalog, MemoryServer
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.spark.addresses import CatalogAddress
-from lance_bridge.spark.source import requests
-from lance_bridge.spark.source.errors import LanceError
-from lance_bridge.spark.sql import service
+from lance_bridge_spark.addresses import CatalogAddress
+from lance_bridge_spark.source import requests
+from lance_bridge_spark.source.errors import LanceError
+from lance_bridge_spark.sql import service
 
 from ..sourcing import begun
 from .asking import (

@@ -143,7 +143,7 @@ def refuse_options(request: AlterTableBackfillColumnsRequest, *, has_engine: boo
             raise unsupported(
                 f"{name} is not supported: it steers a compute engine, and columns are computed "
                 "here without one, from the latest version in one commit; "
-                "lance_bridge.spark.register(spark) makes a Spark session that engine"
+                "lance_bridge_spark.register(spark) makes a Spark session that engine"
             )
         if name not in _OF_ANY_ENGINE:
             raise unsupported(

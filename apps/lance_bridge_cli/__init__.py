@@ -1,0 +1,31 @@
+"""The command ``lance-bridge``. It needs the extra ``cli``; `app` has the commands."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from lance_bridge.exit_codes import INTERRUPTED
+
+
+def main() -> None:
+    """Run the command that the arguments name. Ctrl-C ends it without a traceback at any time."""
+    try:
+        _require_typer()
+        from .app import app  # noqa: PLC0415 - typer may be missing
+
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _require_typer() -> None:
+    """End the program with the command that installs the extra, where it is missing."""
+    if find_spec("typer") is not None:
+        return
+    from lance_bridge.extras import MissingExtraError, require  # noqa: PLC0415 - takes two seconds
+
+    try:
+        require("cli", "typer")
+    except MissingExtraError as error:
+        sys.exit(str(error))

@@ -1,0 +1,120 @@
+"""The catalogs that there are: installed implementations and those of the configuration file."""
+
+from __future__ import annotations
+
+import time
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import lance_bridge
+from _lance_bridge_names import catalogs
+from lance_bridge.user_files import config_path
+
+from . import api
+from .common import CatalogName, OutputOption, Properties, connected, told
+from .output import WIDE, Output, pairs_table, table_of, tell_parts, working
+from .rows import RowsOption, RowsOutput, print_listed
+
+if TYPE_CHECKING:
+    from lance_bridge.capabilities import Capabilities
+    from lance_bridge.namespace import LanceBridgeNamespace
+
+app = typer.Typer()
+
+
+@app.command("list")
+def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
+    """List what is installed, and what the configuration file has. No catalog is called.
+
+    CSV has both in one list: what is installed has a class, and no name.
+
+    Example: lance-bridge catalogs list
+    """
+    with told():
+        named = lance_bridge.config.named_catalogs()
+    installed = [{"impl": impl, "class": path} for impl, path in sorted(catalogs().items())]
+    rows = [_configured(name, each["impl"]) for name, each in named.valid.items()]
+    rows += [_problem(name, text) for name, text in named.problems.items()]
+    configured = sorted(rows, key=itemgetter("catalog"))
+    if output is RowsOutput.CSV:
+        columns = ["catalog", "impl", "class", "connection", "problem"]
+        print_listed(output, columns, [*installed, *configured], "catalogs")
+        return
+    fields = {
+        "installed": installed,
+        "file": str(config_path()),
+        "configured": configured,
+    }
+    parts = [
+        table_of(["impl", "class"], installed),
+        table_of(["catalog", "impl", "connection", "problem"], configured, longest=WIDE),
+    ]
+    tell_parts(Output(output.value), fields, parts)
+
+
+def _configured(name: str, impl: str) -> dict[str, str]:
+    """Return a catalog of the configuration file: what it connects to, or why it cannot."""
+    row = {**_problem(name, ""), "impl": impl}
+    try:
+        row["connection"] = lance_bridge.connect(name).namespace_id()
+    except api.LanceNamespaceError as error:
+        row["problem"] = str(error)
+    return row
+
+
+def _problem(name: str, problem: str) -> dict[str, str]:
+    return {"catalog": name, "impl": "", "connection": "", "problem": problem}
+
+
+@app.command("test")
+def try_out(
+    catalog: CatalogName,
+    calls: Annotated[int, typer.Option("--calls", min=1, help="How many calls to time.")] = 5,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Connect to a catalog; say what it is, what it can do, and how fast it answers.
+
+    Example: lance-bridge catalogs test prod
+    """
+    with connected(catalog, properties) as namespace, working(f"call {catalog}"):
+        latencies = [_timed(namespace) for _ in range(calls)]
+        server = dict(namespace._bridge.catalog.describe_server())
+    fields: dict[str, Any] = {
+        "catalog": catalog,
+        "connection": namespace.namespace_id(),
+        **server,
+        "first_call_ms": latencies[0],
+        "fastest_call_ms": min(latencies),
+        "capabilities": _told(namespace.capabilities),
+    }
+    facts = {key: value for key, value in fields.items() if key != "capabilities"}
+    tell_parts(output, fields, [pairs_table(facts), pairs_table(fields["capabilities"])])
+
+
+def _timed(namespace: LanceBridgeNamespace) -> float:
+    """Return how many milliseconds it takes to list the first of the outermost namespaces."""
+    begun = time.perf_counter()
+    namespace.list_namespaces(api.ListNamespacesRequest(limit=1))
+    return round((time.perf_counter() - begun) * 1000, 2)
+
+
+def _told(able: Capabilities) -> dict[str, str]:
+    """Return what a catalog can do: yes, or no and why."""
+
+    def answer(reason: str) -> str:
+        return f"no: {reason}" if reason else "yes"
+
+    nouns = [rule.noun for rule in (*able.namespace_levels, able.table_rule)]
+    return {
+        "names_of_a_table": ".".join(nouns),
+        "case_of_names": "folded to lower case" if able.folds_case else "kept",
+        "change_namespaces": answer(able.no_namespace_changes),
+        "change_outer_namespaces": answer(able.no_outer_namespace_changes),
+        "rename_tables": answer(able.no_rename),
+        "rename_across_namespaces": answer(able.no_rename_across),
+        "change_entries": answer(able.no_alter),
+        "hold_versions_of_tables": answer(able.no_managed_tables),
+    }

@@ -1,0 +1,129 @@
+"""Who manages a table's versions, and what was written past the catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from lance_bridge.exit_codes import FOUND
+
+from .common import (
+    CatalogName,
+    OutputOption,
+    Properties,
+    TableName,
+    Yes,
+    confirm,
+    connected,
+    names_of,
+)
+from .output import Output, tell
+
+if TYPE_CHECKING:
+    from lance_bridge.managed.foreign import OutOfBand
+
+app = typer.Typer()
+
+
+@app.command()
+def begin(
+    catalog: CatalogName,
+    table: TableName,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Have the catalog hold a table's versions. Stop its writers first.
+
+    Example: lance-bridge managed begin hive sales.embeddings -p uri=thrift://metastore:9083
+    """
+    with connected(catalog, properties) as namespace:
+        namespace.manage_table(names_of(table))
+        tell(output, f"{table}: its versions are in the catalog", {"table": table, "managed": True})
+
+
+@app.command()
+def end(
+    catalog: CatalogName,
+    table: TableName,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Leave a table's versions to its storage again.
+
+    Example: lance-bridge managed end prod sales.embeddings
+    """
+    with connected(catalog, properties) as namespace:
+        namespace.release_table(names_of(table))
+        tell(
+            output, f"{table}: its versions are in the storage", {"table": table, "managed": False}
+        )
+
+
+@app.command()
+def check(
+    catalog: CatalogName,
+    table: TableName,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List versions that were written past the catalog. The exit code is 3 where there are any.
+
+    Example: lance-bridge managed check prod sales.embeddings
+    """
+    with connected(catalog, properties) as namespace:
+        found = namespace.list_out_of_band_versions(names_of(table))
+    fields = {
+        "table": table,
+        "versions": [each.version for each in found.versions],
+        "set_aside": list(found.set_aside),
+        "set_aside_versions": list(found.set_aside_versions),
+    }
+    tell(output, _described(table, found), fields)
+    if found.versions or found.set_aside:
+        raise typer.Exit(FOUND)
+
+
+def _described(table: str, found: OutOfBand) -> str:
+    lines = [f"{table}: version {each.version} was not committed" for each in found.versions]
+    lines += [
+        f"{table}: {name if version is None else f'version {version}'} was set aside ({name})"
+        for version, name in zip(found.set_aside_versions, found.set_aside, strict=True)
+    ]
+    return "\n".join(lines) or f"{table}: all that is there was committed through the catalog"
+
+
+@app.command()
+def adopt(
+    catalog: CatalogName,
+    table: TableName,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Make versions that were written past the catalog the table's own.
+
+    Example: lance-bridge managed adopt prod sales.embeddings
+    """
+    with connected(catalog, properties) as namespace:
+        latest = namespace.adopt_out_of_band_versions(names_of(table))
+        tell(
+            output, f"{table}: the latest version is {latest}", {"table": table, "version": latest}
+        )
+
+
+@app.command()
+def discard(
+    catalog: CatalogName,
+    table: TableName,
+    properties: Properties = None,
+    output: OutputOption = Output.TEXT,
+    yes: Yes = False,
+) -> None:
+    """Delete versions that were written past the catalog; they cannot be had back.
+
+    Example: lance-bridge managed discard prod sales.embeddings --yes
+    """
+    confirm(f"Delete what was written to {table} past the catalog?", yes=yes)
+    with connected(catalog, properties) as namespace:
+        count = namespace.discard_out_of_band_versions(names_of(table))
+        tell(output, f"{table}: {count} discarded", {"table": table, "discarded": count})

@@ -1,0 +1,114 @@
+"""What a command of migrations says while it works: on standard error, and in a log file."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from lance_bridge.errors import LanceNamespaceError
+from lance_bridge.redaction import redact
+from lance_bridge_migrate import Item
+from lance_bridge_migrate.kind import Nobody
+
+from .output import message
+
+_LOG = "log.txt"
+
+
+class Bar(Nobody):
+    """A bar of the items that are done or failed, with the rows and bytes written by now.
+
+    Without a terminal there is no bar, and messages only.
+    """
+
+    def __init__(self, progress: Progress | None, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+        self._lock = threading.Lock()
+        self._begun = time.monotonic()
+        self._rows = self._bytes = 0
+
+    def announce(self, text: str) -> None:
+        """See `Watcher`."""
+        message(text)
+
+    def begin(self, total: int) -> None:
+        """See `Watcher`."""
+        if self._progress is not None:
+            self._progress.update(self._task, total=total, completed=0)
+
+    def advance(self, item: Item, rows: int, size: int) -> None:  # noqa: ARG002 - as declared
+        """See `Watcher`."""
+        with self._lock:
+            self._rows, self._bytes = self._rows + rows, self._bytes + size
+            seconds = max(time.monotonic() - self._begun, 0.001)
+            text = f"{self._rows:,} rows"
+            if self._bytes:
+                text += f", {decimal(self._bytes)}, {decimal(int(self._bytes / seconds))}/s"
+        if self._progress is not None:
+            self._progress.update(self._task, written=text)
+
+    def end(self, item: Item, error: LanceNamespaceError | None) -> None:
+        """See `Watcher`."""
+        if self._progress is not None:
+            self._progress.advance(self._task)
+        if error is not None:
+            message(f"{item.name}: {error}")
+
+
+@contextmanager
+def watched(what: str) -> Iterator[Bar]:
+    """Show a bar while something goes on, where standard error is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Bar(None, TaskID(0))
+        return
+    columns = (
+        TextColumn(what, markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[written]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield Bar(progress, progress.add_task("", total=None, written=""))
+
+
+@contextmanager
+def log_file(directory: Path) -> Iterator[Path]:
+    """Have all that is logged, with the stacks of failures, appended to a migration's log file."""
+    path = directory / _LOG
+    handler = logging.FileHandler(path, delay=True, encoding="utf-8")
+    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("lance_bridge_migrate")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield path
+    finally:
+        logging.getLogger().removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()
+
+
+class _Redacting(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))

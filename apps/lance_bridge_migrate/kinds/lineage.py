@@ -1,0 +1,54 @@
+"""Which version a table's rows go back to, to tell a migration's own from those of others."""
+
+from __future__ import annotations
+
+import lance
+
+from lance_bridge.tables.commits import transaction_at
+from lance_bridge.tables.dataset import translated
+
+_KEEPS_ROWS = (
+    lance.LanceOperation.CreateIndex,
+    lance.LanceOperation.Rewrite,
+    lance.LanceOperation.UpdateConfig,
+)
+"""Indexing, compacting, and settings: what they make has the rows of the version before."""
+
+
+def origin(dataset: lance.LanceDataset, floor: int) -> int | None:
+    """Return the version that the rows of a dataset's version, the latest one, go back to.
+
+    That is the version that wrote them, or the one that they were restored from; `floor` where
+    nothing has changed a row since.
+
+    Args:
+        floor: Where the search ends: the version that rows are known to be of.
+
+    Returns:
+        None where a version on the way was cleaned up, or does not tell what made it.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    version = int(dataset.version)
+    if version <= floor:
+        return version
+    with translated(f"The versions of {dataset.uri} could not be read"):
+        kept = {int(each["version"]) for each in dataset.versions()}
+        while version > floor:
+            made_by = transaction_at(dataset, version) if version in kept else None
+            if made_by is None:
+                return None
+            if isinstance(made_by.operation, lance.LanceOperation.Restore):
+                version = int(made_by.operation.version)
+            elif _keeps_rows(made_by.operation):
+                version -= 1
+            else:
+                break
+    return version
+
+
+def _keeps_rows(operation: object) -> bool:
+    # Lance has no class for the step with which a compaction begins.
+    begins_rewrite = type(operation) is lance.LanceOperation.BaseOperation
+    return begins_rewrite or isinstance(operation, _KEEPS_ROWS)

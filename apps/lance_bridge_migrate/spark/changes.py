@@ -1,0 +1,381 @@
+"""What came into a source since a table of Lance was made of it, and what is to become of it.
+
+Every way of tracking gives a range with both ends fixed by the plan, so that a round that is run
+again reads the same rows again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from lance_bridge.errors import invalid
+from lance_bridge.names import quoted
+
+from .session import told_by_spark
+from .sources import SourceTable
+
+GONE = "__gone"
+"""Marks rows that the source no longer has."""
+
+_COUNT = "__count"
+Partition = tuple[str | None, ...]
+"""The values of the partition columns, as text."""
+
+
+@dataclass(frozen=True)
+class Since:
+    """A range of a source: JSON in a plan.
+
+    Attributes:
+        low: The greatest value that the target has; None where it has none. As text.
+        high: The greatest value that the source had when the plan was made; None where it had none.
+        new: Values of the partition columns of partitions that the target does not have.
+        changed: The same of partitions of which it has another number of rows.
+        snapshot: The one that the target has.
+    """
+
+    low: str | None = None
+    high: str | None = None
+    new: tuple[Partition, ...] = ()
+    changed: tuple[Partition, ...] = ()
+    snapshot: int | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Since:
+        partitions = {key: tuple(map(tuple, facts[key])) for key in ("new", "changed")}
+        return cls(**{**facts, **partitions})
+
+
+@dataclass(frozen=True)
+class Found:
+    """A range, and how many rows there are.
+
+    Attributes:
+        rows: In the range; None where they were not counted.
+        source: All of the source when the range was found.
+        target: All of the target.
+        nulls: In the source, by a column: rows in which it is null, which no range takes.
+        target_nulls: The same in the target.
+    """
+
+    since: Since
+    rows: int | None
+    source: int
+    target: int
+    nulls: int = 0
+    target_nulls: int = 0
+
+
+# -- by a column -----------------------------------------------------------------------------------
+
+
+def column_since(source: DataFrame, target: DataFrame, column: str) -> Found:
+    """Return the values that are greater than any in the target; each side is read once.
+
+    Raises:
+        InvalidInputError: (13) there is no such column. And as `told_by_spark` does.
+    """
+    kind, value = kind_of(source, column), F.col(quoted((column,)))
+    parts = (_text(F.max(value), kind), F.count(F.lit(1)), _count_if(value.isNull()))
+    with told_by_spark(f"The greatest value of column '{column}' cannot be read"):
+        low, there, target_nulls = target.agg(*parts).collect()[0]
+        is_new = value.isNotNull() if low is None else value > _value(low, kind)
+        high, total, nulls, rows = source.agg(*parts, _count_if(is_new)).collect()[0]
+    return Found(Since(low=low, high=high), rows, total, there, nulls, target_nulls)
+
+
+def _count_if(condition: Column) -> Column:
+    return F.count(F.when(condition, F.lit(1)))
+
+
+def is_above_nan(source: DataFrame, column: str, since: Since) -> bool:
+    """Return whether `low` is NaN: for Spark no value is greater."""
+    kind = kind_of(source, column)
+    return since.low == "NaN" and isinstance(kind, (spark.FloatType, spark.DoubleType))
+
+
+def kind_of(frame: DataFrame, column: str) -> spark.DataType:
+    """Return a column's type. Raises InvalidInput (13) where there is no such column."""
+    for field in frame.schema.fields:
+        if field.name.lower() == column.lower():
+            return field.dataType
+    raise invalid(f"There is no column '{column}' to see by which rows are new")
+
+
+def above(frame: DataFrame, column: str, since: Since) -> DataFrame:
+    """Return the rows with values after `low` and up to `high`."""
+    if since.high is None:
+        return frame.where(F.lit(False))
+    kind, value = kind_of(frame, column), F.col(quoted((column,)))
+    found = frame.where(value <= _value(since.high, kind))
+    return found if since.low is None else found.where(value > _value(since.low, kind))
+
+
+def up_to(frame: DataFrame, column: str, since: Since) -> DataFrame:
+    """Return the rows that a table has after a round: none with a value after `high`."""
+    value = F.col(quoted((column,)))
+    if since.high is None:
+        return frame.where(value.isNull())
+    return frame.where(value.isNull() | (value <= _value(since.high, kind_of(frame, column))))
+
+
+def _changed_at_low(
+    source: DataFrame, target: DataFrame, column: str, since: Since
+) -> DataFrame | None:
+    """Return the rows with the value `low` that are not in the target as they are."""
+    if since.low is None:
+        return None
+    is_low = F.col(quoted((column,))) == _value(since.low, kind_of(source, column))
+    rows = source.where(is_low)
+    if any(_has_map(field.dataType) for field in source.schema.fields):
+        return rows  # Spark does not compare maps: these rows are merged again.
+    return rows.exceptAll(_like(source, target.where(is_low)))
+
+
+def _has_map(kind: spark.DataType) -> bool:
+    if isinstance(kind, spark.ArrayType):
+        return _has_map(kind.elementType)
+    if isinstance(kind, spark.StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, spark.MapType)
+
+
+def _like(source: DataFrame, target: DataFrame) -> DataFrame:
+    return target.select(*[F.col(quoted((name,))) for name in source.columns])
+
+
+# Timestamps as numbers do not depend on the zone of a session. Bytes need not be UTF-8.
+
+
+def _text(value: Column, kind: spark.DataType) -> Column:
+    if isinstance(kind, spark.BinaryType):
+        return F.hex(value)
+    is_time = isinstance(kind, spark.TimestampType)
+    return (F.unix_micros(value) if is_time else value).cast("string")
+
+
+def _value(text: str, kind: spark.DataType) -> Column:
+    if isinstance(kind, spark.BinaryType):
+        return F.unhex(F.lit(text))
+    if isinstance(kind, spark.TimestampType):
+        return F.timestamp_micros(F.lit(int(text)))
+    return F.lit(text).cast(kind)
+
+
+# -- by partitions ---------------------------------------------------------------------------------
+
+
+def partitions_since(source: DataFrame, target: DataFrame, columns: Sequence[str]) -> Found:
+    """Return which partitions the target lacks, and which have another number of rows there."""
+    there, here = partitions_of(target, columns), partitions_of(source, columns)
+    new = tuple(sorted((p for p in here if p not in there), key=repr))
+    changed = {p for p in there if here.get(p) != there[p]}
+    since = Since(new=new, changed=tuple(sorted(changed, key=repr)))
+    rows = sum(here.get(each, 0) for each in (*since.new, *since.changed))
+    return Found(since, rows, sum(here.values()), sum(there.values()))
+
+
+def partitions_of(frame: DataFrame, columns: Sequence[str]) -> dict[Partition, int]:
+    """Return the number of rows of each partition; nothing but the partition columns is read."""
+    texts = [_text(F.col(quoted((c,))), kind_of(frame, c)).alias(c) for c in columns]
+    with told_by_spark("The partitions cannot be counted"):
+        rows = frame.groupBy(*texts).agg(F.count(F.lit(1)).alias(_COUNT)).collect()
+    return {tuple(row[: len(columns)]): row[_COUNT] for row in rows}
+
+
+def in_partitions(
+    frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]
+) -> DataFrame:
+    """Return the rows of some partitions. Values are compared by type, so that others are pruned.
+
+    The condition for many partitions of several columns is wide, and not deep.
+    """
+    return frame.where(_are_of(frame, columns, values))
+
+
+def _are_of(frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]) -> Column:
+    kinds = [kind_of(frame, column) for column in columns]
+    return _is_one_of(list(zip(columns, kinds, strict=True)), list(values))
+
+
+def _is_one_of(
+    columns: Sequence[tuple[str, spark.DataType]], values: Sequence[Partition]
+) -> Column:
+    (name, kind), *inner = columns
+    value = F.col(quoted((name,)))
+    if not inner:
+        texts = [each[0] for each in values]
+        found = value.isin(*[_value(text, kind) for text in texts if text is not None])
+        return found | value.isNull() if None in texts else found
+    groups: dict[str | None, list[Partition]] = {}
+    for first, *rest in values:
+        groups.setdefault(first, []).append(tuple(rest))
+    return _any(
+        [
+            (value.isNull() if first is None else value == _value(first, kind))
+            & _is_one_of(inner, rest)
+            for first, rest in groups.items()
+        ]
+    )
+
+
+def _any(conditions: list[Column]) -> Column:
+    """Return whether one of them holds, as a balanced tree: Spark looks at trees recursively."""
+    if not conditions:
+        return F.lit(False)
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return _any(conditions[:half]) | _any(conditions[half:])
+
+
+def without_later_partitions(
+    source: DataFrame, target: DataFrame, columns: Sequence[str], since: Since
+) -> DataFrame:
+    """Return the source without partitions that came after the plan."""
+    known = {*partitions_of(target, columns), *since.new}
+    later = [each for each in partitions_of(source, columns) if each not in known]
+    # Of null nothing is known, and so no more of its being one of them.
+    is_later = F.coalesce(_are_of(source, columns, later), F.lit(False))
+    return source.where(~is_later) if later else source
+
+
+# -- all ways --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a round takes of a source.
+
+    Attributes:
+        by: As in the options of catching up.
+        columns: The one to track by, or the partition columns.
+        key: Columns that tell rows apart; without them nothing may have gone.
+    """
+
+    since: Since
+    by: str
+    columns: Sequence[str]
+    key: Sequence[str] = ()
+
+    @property
+    def key_columns(self) -> list[Column]:
+        return [F.col(quoted((name,))) for name in self.key]
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether the table as it was when the plan was made has to be read."""
+        return bool(self.key) and self.by != "snapshot"
+
+
+def changed_rows(source: DataFrame, other: DataFrame | None, range: Range) -> DataFrame:
+    """Return the rows that are new or changed, and with a key those that are gone.
+
+    With a key there is a column `GONE`, and of a row that is gone no more than its key.
+
+    Args:
+        source: As the plan pins it; for snapshots, what came since the one that the target has.
+        other: The target as it was when the plan was made, where `Range.needs_target`; for
+            snapshots, what went, if anything did.
+
+    Raises:
+        InvalidInputError: (13) rows cannot be compared, or there is no such column.
+    """
+    find = {"column": _by_column, "partition": _by_partition, "snapshot": _by_snapshot}[range.by]
+    with told_by_spark("The changes cannot be read"):
+        rows, gone = find(source, other, range)
+        if not range.key:
+            return rows
+        marked = rows.withColumn(GONE, F.lit(False))
+        return marked if gone is None else marked.unionByName(_as_gone(gone, source, range.key))
+
+
+Changes = tuple[DataFrame, "DataFrame | None"]
+"""The rows that are new or changed, and the keys of those that are gone."""
+
+
+def _by_column(source: DataFrame, target: DataFrame | None, range: Range) -> Changes:
+    rows = above(source, range.columns[0], range.since)
+    if target is None:
+        return rows, None
+    again = _changed_at_low(source, target, range.columns[0], range.since)
+    return (rows if again is None else rows.unionByName(again)), None
+
+
+def _by_partition(source: DataFrame, target: DataFrame | None, range: Range) -> Changes:
+    since, keys = range.since, range.key_columns
+    rows = in_partitions(source, range.columns, (*since.new, *since.changed))
+    if target is None or not since.changed:
+        return rows, None
+    left = in_partitions(target, range.columns, since.changed).select(*keys)
+    # A row may be in another partition by now.
+    return rows, left.join(source.select(*keys), list(range.key), "left_anti")
+
+
+def _by_snapshot(came: DataFrame, went: DataFrame | None, range: Range) -> Changes:
+    if went is None:
+        return came, None
+    rows = came.exceptAll(went)
+    if not range.key:
+        return rows, None
+    keys = range.key_columns
+    left = went.exceptAll(came).select(*keys)
+    # What has the key of a row that is there now has only changed.
+    return rows, left.join(rows.select(*keys), list(range.key), "left_anti")
+
+
+def _as_gone(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFrame:
+    folded = {name.lower() for name in key}
+    columns = [
+        F.col(quoted((field.name,)))
+        if field.name.lower() in folded
+        else F.lit(None).cast(field.dataType).alias(field.name)
+        for field in source.schema.fields
+    ]
+    return keys.distinct().select(*columns, F.lit(True).alias(GONE))
+
+
+@dataclass(frozen=True)
+class Keys:
+    """How many rows there are, and of how many the key does not tell them apart."""
+
+    rows: int
+    null: int
+    repeated: int
+
+
+def keys_of(frame: DataFrame, key: Sequence[str]) -> Keys:
+    """Count rows by their keys. Raises as `told_by_spark` does."""
+    columns = [F.col(quoted((name,))) for name in key]
+    is_null = _any([column.isNull() for column in columns])
+    many = F.when(F.col(_COUNT) > 1, F.col(_COUNT))
+    with told_by_spark("The keys of the rows cannot be counted"):
+        counted = frame.groupBy(*columns).agg(F.count(F.lit(1)).alias(_COUNT))
+        total, null, repeated = counted.agg(
+            F.sum(_COUNT), F.sum(F.when(is_null, F.col(_COUNT))), F.sum(F.when(~is_null, many))
+        ).collect()[0]
+    return Keys(total or 0, null or 0, repeated or 0)
+
+
+def new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:
+    """Count the rows whose key a table does not have. Raises as `told_by_spark` does."""
+    columns = [F.col(quoted((name,))) for name in key]
+    with told_by_spark("The keys of the rows cannot be compared with those of the table"):
+        rows = frame.select(*columns).join(target.select(*columns), list(key), "left_anti")
+        return rows.count()
+
+
+def same_columns(one: SourceTable, other: SourceTable) -> bool:
+    """Return whether two states of a source have the same columns and types."""
+    fields = [
+        {each["name"]: each["type"] for each in json.loads(table.columns)["fields"]}
+        for table in (one, other)
+    ]
+    return fields[0] == fields[1]

@@ -1,0 +1,125 @@
+"""Two DataFrames compared without regard to the order of rows: by checksums, or by some rows.
+
+The checksum of a column is how many values are not null, the xor of their hashes, and the sum of
+the upper 28 bits of these, which sees what xor does not: rows that are there twice. The hash is
+Spark's `xxhash64`: all NaN are one value, and so are 0.0 and -0.0. Inside of arrays, maps and
+structs it would leave nulls out, so that these are marked; in arrays of numbers only the length is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from lance_bridge.names import quoted
+
+from ..journal import Check
+from .session import told_by_spark
+
+_UPPER_BITS = 28
+_HASH = "__row"
+_BATCH_COLUMNS = 100
+"""How many columns are in one aggregate: more make code that Spark does not compile."""
+
+
+def hashed(field: spark.StructField) -> Column:
+    """Return the hash of a column's value; a value that is null has none."""
+    value = F.col(quoted((field.name,)))
+    return F.when(value.isNotNull(), F.xxhash64(*_parts(value, field.dataType)))
+
+
+def _parts(value: Column, kind: spark.DataType) -> list[Column]:
+    if isinstance(kind, spark.ArrayType):
+        if isinstance(kind.elementType, spark.NumericType):
+            return [value, F.size(value)]
+        return [_marked_list(value, kind.elementType), F.size(value)]
+    if isinstance(kind, spark.MapType):
+        entry = spark.StructType().add("key", kind.keyType).add("value", kind.valueType)
+        return [_marked_list(F.map_entries(value), entry), F.size(value)]
+    if isinstance(kind, spark.StructType):
+        fields = [_marked(value.getField(each.name), each.dataType) for each in kind.fields]
+        return [part for each in fields for part in each]
+    return [value]
+
+
+def _marked_list(value: Column, kind: spark.DataType) -> Column:
+    return F.transform(value, lambda each: F.xxhash64(*_marked(each, kind)))
+
+
+def _marked(value: Column, kind: spark.DataType) -> list[Column]:
+    return [value.isNull(), *_parts(value, kind)]
+
+
+def checksums(frame: DataFrame, what: str) -> dict[str, Any]:
+    """Return the number of rows, by the key "", and a checksum of each column.
+
+    Raises:
+        ServiceUnavailableError: (17) it cannot be read.
+        InvalidInputError: (13)
+    """
+    found: dict[str, Any] = {}
+    fields = frame.schema.fields
+    for start in range(0, max(len(fields), 1), _BATCH_COLUMNS):
+        some = fields[start : start + _BATCH_COLUMNS]
+        with told_by_spark(f"The checksums of {what} cannot be computed"):
+            row = frame.agg(F.count(F.lit(1)), *_aggregates(some)).collect()[0]
+        found[""] = row[0]
+        for number, field in enumerate(some):
+            found[field.name] = [row[1 + 3 * number + part] for part in range(3)]
+    return found
+
+
+def _aggregates(fields: list[spark.StructField]) -> Iterator[Column]:
+    for field in fields:
+        value = hashed(field)
+        yield F.count(F.col(quoted((field.name,))))
+        yield F.bit_xor(value)
+        yield F.sum(F.shiftrightunsigned(value, 64 - _UPPER_BITS))
+
+
+def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
+    """Yield what comparing rows and all values found, column by column."""
+    expected = checksums(source, "the source")
+    found = checksums(target.select(*[F.col(quoted((c,))) for c in source.columns]), "the target")
+    yield Check(name="rows", ok=expected[""] == found[""], expected=expected[""], found=found[""])
+    for column in source.columns:
+        one, other = expected[column], found.get(column)
+        yield Check(name="checksum", column=column, ok=one == other, expected=one, found=other)
+
+
+# -- a sample --------------------------------------------------------------------------------------
+
+
+def compare_sample(source: DataFrame, sample: DataFrame) -> Check:
+    """Look for rows of the target in the source, by the hash of all of their columns.
+
+    Args:
+        sample: Some rows of the target.
+    """
+    with told_by_spark("A sample of the rows cannot be compared"):
+        rows = _row_hashes(sample.select(*[F.col(quoted((c,))) for c in source.columns])).collect()
+        wanted = {row[0] for row in rows}
+        there = _row_hashes(source).where(F.col(_HASH).isin(*wanted)).distinct().count()
+    return Check(name="sample", ok=there == len(wanted), expected=len(wanted), found=there)
+
+
+def _row_hashes(frame: DataFrame) -> DataFrame:
+    parts = [
+        part
+        for field in frame.schema.fields
+        for part in _marked(F.col(quoted((field.name,))), field.dataType)
+    ]
+    return frame.select(F.xxhash64(*parts).alias(_HASH))
+
+
+def schema_check(expected: pa.Schema, found: pa.Schema) -> Check:
+    """Compare the schema that was planned with the one that is there; comments do not count."""
+    same = expected.remove_metadata().equals(found.remove_metadata())
+    texts = [json.dumps({f.name: str(f.type) for f in each}) for each in (expected, found)]
+    return Check(name="schema", ok=same, expected=texts[0], found=texts[1])

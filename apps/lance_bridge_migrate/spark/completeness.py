@@ -1,0 +1,277 @@
+"""Whether all files of a source are there: what its catalog says of them, beside what storage has.
+
+Spark reads a table or partition whose directory is gone as one without rows, and says nothing. So
+the paths and statistics of the catalog are compared with the file system.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lance_bridge.errors import invalid
+
+from ..plan import Problem, blocker, warning
+from . import files
+from .session import told_by_spark
+from .sources import (
+    FORMATS,
+    OWN_CATALOG,
+    SourceTable,
+    Statistics,
+    session_catalog,
+    table_identifier,
+)
+
+_HIVE = "hive"
+"""What `listing` calls tables of Hive's with files that it knows no name of."""
+_LOCATION = re.compile(r"^\tLocation: (.*)$", re.MULTILINE)
+_STATISTICS = re.compile(r"^\tPartition Statistics: (.*)$", re.MULTILINE)
+_LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
+_PARTITION = re.compile(r"^CatalogPartition\(", re.MULTILINE)
+_AT_ONCE = 16
+_SHOWN = 3
+_MOST_LISTED = 20
+"""Of how many directories the files' times are compared with those of the statistics."""
+_LEAVING_OUT = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+"""Settings with which Spark leaves rows out and says nothing."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory that a catalog names: a table's, or a partition's.
+
+    Attributes:
+        expected: What the catalog's statistics say.
+        found: Files and bytes below it; None where it does not exist.
+    """
+
+    path: str
+    expected: Statistics
+    found: files.Size | None
+
+    @property
+    def is_short(self) -> bool:
+        """True where there are fewer bytes than the statistics say."""
+        wanted = self.expected.bytes or 0
+        return self.found is not None and self.found.bytes < wanted
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The directories of one source.
+
+    Attributes:
+        places: Empty for sources that name their own files, or have none.
+        is_hidden: Whether there are directories that cannot be seen: through Spark Connect.
+    """
+
+    places: tuple[Place, ...] = ()
+    is_hidden: bool = False
+
+    @property
+    def missing(self) -> list[str]:
+        return [each.path for each in self.places if each.found is None]
+
+    @property
+    def size(self) -> files.Size | None:
+        """All files and bytes; None where they are not known."""
+        found = [each.found for each in self.places if each.found is not None]
+        if not self.places:
+            return None
+        return files.Size(sum(each.files for each in found), sum(each.bytes for each in found))
+
+    @property
+    def expected_rows(self) -> int | None:
+        """The rows that the statistics of all places count; None where one has none."""
+        rows = [each.expected.rows for each in self.places]
+        return None if not rows or None in rows else sum(each or 0 for each in rows)
+
+
+def require_all_read(spark: Any) -> None:
+    """Raise InvalidInput (13) for a session that leaves out files which it cannot read."""
+    for key in _LEAVING_OUT:
+        if str(spark.conf.get(key, "false")).lower() == "true":
+            raise invalid(
+                f"The session has {key}=true, with which Spark leaves rows out without a word: "
+                "set it to false"
+            )
+
+
+def take_inventory(spark: Any, table: SourceTable) -> Inventory:
+    """Look at all directories that a catalog names for a source; reads no rows.
+
+    Raises:
+        TableNotFoundError: (4)
+        ServiceUnavailableError: (17) they cannot be looked at.
+    """
+    is_of_files = table.format in (*FORMATS, _HIVE) and not table.has_snapshots
+    if not (is_of_files and table.location):
+        return Inventory()
+    if getattr(spark, "_jvm", None) is None:
+        return Inventory(is_hidden=True)
+    partitions = _partitions(spark, table)
+    named = partitions or [(table.location, table.statistics)]
+    paths = [path for path, _ in named]
+    if len(paths) == 1:
+        sizes = [files.size_of(spark, paths[0])]
+    else:
+        with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
+            sizes = list(pool.map(lambda path: files.size_of(spark, path), paths))
+    return Inventory(
+        tuple(
+            Place(path, expected, size) for (path, expected), size in zip(named, sizes, strict=True)
+        )
+    )
+
+
+def _partitions(spark: Any, table: SourceTable) -> list[tuple[str, Statistics]]:
+    """Return the location and the statistics of each partition that the catalog has."""
+    if table.catalog != OWN_CATALOG or not table.partitions:
+        return []
+    with told_by_spark(f"The partitions of '{table.name}' cannot be listed"):
+        name = table_identifier(spark, table.names)
+        found_all = session_catalog(spark).listPartitions(name, spark._jvm.scala.Option.empty())
+        # One text for all of them: a call for each property of each would take minutes.
+        text = str(found_all.mkString("\n"))
+    found = []
+    for block in _PARTITION.split(text)[1:]:
+        each = block.rstrip().removesuffix(")")
+        location = _LOCATION.search(each)
+        if location is not None:
+            statistics = _STATISTICS.search(each)
+            at = _LAST_CHANGE.search(each)
+            found.append(
+                (
+                    location[1],
+                    Statistics.of(statistics[1] if statistics else "", int(at[1]) if at else None),
+                )
+            )
+    return found
+
+
+def problems_of(
+    spark: Any,
+    frame: Any,
+    inventory: Inventory,
+    rows: int | None,
+    *,
+    ignore_statistics: bool = False,
+) -> list[Problem]:
+    """Return what speaks against a source being read whole.
+
+    Args:
+        rows: How many rows Spark reads; None where they were not counted.
+        ignore_statistics: Take statistics that say more than there is for outdated ones.
+    """
+    if inventory.is_hidden and rows == 0 and not ignore_statistics:
+        return [
+            blocker(
+                "It has no rows, and through Spark Connect it cannot be seen whether its files are "
+                "missing. Plan it in a session of this process; or, if it is empty, give the "
+                "option ignore_statistics (--ignore-statistics)"
+            )
+        ]
+    if inventory.missing:
+        return [missing_problem(inventory)]
+    size = inventory.size
+    found = [*_short(spark, inventory, ignore=ignore_statistics)]
+    if not found:
+        found += _fewer_rows(spark, inventory, rows, ignore=ignore_statistics)
+    if found or size is None:
+        return found
+    if size.bytes and not rows and not _has_files(frame):
+        return [
+            blocker(
+                f"There are {size.bytes:,} bytes in {size.files:,} files, and Spark reads none of "
+                "them. Register their partitions (MSCK REPAIR TABLE), move the files up where they "
+                "are in sub-directories, or leave the table out"
+            )
+        ]
+    if not size.bytes:
+        return [
+            warning(
+                "It has no files: if it should have rows, check that its storage is mounted and is "
+                "the right one"
+            )
+        ]
+    return []
+
+
+def missing_problem(inventory: Inventory) -> Problem:
+    """Return the blocker of a source some of whose directories do not exist."""
+    missing = inventory.missing
+    shown = ", ".join(missing[:_SHOWN])
+    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    return blocker(
+        f"{len(missing)} of its {len(inventory.places)} directories do not exist: {shown}{more}. "
+        "Spark would read them as empty. Check that the storage is mounted; restore the files, or "
+        "drop the entries of what was deleted on purpose"
+    )
+
+
+def _short(spark: Any, inventory: Inventory, *, ignore: bool) -> Iterator[Problem]:
+    short = [each for each in inventory.places if each.is_short]
+    if not short:
+        return
+    wanted = sum(each.expected.bytes or 0 for each in short)
+    there = sum(each.found.bytes for each in short if each.found is not None)
+    text = (
+        f"The catalog's statistics count {wanted:,} bytes in {_named(short)}, and there are "
+        f"{there:,}"
+    )
+    yield _disagreement(spark, text, short, is_empty=not there, ignore=ignore)
+
+
+def _fewer_rows(
+    spark: Any, inventory: Inventory, rows: int | None, *, ignore: bool
+) -> Iterator[Problem]:
+    expected = inventory.expected_rows
+    if rows is None or expected is None or rows >= expected:
+        return
+    text = f"The catalog's statistics count {expected:,} rows, and Spark reads {rows:,}"
+    yield _disagreement(spark, text, inventory.places, is_empty=not rows, ignore=ignore)
+
+
+def _disagreement(
+    spark: Any, text: str, places: Sequence[Place], *, is_empty: bool, ignore: bool
+) -> Problem:
+    """Return a blocker; a warning where the statistics are older than the files, or are ignored."""
+    if is_empty:
+        return blocker(
+            f"{text}: its files are gone. Check that the storage is mounted; restore the files, or "
+            "leave the table out"
+        )
+    if ignore or any(_is_outdated(spark, each) for each in places[:_MOST_LISTED]):
+        return warning(f"{text}: files were written since the statistics, or some are missing")
+    return blocker(
+        f"{text}, though no file is newer than the statistics: files are missing. Restore them; if "
+        "they were deleted on purpose, give the option ignore_statistics (--ignore-statistics)"
+    )
+
+
+def _is_outdated(spark: Any, place: Place) -> bool:
+    """Return whether a file is newer than the statistics of its directory."""
+    if place.expected.at is None:
+        return False
+    with told_by_spark(f"The files in {place.path} cannot be listed"):
+        reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        newest = reader.load(place.path).agg(F.max(F.unix_timestamp("modificationTime"))).first()[0]
+    return newest is not None and int(newest) > place.expected.at
+
+
+def _has_files(frame: DataFrame) -> bool:
+    with told_by_spark("The files of a table cannot be listed"):
+        return bool(len(frame._jdf.inputFiles()))
+
+
+def _named(places: Sequence[Place]) -> str:
+    shown = ", ".join(each.path for each in places[:_SHOWN])
+    more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+    return shown + more

@@ -1,0 +1,157 @@
+"""Directories as Spark's own file systems see them: looked at, renamed and deleted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lance_namespace.errors import ServiceUnavailableError
+from py4j.protocol import Py4JJavaError
+
+from lance_bridge.errors import invalid, unsupported
+
+from .session import java_class, told_by_spark
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+_OF_PATTERNS = re.compile(r"[*?{}\[\]\\]")
+_HIDDEN = re.compile(r"\.|_(?!.*=)")
+"""Names that Spark leaves out, as those who write them expect."""
+
+_NO_FILE = "java.io.FileNotFoundException"
+
+Listing = dict[str, int]
+"""Bytes of each file, by its path relative to the directory."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many files are below a directory, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+def require_files(spark: Any) -> None:
+    """Raise UnsupportedOperation (0) for a session of Spark Connect, which has no file system."""
+    if getattr(spark, "_jvm", None) is None:
+        raise unsupported(
+            "This needs the file systems of Spark's driver, which Spark Connect has not: use a "
+            "session in this process"
+        )
+
+
+def require_absolute(directory: str) -> None:
+    """Raise InvalidInput (13) for a directory that would be another one for another process."""
+    if _ABSOLUTE.match(directory) is None:
+        raise invalid(f"Directory {directory!r} is relative: give an absolute path or a URI")
+
+
+def listing(spark: Any, directory: str) -> Listing | None:
+    """Return all files below a directory; None where nothing is there.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, path):
+        if not system.exists(path):
+            return None
+        root = system.getFileStatus(path).getPath().toUri().getPath()
+        found: Listing = {}
+        files = system.listFiles(path, True)
+        while files.hasNext():
+            each = files.next()
+            found[each.getPath().toUri().getPath()[len(root) :].lstrip("/")] = each.getLen()
+        return found
+
+
+def size_of(spark: Any, directory: str) -> Size | None:
+    """Return how much is below a directory, or in a file; None where nothing is there.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, path):
+        try:
+            found = system.getContentSummary(path)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _NO_FILE:
+                return None
+            raise
+        return Size(int(found.getFileCount()), int(found.getLength()))
+
+
+def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[str]:
+    """Return the paths of what is in sub-directories that are no partitions, nor hidden.
+
+    None is returned of a directory with characters in its name that patterns are made of.
+
+    Args:
+        partitions: How many levels of directories are partitions, whatever their names.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    require_files(spark)
+    if _OF_PATTERNS.search(directory):
+        return []
+    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, _):
+        pattern = _path(spark, directory, "/".join("*" * (partitions + 2)))
+        found = [each.getPath() for each in system.globStatus(pattern) or []]
+        return [
+            each.toUri().getPath()
+            for each in found
+            if not any(_HIDDEN.match(name) for name in (each.getName(), each.getParent().getName()))
+            and "=" not in each.getParent().getName()
+        ]
+
+
+def rename(spark: Any, directory: str, to: str) -> bool:
+    """Give a directory another name beside it; return False where something is there already.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    with _file_system(spark, directory, f"{directory} cannot be renamed to {to}") as (system, path):
+        target = _path(spark, to)
+        if system.exists(target):
+            return False
+        is_renamed = bool(system.rename(path, target))
+        # HDFS moves it into a directory that somebody makes at this moment.
+        inside = _path(spark, to, path.getName())
+        if is_renamed and system.exists(inside):
+            system.rename(inside, path)
+            return False
+        if is_renamed or system.exists(target):
+            return is_renamed
+    raise ServiceUnavailableError(f"{directory} cannot be renamed to {to}: try again")
+
+
+def delete(spark: Any, directory: str) -> None:
+    """Delete a directory with all that is in it; one that is not there is none to delete.
+
+    Raises:
+        UnsupportedOperationError: (0) the session is one of Spark Connect.
+        ServiceUnavailableError: (17)
+    """
+    with _file_system(spark, directory, f"{directory} cannot be deleted") as (system, path):
+        system.delete(path, True)
+
+
+def _path(spark: Any, *names: str) -> Any:
+    return java_class(spark, "org.apache.hadoop.fs.Path")(*names)
+
+
+@contextmanager
+def _file_system(spark: Any, directory: str, failed: str) -> Iterator[tuple[Any, Any]]:
+    """Yield a directory's file system and path; failures of theirs begin with the message."""
+    require_files(spark)
+    with told_by_spark(failed):
+        path = _path(spark, directory)
+        yield path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path

@@ -1,0 +1,238 @@
+"""Which tables a Spark catalog has, and what each of them is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from lance_bridge.errors import display, unsupported
+from lance_bridge.names import quoted
+
+from ..selection import Selection, may_hold
+from .session import told_by_spark
+from .sources import (
+    DELTA,
+    ICEBERG,
+    OWN_CATALOG,
+    SourceTable,
+    Statistics,
+    needing,
+    pinned,
+    session_catalog,
+    table_identifier,
+)
+
+_OWN_IMPLEMENTATION = f"spark.sql.catalog.{OWN_CATALOG}"
+_TABLES_OF_A_CALL = 100
+_BETWEEN = "\x1e"
+_DETAILS = "# Detailed Table Information"
+_PARTITIONS = "# Partition Information"
+_PARTITIONING = "# Partitioning"
+_FILES = (("parquet", "parquet"), ("orc", "orc"), ("avro", "avro"), ("json", "json"),
+          ("text", "csv"))  # fmt: skip
+"""What the input format of a table of Hive's contains, and what it is called here."""
+_HANDLED = "storage_handler="
+_HUDI = ("hoodie", "hudi")
+"""What the names of Hudi's input formats contain."""
+_TRANSACTIONAL = re.compile(r"\btransactional=true\b")
+_LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
+_SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,\]]*")
+
+
+def tables_in(spark: Any, catalog: str, selection: Selection) -> Iterator[tuple[str, ...]]:
+    """Yield the names of the selected tables of a catalog, without those of views.
+
+    Raises:
+        InvalidInputError: (13) Spark has no such catalog.
+        ServiceUnavailableError: (17)
+    """
+    for namespace in _namespaces(spark, catalog):
+        if not may_hold(namespace, selection):
+            continue
+        where = quoted((catalog, *namespace))
+        with told_by_spark(f"The tables of {where} cannot be listed"):
+            rows = spark.sql(f"SHOW TABLES IN {where}").collect()
+        # A temporary view is listed with those of every namespace.
+        names = [row["tableName"] for row in rows if not row["isTemporary"]]
+        for name in sorted(names):
+            if selection.takes((*namespace, name)):
+                yield (*namespace, name)
+
+
+def _namespaces(spark: Any, catalog: str, outer: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    where = quoted((catalog, *outer))
+    with told_by_spark(f"The namespaces of {where} cannot be listed"):
+        rows = spark.sql(f"SHOW NAMESPACES IN {where}").collect()
+    found = [(*outer, row[0].split(".")[-1].strip("`")) for row in rows]
+    if catalog == OWN_CATALOG:
+        return found
+    return [each for one in found for each in (one, *_namespaces(spark, catalog, one))]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a catalog says of a table.
+
+    Attributes:
+        details: What DESCRIBE TABLE EXTENDED calls the detailed table information.
+        partitions: The partition columns.
+    """
+
+    details: Mapping[str, str]
+    partitions: tuple[str, ...]
+
+
+def describe_all(
+    spark: Any, catalog: str, tables: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], Description]:
+    """Return the descriptions of many tables by one call of the metastore for a hundred of them.
+
+    Those that are left out have to be described one by one: of other catalogs than Spark's own,
+    through Spark Connect, and where one of the hundred has columns that Spark does not know.
+    """
+    is_own = catalog == OWN_CATALOG and not spark.conf.get(_OWN_IMPLEMENTATION, "")
+    if not is_own or getattr(spark, "_jvm", None) is None:
+        return {}
+    found: dict[tuple[str, ...], Description] = {}
+    for database in sorted({names[:-1] for names in tables}):
+        own = [names for names in tables if names[:-1] == database]
+        for start in range(0, len(own), _TABLES_OF_A_CALL):
+            with suppress(PySparkException, Py4JError):
+                found |= _describe_many(spark, own[start : start + _TABLES_OF_A_CALL])
+    return found
+
+
+def _describe_many(
+    spark: Any, tables: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], Description]:
+    names = [table_identifier(spark, each) for each in tables]
+    wanted = spark._jvm.PythonUtils.toSeq(names)
+    answer = session_catalog(spark).getTablesByName(wanted)
+    # Scala's collections are read as text, by one call each.
+    found = {}
+    for number in range(answer.size()):
+        table = answer.apply(number)
+        text = str(table.toLinkedHashMap().mkString(_BETWEEN))
+        parts = [each.partition(" -> ") for each in text.split(_BETWEEN)]
+        columns = str(table.partitionColumnNames().mkString(_BETWEEN))
+        key = (*tables[0][:-1], str(table.identifier().table()))
+        found[key] = Description(
+            {name: value for name, _, value in parts},
+            tuple(columns.split(_BETWEEN)) if columns else (),
+        )
+    return found
+
+
+def described(
+    spark: Any,
+    catalog: str,
+    names: tuple[str, ...],
+    description: Description | None = None,
+) -> SourceTable | None:
+    """Return what a table is, its schema left out; None for a view and for a table of Lance.
+
+    Args:
+        description: Of `describe_all`; Spark is asked where there is none.
+
+    Raises:
+        TableNotFoundError: (4)
+        InvalidInputError: (13) Spark cannot describe it.
+        UnsupportedOperationError: (0) the session lacks what reads its format; or Spark would read
+            other rows than Hive or Hudi do.
+    """
+    name = quoted((catalog, *names))
+    shown = display(names)
+    if description is None:
+        with told_by_spark(f"'{shown}' cannot be described"), needing("", shown):
+            rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+        description = Description(_details(rows), _partitions(rows))
+    details = description.details
+    properties = details.get("Table Properties", "").lower()
+    if details.get("Type", "").upper() == "VIEW" or "table_type=lance" in properties:
+        return None
+    _require_read_whole(shown, details, properties)
+    table = SourceTable(
+        catalog=catalog,
+        names=names,
+        format=_format(details, properties),
+        # A storage handler's table has no files, though it may have a location.
+        location="" if _HANDLED in properties else details.get("Location", ""),
+        partitions=description.partitions,
+        statistics=_statistics(details),
+    )
+    return pinned(spark, table)
+
+
+def _statistics(details: Mapping[str, str]) -> Statistics:
+    at = _LAST_CHANGE.search(details.get("Table Properties", ""))
+    return Statistics.of(details.get("Statistics", ""), int(at[1]) if at else None)
+
+
+def _details(rows: list[Any]) -> dict[str, str]:
+    names = [row["col_name"] for row in rows]
+    if _DETAILS not in names:
+        return {}
+    return {row["col_name"]: row["data_type"] for row in rows[names.index(_DETAILS) + 1 :]}
+
+
+def _require_read_whole(name: str, details: Mapping[str, str], properties: str) -> None:
+    """Raise UnsupportedOperation (0) for tables of which Spark reads other rows, and says nothing.
+
+    Spark takes all files for plain ones: it knows neither the directories that Hive's transactions
+    and Hudi write changes to, nor which lines Hive skips.
+    """
+    if _format(details, properties) in (DELTA, ICEBERG):
+        return
+    if _TRANSACTIONAL.search(properties):
+        raise unsupported(
+            f"'{name}' is a transactional table of Hive's, whose changes Spark does not read: copy "
+            "it to an external table with Hive (CREATE EXTERNAL TABLE … STORED AS PARQUET AS "
+            "SELECT …), and convert that"
+        )
+    if details.get("Provider", "").lower() != "hive":
+        return
+    if any(word in details.get("InputFormat", "").lower() for word in _HUDI):
+        raise unsupported(
+            f"'{name}' is a table of Hudi's, of which Spark would read outdated rows, too: write "
+            "its latest state to a table of Parquet with Hudi, and convert that"
+        )
+    skipped = _SKIPPED_LINES.search(f"{properties} {details.get('Storage Properties', '')}".lower())
+    if skipped:
+        raise unsupported(
+            f"Hive skips lines of '{name}' ({skipped[0]}), and Spark reads them as rows: convert "
+            "its directory with the option paths (of CSV, with header), or copy it with Hive"
+        )
+
+
+def _format(details: Mapping[str, str], properties: str) -> str:
+    provider = details.get("Provider", "").lower()
+    if "table_type=iceberg" in properties:
+        return "iceberg"
+    if provider != "hive":
+        return provider
+    files = f"{details.get('InputFormat', '')} {details.get('Serde Library', '')}".lower()
+    return next((format for word, format in _FILES if word in files), "hive")
+
+
+def _partitions(rows: list[Any]) -> tuple[str, ...]:
+    """Return the partition columns, as Spark's own catalog and others list them."""
+    names = [row["col_name"] for row in rows]
+    if _PARTITIONS in names:
+        found = []
+        for row in rows[names.index(_PARTITIONS) + 2 :]:  # a line of headings comes first
+            if not row["col_name"]:
+                break
+            found.append(row["col_name"])
+        return tuple(found)
+    if _PARTITIONING in names:
+        parts = [
+            r for r in rows[names.index(_PARTITIONING) + 1 :] if r["col_name"].startswith("Part ")
+        ]
+        return tuple(row["data_type"] for row in parts)
+    return ()

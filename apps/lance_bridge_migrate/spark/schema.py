@@ -1,0 +1,215 @@
+"""The schema of a Lance table for what Spark reads: what fits, and how long vectors are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import InvalidInputError
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark
+
+from lance_bridge.errors import invalid
+from lance_bridge.names import quoted
+from lance_bridge.tables.data import Rows
+from lance_bridge.tables.dataset import LANCE_FAILURES, brief
+from lance_bridge_spark.source import fit
+from lance_bridge_spark.source.types import nullable
+
+from ..plan import Problem, Severity, blocker, warning
+from .session import told_by_spark
+
+_NUMBERS = (spark.FloatType, spark.DoubleType)
+FIRST_ROWS = 20
+"""How many rows a plan reads to see whether they can be read."""
+_TEXTS = ("char", "varchar")
+_NOT_IN_NAMES = (".", "`", "\0")
+_FIRST_FILES = ("legacy", "0.1")
+
+
+def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Schema:
+    """Return the schema of the Lance table. Raises InvalidInput (13): a type that does not fit."""
+    return fit.new_schema(nullable(columns), vectors)
+
+
+def problems_of(
+    columns: spark.StructType, vectors: Mapping[str, int], storage_version: str | None = None
+) -> list[Problem]:
+    """Return what keeps these columns from being Lance's, one by one, and what changes.
+
+    Args:
+        storage_version: That of the files; Lance's default where it is None.
+    """
+    found: list[Problem] = []
+    for field in columns.fields:
+        found += _bad_name(field.name)
+        try:
+            given = {k: v for k, v in vectors.items() if k.lower() == field.name.lower()}
+            schema_for(spark.StructType([field]), given)
+        except InvalidInputError as error:
+            found.append(blocker(f"{error}, with the option casts", field.name))
+        found += _changes(field)
+    if any(each.severity is Severity.BLOCKER for each in found):
+        return found
+    return found + _refused_by_lance(schema_for(columns, vectors), storage_version)
+
+
+def _bad_name(name: str) -> Iterable[Problem]:
+    bad = [character for character in _NOT_IN_NAMES if character in name]
+    if bad:
+        yield blocker(f"Lance cannot write to a column with {bad[0]!r} in its name: rename it in "
+                      "the source, or with --rename-column", name)  # fmt: skip
+
+
+def _changes(field: spark.StructField) -> Iterable[Problem]:
+    kind = (field.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING") or field.dataType.typeName()
+    if str(kind).lower().startswith(_TEXTS):
+        yield warning(f"{kind} becomes a string without a limit to its length", field.name)
+
+
+def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
+    """Have Lance itself make a table of the columns, in memory: with one row, of nulls."""
+    if storage_version in _FIRST_FILES:
+        return [blocker(f"Files of version {storage_version} cannot be beside those of later ones")]
+    try:
+        row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
+        rows = Rows.of(row)
+        rows.require_storable()
+        asked: dict[str, Any] = {"data_storage_version": storage_version}
+        lance.write_dataset(rows.reader(), "memory://plan", **asked)
+    except InvalidInputError as error:
+        return [blocker(str(error))]
+    except LANCE_FAILURES as error:
+        return [blocker(f"Lance does not take these columns: {brief(error)}")]
+    return []
+
+
+# -- rows and vectors ----------------------------------------------------------------------------
+
+
+def counted(
+    frame: DataFrame, name: str, *, find_vectors: bool
+) -> tuple[int, dict[str, int], list[Problem]]:
+    """Return how many rows there are, and the lengths of columns that are vectors, by one pass.
+
+    A column of lists of float or double holds vectors where all lists are of one length, and no
+    number in them is null.
+    """
+    columns = _candidates(frame.schema) if find_vectors else []
+    parts = [F.count(F.lit(1)).alias("rows")]
+    for number, column in enumerate(columns):
+        value = F.col(quoted((column,)))
+        # In some sessions the size of a list that is null is -1.
+        size = F.when(value.isNotNull(), F.size(value))
+        has_gap = (F.size(F.array_compact(value)) != size).cast("int")
+        parts += [
+            F.min(size).alias(f"least{number}"),
+            F.max(size).alias(f"most{number}"),
+            F.max(has_gap).alias(f"gap{number}"),
+        ]
+    with told_by_spark(f"The rows of '{name}' cannot be counted"):
+        found = frame.agg(*parts).collect()[0]
+    sizes: dict[str, int] = {}
+    problems = []
+    for number, column in enumerate(columns):
+        least, most, gap = (found[f"{what}{number}"] for what in ("least", "most", "gap"))
+        if most and least == most and not gap:
+            sizes[column] = int(most)
+        elif most:
+            why = "some numbers are null" if gap else f"they have {least} to {most} numbers"
+            problems.append(warning(f"Its lists are no vectors of one length: {why}", column))
+    return int(found["rows"]), sizes, problems
+
+
+def check_first_rows(frame: DataFrame, name: str) -> None:
+    """Read some rows, as types that files do not have are only found by reading.
+
+    Such as a Parquet file's integer that its table declares as text. Spark Connect is not asked.
+
+    Raises:
+        InvalidInputError: (13)
+        ServiceUnavailableError: (17)
+    """
+    java_frame = getattr(frame.limit(FIRST_ROWS), "_jdf", None)
+    if java_frame is None:
+        return
+    with told_by_spark(f"The rows of '{name}' cannot be read with the types of its columns"):
+        java_frame.collect()
+
+
+def vector_hints(frame: DataFrame, vectors: Mapping[str, int], name: str) -> list[str]:
+    """Return texts about columns whose first lists all have one length, and may be vectors.
+
+    Args:
+        vectors: Those that are known already.
+    """
+    known = {each.lower() for each in vectors}
+    columns = [each for each in _candidates(frame.schema) if each.lower() not in known]
+    if not columns:
+        return []
+    first = frame.select(*[F.col(quoted((each,))) for each in columns]).limit(FIRST_ROWS)
+    _, found, _ = counted(first, name, find_vectors=True)
+    return [
+        f"Column '{column}' of '{name}' seems to hold vectors of {length}: --vector "
+        f"{column}={length}, or --find-vectors to look through all rows"
+        for column, length in found.items()
+    ]
+
+
+def _candidates(columns: spark.StructType) -> list[str]:
+    return [
+        field.name
+        for field in columns.fields
+        if isinstance(field.dataType, spark.ArrayType)
+        and isinstance(field.dataType.elementType, _NUMBERS)
+    ]
+
+
+def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
+    """Return a frame with some columns as other types. Raises InvalidInput (13)."""
+    if not casts:
+        return frame
+    wanted = {name.lower(): kind for name, kind in casts.items()}
+    # Spark reads the name of a type as soon as a cast is made.
+    with told_by_spark("The option casts cannot be followed"):
+        chosen: list[Any] = []
+        for field in frame.schema.fields:
+            column = F.col(quoted((field.name,)))
+            kind = wanted.get(field.name.lower())
+            chosen.append(column if kind is None else column.cast(kind).alias(field.name))
+        return frame.select(*chosen)
+
+
+def rename(frame: DataFrame, renames: Mapping[str, str]) -> DataFrame:
+    """Return a frame in which some columns have other names. Raises InvalidInput (13)."""
+    if not renames:
+        return frame
+    names = renamed(frame.columns, renames)
+    if len({name.lower() for name in names}) < len(names):
+        raise invalid("Two columns would have one name with the option renames")
+    return frame.toDF(*names)
+
+
+def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
+    """Return the names that columns get."""
+    new = {name.lower(): other for name, other in renames.items()}
+    return [new.get(name.lower(), name) for name in names]
+
+
+def as_target(frame: DataFrame, facts: Mapping[str, Any]) -> DataFrame:
+    """Return rows of a source with the types and the names that an item's facts have for them."""
+    return rename(cast(frame, facts["casts"]), facts.get("renames", {}))
+
+
+def ordered(frame: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return a frame sorted by columns, or as it is where there are none."""
+    return frame.orderBy(*[F.col(quoted((name,))) for name in by]) if by else frame
+
+
+def from_json(text: str) -> spark.StructType:
+    """Return a schema that was written as JSON."""
+    return spark.StructType.fromJson(json.loads(text))

@@ -1,0 +1,191 @@
+"""A Spark session as an end of a migration: found again by a later run, used by many threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    ServiceUnavailableError,
+    TableNotFoundError,
+)
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lance_bridge import extras
+from lance_bridge.errors import invalid
+from lance_bridge.redaction import is_secret, redact, tells_secret
+from lance_bridge_spark.jobs.tasks import spark_failures
+from lance_bridge_spark.log_redaction import redact_logs
+from lance_bridge_spark.redaction import with_patterns
+
+from ..ends import SPARK
+from ..kind import Stopped
+from ..plan import Address
+
+_KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.driver.memory",
+         "spark.executor.", "spark.dynamicAllocation.", "spark.default.parallelism",
+         "spark.remote")  # fmt: skip
+_NEVER_KEPT = "extraJavaOptions"
+"""What settings end with that hold options of Java, of which any may be a secret."""
+_PACKAGES = ("pandas", "pyarrow")
+"""What PySpark itself imports to run functions of Python; it does not install them."""
+_MASTER, _REMOTE = "spark.master", "spark.remote"
+_URIS = "spark.hadoop.hive.metastore.uris"
+_CANCELLED = "[SPARK_JOB_CANCELLED]"
+_FILES_GONE = ("[FAILED_READ_FILE.FILE_NOT_EXIST]", "[DELTA_FILE_NOT_FOUND",
+               "org.apache.iceberg.exceptions.NotFoundException")  # fmt: skip
+_UNREADABLE = "[FAILED_READ_FILE"
+_NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
+
+
+def address_of_session(spark: SparkSession) -> Address:
+    """Return how a later run makes a session like this one: its settings without the secrets."""
+    settings: dict[str, str] = dict(spark.conf.getAll)
+    if _REMOTE in settings:
+        # What follows the place may be a token.
+        settings[_REMOTE] = settings[_REMOTE].partition(";")[0]
+    kept = {key: value for key, value in sorted(settings.items()) if _is_kept(key, str(value))}
+    return Address(name=SPARK, properties=kept, connection=_connection(spark))
+
+
+def _is_kept(key: str, value: str) -> bool:
+    if not key.startswith(_KEPT) or key.endswith(_NEVER_KEPT):
+        return False
+    return not is_secret(key) and not tells_secret(value)
+
+
+def _connection(spark: SparkSession) -> str:
+    """Return what tells the tables of one session from those of another."""
+    uris = spark.conf.get(_URIS, "") or ""
+    hive = spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
+    place = uris if hive and uris else spark.conf.get("spark.sql.warehouse.dir", "")
+    return f"Spark at {place}"
+
+
+@contextmanager
+def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yield the session that this process has, or a new one with the settings of a plan.
+
+    A session that is made here ends with the block.
+
+    Args:
+        secrets: Settings that the plan does not keep.
+
+    Raises:
+        InvalidInputError: (13) the session has other tables than the one that the plan is of.
+        MissingExtraError: (0) a package is missing without which Spark runs no Python.
+    """
+    extras.require("spark", *_PACKAGES)
+    there = _session_of_process()
+    spark = there or _new_session({**address.properties, **secrets})
+    try:
+        found = _connection(spark)
+        if address.connection not in ("", found):
+            raise invalid(
+                f"The plan was made for {address.connection}, and this session is {found}: run it "
+                "in a session with the same metastore and warehouse, or plan anew"
+            )
+        yield spark
+    finally:
+        if there is None:
+            spark.stop()
+
+
+def _session_of_process() -> SparkSession | None:
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
+def _new_session(settings: Mapping[str, str]) -> SparkSession:
+    builder: Any = SparkSession.builder.config("spark.log.level", "ERROR")
+    # Its bars would overwrite the messages of the command.
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    if settings.get(_MASTER, "local").startswith("local") and _REMOTE not in settings:
+        # Workers beside this process run as it does; by default they are the PATH's python3.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _REMOTE not in settings:
+        # A server of Spark Connect has patterns of its own, which no client may change.
+        settings = with_patterns(settings)
+    redact_logs()
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise ServiceUnavailableError(
+            f"Spark did not start ({_first_line(error)}): it needs Java 17 or later (JAVA_HOME), "
+            "and settings that are right (--spark-conf)"
+        ) from error
+    return session
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = lines[1] if len(lines) > 1 and isinstance(error, Py4JError) else "".join(lines[:1])
+    return redact(told)[:300]
+
+
+def become_active(spark: Any) -> None:
+    """Make a session that of this thread, where Spark looks for its data sources.
+
+    A session of Spark Connect needs none of it.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def java_class(spark: Any, name: str) -> Any:
+    """Return a class of the JVM by its full name.
+
+    Attributes of `_jvm` ask the JVM for each part of the name, every time.
+    """
+    return JavaClass(name, spark._jvm._gateway_client)
+
+
+@contextmanager
+def told_by_spark(what: str) -> Iterator[None]:
+    """Raise what Spark raises as errors of Lance.
+
+    Args:
+        what: What failed, to begin the message with.
+
+    Raises:
+        Stopped: The job was cancelled, which is what Spark does with all of them on Ctrl-C.
+        TableNotFoundError: (4) the table, its database or its path is not there.
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13)
+        ConcurrentModificationError: (14) files are gone that were there when it began.
+        ServiceUnavailableError: (17)
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if _CANCELLED in str(error):
+            raise Stopped(what) from error
+        _raise_for(error, what)
+
+
+def _raise_for(error: PySparkException | Py4JError, what: str) -> NoReturn:
+    if any(sign in str(error) for sign in _FILES_GONE):
+        raise ConcurrentModificationError(
+            f"{what}: files that it reads were vacuumed, expired or overwritten. Plan anew; "
+            "or convert it anew, where they are of the snapshot of the round before"
+        ) from error
+    if _UNREADABLE in str(error):
+        raise invalid(f"{what}: {_first_line(error)}") from error
+    if isinstance(error, PySparkException):
+        if (error.getCondition() or "").startswith(_NOT_FOUND):
+            raise TableNotFoundError(f"{what}: it is not there") from error
+        with spark_failures(what):
+            raise error
+    raise ServiceUnavailableError(f"{what}: {_first_line(error)}") from error

@@ -1,0 +1,113 @@
+"""What came and went between two snapshots of a table of Delta or Iceberg.
+
+Where the format itself tells, only that is read: the files that Iceberg's appends added, or Delta's
+change data feed. Everywhere else it is all rows of both snapshots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lance_bridge.names import quoted
+
+from .session import told_by_spark
+from .sources import ICEBERG, SourceTable, delta_name
+
+_APPENDS = ("append", "replace")
+"""Operations of Iceberg that remove no row; ``replace`` adds none either."""
+_FED = ("WRITE", "STREAMING UPDATE", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "VACUUM START",
+        "VACUUM END")  # fmt: skip
+"""Operations of Delta that do not change whether there is a change data feed, nor the columns."""
+_FEED = "delta.enableChangeDataFeed"
+_TYPE = "_change_type"
+_CAME = ("insert", "update_postimage")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Rows that came, and rows that went; what did both, or neither, may be in both.
+
+    Attributes:
+        went: None where no row did.
+    """
+
+    came: DataFrame
+    went: DataFrame | None = None
+
+
+def difference(spark: Any, source: SourceTable, since: int | None) -> Difference:
+    """Return what is other in the snapshot of a source than in an earlier one.
+
+    Args:
+        since: The earlier snapshot; None is one without rows.
+
+    Raises:
+        TableVersionNotFoundError: (11) one of them is not there any more.
+        LanceNamespaceError: What `SourceTable.read` raises.
+    """
+    now = source.read(spark)
+    if since is None:
+        return Difference(now)
+    before = source.model_copy(update={"snapshot": since}).read(spark)
+    with told_by_spark(f"The changes of '{source.name}' cannot be read"):
+        find = _appended if source.format == ICEBERG else _fed
+        return find(spark, source, since, now.columns) or Difference(now, before)
+
+
+def _appended(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Difference | None:
+    """Return the rows of Iceberg's appends, or None where rows went, too."""
+    if table.snapshot is None or not _are_appends(spark, table, since):
+        return None
+    reader = spark.read.format(ICEBERG).option("start-snapshot-id", str(since))
+    name = table.sql_name if table.catalog else table.location
+    added = reader.option("end-snapshot-id", str(table.snapshot)).load(name)
+    # These rows have the columns that the table has now, and not those of the snapshot.
+    return Difference(added) if added.columns == columns else None
+
+
+def _are_appends(spark: Any, table: SourceTable, since: int) -> bool:
+    if table.catalog:
+        frame = spark.table(f"{table.sql_name}.snapshots")
+    else:
+        frame = spark.read.format(ICEBERG).load(f"{table.location}#snapshots")
+    rows = frame.select("snapshot_id", "parent_id", "operation").collect()
+    made_by = {row["snapshot_id"]: (row["parent_id"], row["operation"]) for row in rows}
+    snapshot = table.snapshot
+    while snapshot != since:
+        if snapshot not in made_by:
+            return False
+        snapshot, operation = made_by[snapshot]
+        if operation not in _APPENDS:
+            return False
+    return True
+
+
+def _fed(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Difference | None:
+    """Return the rows of Delta's change data feed, or None where there is none for all versions."""
+    if not _has_feed(spark, table, since):
+        return None
+    reader = spark.read.format(table.format).option("readChangeFeed", "true")
+    reader = reader.option("startingVersion", str(since + 1))
+    reader = reader.option("endingVersion", str(table.snapshot))
+    fed = reader.table(table.sql_name) if table.catalog else reader.load(table.location)
+    if [name for name in fed.columns if name in columns] != columns:
+        return None
+    came, went = F.col(_TYPE).isin(*_CAME), ~F.col(_TYPE).isin(*_CAME)
+    chosen = [F.col(quoted((name,))) for name in columns]
+    return Difference(*(fed.where(each).select(*chosen) for each in (came, went)))
+
+
+def _has_feed(spark: Any, table: SourceTable, since: int) -> bool:
+    name = delta_name(table)
+    detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
+    if detail["properties"].get(_FEED) != "true":
+        return False
+    history = spark.sql(f"DESCRIBE HISTORY {name}").select("version", "operation")
+    rows = history.where(f"version > {since}").collect()
+    wanted = range(since + 1, int(table.snapshot or 0) + 1)
+    is_whole = {row["version"] for row in rows}.issuperset(wanted)
+    return is_whole and all(row["operation"] in _FED for row in rows)

@@ -1,0 +1,374 @@
+"""Tables and directories that Spark reads: what they are, which state of them, and their rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lance_namespace.errors import (
+    TableNotFoundError,
+    TableVersionNotFoundError,
+    UnsupportedOperationError,
+)
+from py4j.protocol import Py4JError
+from pydantic import Field
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from lance_bridge.errors import display, invalid, unsupported
+from lance_bridge.names import quoted
+from lance_bridge.redaction import is_secret
+
+from ..plan import Model, Problem, warning
+from . import files
+from .session import java_class, told_by_spark
+
+DELTA, ICEBERG = "delta", "iceberg"
+OWN_CATALOG = "spark_catalog"
+"""The catalog that every session has."""
+FORMATS = ("parquet", "orc", "avro", "csv", "json", DELTA, ICEBERG)
+_PACKAGES = {
+    "avro": "org.apache.spark:spark-avro_2.13 of the session's release",
+    DELTA: "io.delta:delta-spark_2.13 (for Spark 4.1: io.delta:delta-spark_4.1_2.13)",
+    ICEBERG: "org.apache.iceberg:iceberg-spark-runtime of the session's release, such as "
+    "iceberg-spark-runtime-4.1_2.13, and read it through a catalog of Iceberg's",
+}
+_MISSING = (
+    "DATA_SOURCE_NOT_FOUND", "_LEGACY_ERROR_TEMP_1139", "Failed to find data source",
+    "DELTA_CONFIGURE", "ClassNotFoundException", "PARSE_SYNTAX_ERROR",
+    "REQUIRES_SINGLE_PART_NAMESPACE",
+)  # fmt: skip
+"""What Spark says without a format's package: the last but one of statements that are Delta's own,
+the last of the tables that describe one of Iceberg's."""
+_NOT_FOUND = re.compile(r"Failed to find the data source: (\w+)")
+_NO_SNAPSHOT = ("[DELTA_VERSION_NOT_FOUND]", "Cannot find snapshot with ID")
+_INFERRED = ("csv", "json")
+_UNKNOWN_SIZE = 2**60
+"""Spark's guess for what it has no statistics of is more."""
+
+
+_STATISTICS = re.compile(r"(\d+) bytes(?:, (\d+) rows)?")
+
+
+class Statistics(Model):
+    """What a catalog counts of a table or partition; None for what it does not.
+
+    Attributes:
+        at: When its entry was changed last, in seconds since 1970.
+    """
+
+    bytes: int | None = None
+    rows: int | None = None
+    at: int | None = None
+
+    @classmethod
+    def of(cls, text: str, at: int | None) -> Statistics:
+        """Return statistics as Spark describes them: ``2973 bytes, 30 rows``."""
+        found = _STATISTICS.match(text)
+        if found is None:
+            return cls()
+        return cls(bytes=int(found[1]), rows=int(found[2]) if found[2] else None, at=at)
+
+
+class SourceTable(Model):
+    """One source, with all that is needed to read the same rows again.
+
+    Attributes:
+        catalog: Spark's name of the catalog; "" for a path.
+        names: Those of its namespace and its own, or the location alone.
+        format: As Spark calls it; for a table of Hive's, that of its files.
+        location: Where it lies, as far as Spark tells.
+        read_options: Those of Spark's reader, for a path.
+        snapshot: The version of Delta or the snapshot of Iceberg that is read; None for formats
+            that have none, and for tables without a snapshot.
+        identity: What tells a table of Delta from a later one of the same name; "" for others.
+        columns: The schema that Spark reads, in JSON.
+        statistics: Those of the table's entry; they change with its rows.
+    """
+
+    catalog: str = ""
+    names: tuple[str, ...]
+    format: str
+    location: str = ""
+    partitions: tuple[str, ...] = ()
+    read_options: dict[str, str] = Field(default_factory=dict)
+    snapshot: int | None = None
+    identity: str = ""
+    columns: str = ""
+    statistics: Statistics = Field(default_factory=Statistics)
+
+    @property
+    def name(self) -> str:
+        return display(self.names)
+
+    @property
+    def sql_name(self) -> str:
+        return quoted((self.catalog, *self.names))
+
+    @property
+    def schema_read(self) -> StructType:
+        return StructType.fromJson(json.loads(self.columns))
+
+    @property
+    def has_snapshots(self) -> bool:
+        return self.format in (DELTA, ICEBERG)
+
+    def fingerprint(self) -> str:
+        """Return a digest of all that the plan rests on."""
+        parts = self.model_dump(mode="json", exclude={"statistics"})
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+    def read(self, spark: Any, *, refresh: bool = True) -> DataFrame:
+        """Return the rows, of the pinned snapshot where there is one.
+
+        Args:
+            refresh: Whether Spark forgets what it has kept of the table; see `refresh`.
+
+        Raises:
+            TableNotFoundError: (4)
+            TableVersionNotFoundError: (11) the snapshot is not there any more.
+            InvalidInputError: (13) Spark cannot read it.
+            UnsupportedOperationError: (0) the session lacks what reads the format.
+        """
+        with (
+            told_by_spark(f"'{self.name}' cannot be read"),
+            needing(self.format, self.name),
+            self._needing_snapshot(),
+        ):
+            return self._read(spark, refresh=refresh)
+
+    @contextmanager
+    def _needing_snapshot(self) -> Iterator[None]:
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            if self.snapshot is not None and any(sign in f"{error}" for sign in _NO_SNAPSHOT):
+                raise TableVersionNotFoundError(
+                    f"Snapshot {self.snapshot} of '{self.name}' is not there any more: it was "
+                    "vacuumed or expired. Plan anew; or convert it anew, where it is that of "
+                    "the round before"
+                ) from error
+            raise
+
+    def _read(self, spark: Any, *, refresh: bool) -> DataFrame:
+        found: DataFrame
+        if refresh:
+            self.refresh(spark)
+        if self.catalog and self.snapshot is not None:
+            found = spark.sql(f"SELECT * FROM {self.sql_name} VERSION AS OF {self.snapshot}")
+        elif self.catalog:
+            found = spark.table(self.sql_name)
+        else:
+            found = self._reader(spark).load(self.location)
+        # A table without a snapshot had no rows when it was looked at.
+        is_empty = self.has_snapshots and self.snapshot is None
+        return found.where("false") if is_empty else found
+
+    def refresh(self, spark: Any) -> None:
+        """Have Spark look at a table anew, for others may have written since.
+
+        Spark keeps the list of a table's files, and Iceberg's catalogs the table as it was.
+        """
+        if self.catalog == OWN_CATALOG or (self.catalog and self.has_snapshots):
+            spark.sql(f"REFRESH TABLE {self.sql_name}")
+
+    def refresh_files(self, spark: Any) -> None:
+        """Have Spark list a table's files again; rows that a session caches stay cached.
+
+        That is what `refresh` does in a tenth of the time, for tables of the session's own catalog.
+        """
+        if self.catalog != OWN_CATALOG or getattr(spark, "_jvm", None) is None:
+            self.refresh(spark)
+            return
+        with told_by_spark(f"'{self.name}' cannot be read"):
+            session_catalog(spark).refreshTable(table_identifier(spark, self.names))
+
+    def _reader(self, spark: Any) -> Any:
+        reader = spark.read.format(self.format).options(**self.read_options)
+        if self.columns and self.format in _INFERRED:
+            reader = reader.schema(self.schema_read)
+        if self.snapshot is not None:
+            reader = reader.option("versionAsOf", str(self.snapshot))
+        return reader
+
+
+def session_catalog(spark: Any) -> Any:
+    """Return the JVM's object for the session's own catalog."""
+    return spark._jsparkSession.sessionState().catalog()
+
+
+def table_identifier(spark: Any, names: tuple[str, ...]) -> Any:
+    """Return the JVM's name of a table of the session's own catalog."""
+    database = java_class(spark, "scala.Option").apply(names[-2])
+    identifier = java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
+    return identifier(names[-1], database)
+
+
+@contextmanager
+def needing(format: str, name: str) -> Iterator[None]:
+    """Tell which package a session lacks that cannot read a format (0).
+
+    Args:
+        format: "" where it is not known yet.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        said = f"{error}"
+        found = _NOT_FOUND.search(said)
+        format = format or (found[1].lower() if found else "")
+        if format in _PACKAGES and any(sign in said for sign in _MISSING):
+            raise missing_package(format, name) from error
+        raise
+
+
+def missing_package(format: str, name: str) -> UnsupportedOperationError:
+    """Return the error for a session that cannot read a format."""
+    return unsupported(
+        f"'{name}' is in {format}, which this session cannot read: start it with the package "
+        f"(spark.jars.packages) {_PACKAGES[format]}"
+    )
+
+
+def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str]) -> SourceTable:
+    """Return a directory or file as a source.
+
+    Raises:
+        TableNotFoundError: (4)
+        InvalidInputError: (13) not a format that is known, or Spark cannot read it.
+        UnsupportedOperationError: (0) the session lacks what reads the format.
+    """
+    if format not in FORMATS:
+        raise invalid(f"'{format}' is no format of these: {', '.join(FORMATS)}")
+    secret = [key for key in read_options if is_secret(key)]
+    if secret:
+        raise invalid(
+            f"A plan keeps no secrets, such as the option {secret[0]}: set it in the session "
+            "(spark.hadoop.…)"
+        )
+    table = SourceTable(names=(path,), format=format, location=path,
+                        read_options=dict(read_options))  # fmt: skip
+    return with_schema(spark, pinned(spark, table))
+
+
+def with_schema(spark: Any, table: SourceTable) -> SourceTable:
+    """Return a source with the schema that it has."""
+    table.refresh_files(spark)
+    columns = table.read(spark, refresh=False).schema.json()
+    return table.model_copy(update={"columns": columns})
+
+
+def pinned(spark: Any, table: SourceTable) -> SourceTable:
+    """Return a source with its latest snapshot, where its format has such."""
+    if not table.has_snapshots:
+        return table
+    with (
+        told_by_spark(f"The snapshots of '{table.name}' cannot be read"),
+        needing(table.format, table.name),
+    ):
+        table.refresh(spark)
+        if table.format == DELTA:
+            return _pinned_delta(spark, table)
+        return table.model_copy(update={"snapshot": _iceberg_snapshot(spark, table)})
+
+
+def delta_name(table: SourceTable) -> str:
+    """Return what SQL calls a table or directory of Delta."""
+    return table.sql_name if table.catalog else f"delta.{quoted((table.location,))}"
+
+
+def _pinned_delta(spark: Any, table: SourceTable) -> SourceTable:
+    name = delta_name(table)
+    version = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
+    detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
+    partitions = tuple(detail["partitionColumns"])
+    found = {"snapshot": int(version), "identity": detail["id"], "partitions": partitions}
+    return table.model_copy(update=found)
+
+
+def _iceberg_snapshot(spark: Any, table: SourceTable) -> int | None:
+    if table.catalog:
+        refs = spark.table(f"{table.sql_name}.refs")
+    else:
+        refs = spark.read.format(ICEBERG).load(f"{table.location}#refs")
+    found = refs.where("name = 'main'").select("snapshot_id").collect()
+    return int(found[0][0]) if found else None
+
+
+def size_of(frame: DataFrame) -> int | None:
+    """Return the bytes of the files that Spark would read, or None where it cannot tell."""
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        return None
+    size = int(str(plan.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return size if size < _UNKNOWN_SIZE else None
+
+
+def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Problem]:
+    """Warn of files in a table's directory that Spark leaves out, as Hive does not always.
+
+    Those are in sub-directories that are no partitions, such as Hive's for a UNION ALL. Through
+    Spark Connect, which has no file systems, they are not seen.
+    """
+    is_of_files = table.format in FORMATS and not table.has_snapshots
+    if not is_of_files or getattr(spark, "_jvm", None) is None:
+        return []
+    there = files.in_plain_directories(spark, table.location, len(table.partitions))
+    if not there or _has_no_list(table, frame):
+        return []
+    read = _directories_read(table, frame)
+    left_out = [each for each in there if PurePosixPath(each).parent not in read]
+    if not left_out:
+        return []
+    return [
+        warning(
+            "Spark leaves out what is in sub-directories that are no partitions, such as "
+            f"{left_out[0]}: move those files up where their rows belong to the table"
+        )
+    ]
+
+
+def _has_no_list(table: SourceTable, frame: DataFrame) -> bool:
+    """Return whether a reader of Hive's is handed the directory, and takes all of it, or fails."""
+    with told_by_spark(f"The files of '{table.name}' cannot be listed"):
+        return _path_in(table.location) in map(_path_in, frame.inputFiles())
+
+
+def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath]:
+    """Return where files with rows are, and what is above; by a pass that reads no columns."""
+    with told_by_spark(f"The files of '{table.name}' cannot be listed"):
+        path = frame.metadataColumn("_metadata").getField("file_path")
+        rows = frame.select(path).distinct().collect()
+    return {above for row in rows for above in _path_in(row[0]).parents}
+
+
+def _path_in(uri: str) -> PurePosixPath:
+    return PurePosixPath(unquote(urlsplit(uri).path))
+
+
+def described_again(spark: Any, table: SourceTable) -> SourceTable:
+    """Return a source as it is now, at the snapshot that it was pinned to.
+
+    Raises:
+        TableNotFoundError: (4) it is gone, or its snapshot is.
+    """
+    from .listing import described  # noqa: PLC0415 - it needs this module
+
+    if not table.catalog:
+        now = pinned(spark, table.model_copy(update={"columns": ""}))
+    else:
+        there = described(spark, table.catalog, table.names)
+        if there is None:
+            raise TableNotFoundError(f"'{table.name}' is not a table of the kind that it was")
+        now = there
+    try:
+        return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
+    except TableVersionNotFoundError as error:
+        raise TableNotFoundError(str(error)) from error

@@ -1,0 +1,161 @@
+"""Rows from Spark into a Lance table, once: whatever dies, and however often it is begun again.
+
+The transaction of a write has an identifier that follows from the migration's mark. A write that
+was committed is recognised by it, in whichever process that was.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import lance
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.tables.commits import transaction_at
+from lance_bridge.tables.dataset import Ref, translated
+from lance_bridge_spark.addresses import TableAddress
+from lance_bridge_spark.functions.rows.snapshot import load
+from lance_bridge_spark.jobs.engine import address_in
+from lance_bridge_spark.jobs.tasks import Refused, done
+from lance_bridge_spark.source import arrays, requests
+from lance_bridge_spark.source.options import WriteOptions
+from lance_bridge_spark.source.types import batch_schema, spark_schema
+from lance_bridge_spark.source.writer import Job, Target, Written, fragments_of
+
+from ..targets import MARK
+from .session import become_active, told_by_spark
+
+_RESULT = pa.schema([pa.field("result", pa.binary())])
+_RESULT_DDL = "result binary"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a write made."""
+
+    version: int
+    rows: int
+    is_repeated: bool = False
+    """Whether an earlier run had committed it."""
+
+
+def transaction_of(mark: str, step: str) -> str:
+    """Return the identifier of the transaction of one step of one item."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"lance-bridge:{mark}/{step}"))
+
+
+def address_at(namespace: LanceBridgeNamespace, path: tuple[str, ...]) -> TableAddress:
+    """Return where Spark's executors find a table of a namespace."""
+    return address_in(namespace, path)
+
+
+def committed(dataset: lance.LanceDataset, transaction: str, after: int) -> int | None:
+    """Return the version after `after` that a transaction has made, or None."""
+    with translated(f"The versions of {dataset.uri} could not be read"):
+        for version in range(after + 1, int(dataset.latest_version) + 1):
+            found = transaction_at(dataset, version)
+            if found is not None and found.uuid == transaction:
+                return version
+    return None
+
+
+def append(
+    frame: DataFrame,
+    address: TableAddress,
+    *,
+    version: int,
+    transaction: str,
+    mark: str,
+    options: Mapping[str, Any],
+    alone: bool = False,
+) -> Loaded:
+    """Append the rows of a DataFrame to a table, in one commit, unless that was done.
+
+    Without rows there is no commit, and the version is the one that was given.
+
+    Args:
+        version: The one to append to; later ones are searched for the transaction.
+        transaction: Its identifier.
+        mark: Goes into the properties of the transaction.
+        options: Of `WriteOptions`.
+        alone: Whether any version after `version` of somebody else's is a conflict.
+
+    Raises:
+        TableSchemaValidationError: (20) the columns do not fit the table.
+        InvalidInputError: (13) values that the table cannot hold.
+        ConcurrentModificationError: (14) somebody else wrote to it, and `alone`.
+        LanceNamespaceError: What finding, opening and committing raises.
+    """
+    dataset = address.find().open()
+    made = committed(dataset, transaction, version)
+    if made is not None:
+        return Loaded(made, _rows_added(address, made), is_repeated=True)
+    write = requests.Write(requests.APPEND, version=version, guard=alone, may_create=False)
+    job = Job(address, frame.schema, write, WriteOptions(**options))
+    job.commit = replace(job.commit, uuid=transaction, properties={MARK: mark})
+    written = _run(frame, job.target, f"The rows for '{address.name}' are not written")
+    fragments = fragments_of(written)
+    if not fragments:
+        return Loaded(version, 0)
+    made = job.commit.run(fragments, job.operation)
+    return Loaded(made, sum(each.rows for each in written))
+
+
+def _rows_added(address: TableAddress, version: int) -> int:
+    table = address.find()
+    with translated(f"The rows of '{address.name}' could not be counted"):
+        after = table.open(Ref(version=version)).count_rows()
+        return int(after - table.open(Ref(version=version - 1)).count_rows())
+
+
+def _run(frame: DataFrame, target: Target, what: str) -> list[Written]:
+    """Have tasks write the rows. Only what a task returned in the end is taken."""
+    # PySpark looks columns up by their names unquoted, which are not always those of columns.
+    plain = {name: f"c{number}" for number, name in enumerate(frame.columns)}
+    names = {column: plain[name] for column, name in target.names.items()}
+    task = partial(_task, replace(target, names=names))
+    with told_by_spark(what):
+        rows = frame.toDF(*plain.values()).mapInArrow(task, _RESULT_DDL).collect()
+    written: list[Written] = []
+    for row in rows:
+        result = pickle.loads(row["result"])
+        if isinstance(result, Refused):
+            raise result.error
+        written.append(result)
+    return written
+
+
+def _task(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    result = done(target.write, batches)
+    yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]}, schema=_RESULT)
+
+
+# -- reading back ----------------------------------------------------------------------------------
+
+
+def read_back(spark: Any, address: TableAddress, version: int) -> DataFrame:
+    """Return a table's rows at a version as a DataFrame."""
+    become_active(spark)
+    with told_by_spark(f"'{address.name}' cannot be read"):
+        return load(spark, address, {"version": str(version)})
+
+
+def sample_of(spark: Any, dataset: lance.LanceDataset, places: list[int]) -> DataFrame:
+    """Return some rows of a dataset, by their places, as a DataFrame."""
+    shown: StructType = spark_schema(dataset.schema)
+    expected = batch_schema(shown)
+    with translated(f"Rows of {dataset.uri} could not be read"):
+        taken = dataset.take(places)
+    batches = [arrays.to_spark(batch, expected) for batch in taken.to_batches()]
+    frame: DataFrame = spark.createDataFrame(
+        pa.Table.from_batches(batches, schema=expected), schema=shown
+    )
+    return frame

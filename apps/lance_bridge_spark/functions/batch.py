@@ -1,0 +1,257 @@
+"""Searching for many vectors at once: a DataFrame of queries against one version of a table.
+
+Without an index, fragments are shared out among tasks, and each searches its own for all queries;
+the best of all are then chosen by distance, and by row id where those are equal, as Lance does, and
+only their columns are read.
+With an index, every task searches the whole table, so that the answer is that of a single query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance_namespace import QueryTableRequest
+from lance_namespace_urllib3_client.models import QueryTableRequestVector
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, StructType
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables import expressions, index_types
+from lance_bridge.tables.dataset import Ref, translated
+from lance_bridge.tables.query import nearest as vectors
+
+from ..addresses import Access
+from ..source import arrays, planning
+from ..source.types import batch_schema
+from .filters import Condition, sql_of
+from .rows.snapshot import ROW_ID, Snapshot
+from .search import DEFAULT_K
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DISTANCE = "_distance"
+_QUERY = "_lance_bridge_query"
+_VECTOR = "_lance_bridge_vector"
+_PART = "_lance_bridge_part"
+_RANK = "_lance_bridge_rank"
+_INDEX = "query_index"
+"""What pylance calls the number of a query in a batch."""
+
+_FOUND = (StructField(_QUERY, LongType()), StructField(DISTANCE, FloatType()))
+
+_QUERIES_AT_ONCE = 256
+_ROWS_AT_ONCE = 1024
+_TASKS_PER_PART = 4
+"""Parts are spread by a hash: with more tasks than parts, few tasks get two."""
+
+
+def nearest_batch(
+    queries: DataFrame,
+    table: str,
+    column: str,
+    query_column: str,
+    k: int = DEFAULT_K,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: str | Condition | None = None,
+    metric: str | None = None,
+    nprobes: int | None = None,
+    refine: int | None = None,
+    version: int | None = None,
+) -> DataFrame:
+    """Return, for each row of a DataFrame, the rows of a table with the nearest vectors.
+
+    The result has the columns of ``queries``, those of the table and ``_distance``: up to ``k``
+    rows a query, those that `nearest` finds. A query without a vector finds nothing. The queries
+    are computed once, and kept by the executors until they are no longer needed.
+
+    Args:
+        queries: Has a column of vectors, and others that are kept.
+        table: ``catalog.namespace.table``, or a location.
+        column: Which of the table's columns holds its vectors.
+        query_column: Which column of ``queries`` holds the vectors to search for.
+        k: How many rows for each query.
+        columns: Which columns of the table to return; all by default.
+        filter: A condition in Lance's SQL, or one built from `col`; it comes before the search.
+        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; the index's, or l2, by default.
+        nprobes: How many parts of an index to search.
+        refine: Times ``k``, how many candidates of an index to compare exactly.
+        version: Which version.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, no Lance table, a column that holds no vectors, or
+            the same column in ``queries`` and the table.
+        TableNotFoundError: (4)
+        TableColumnNotFoundError: (12)
+        TableVersionNotFoundError: (11)
+    """
+    target = Snapshot.open(queries.sparkSession, table, Ref.of(version))
+    names = tuple(target.column(name) for name in columns or target.schema.names)
+    _require_apart(queries.columns, names, query_column)
+    wanted = {"k": k, "distance_type": metric, "nprobes": nprobes, "refine_factor": refine}
+    search = _search(target, target.column(column), wanted, names, sql_of(filter))
+    marked = queries.withColumn(_QUERY, F.monotonically_increasing_id()).localCheckpoint()
+    asked = marked.select(_QUERY, F.col(query_column).cast("array<double>").alias(_VECTOR))
+    found = _spread(asked, len(search.parts)).mapInArrow(partial(run, search), search.schema)
+    best = Window.partitionBy(_QUERY).orderBy(DISTANCE, ROW_ID)
+    ranked = found.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) <= k)
+    top = ranked.drop(_RANK).mapInArrow(partial(taken, search), search.result)
+    return marked.join(top, _QUERY).select(*queries.columns, *names, DISTANCE)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What tasks need to search. Pickles, with the credentials."""
+
+    access: Access
+    options: dict[str, Any]
+    """As the scanner of pylance takes them, without the vectors."""
+    size: int
+    """How many numbers a vector has."""
+    names: tuple[str, ...]
+    filter: str | None
+    parts: tuple[tuple[int, ...] | None, ...]
+    """Fragments of each part; None is all of the table, through its index."""
+    schema: StructType
+    """Of what is found: which rows, and how far away."""
+    result: StructType
+    """Of the rows in the end."""
+
+
+def _search(
+    target: Snapshot,
+    column: str,
+    wanted: dict[str, Any],
+    names: tuple[str, ...],
+    condition: str | None,
+) -> Search:
+    kind = index_types.vector_of(target.schema.field(column))
+    if kind is None:
+        raise invalid(f"Column '{column}' of table '{target.name}' holds no vectors")
+    size = int(kind.list_size)
+    zeros = QueryTableRequestVector(single_vector=[0.0] * size)
+    request = QueryTableRequest(vector=zeros, vector_column=column, **wanted)
+    checked = vectors.parse(target.dataset, target.table.record, request)
+    if checked is None:
+        raise invalid(f"Column '{column}' of table '{target.name}' has vectors of no numbers")
+    if condition is not None:
+        expressions.check_predicate(target.dataset, target.name, condition, "Filter")
+    return Search(
+        target.access(),
+        {key: value for key, value in checked.options.items() if key != "q"},
+        size,
+        names,
+        condition,
+        _parts(target, column),
+        StructType([*_FOUND[:1], StructField(ROW_ID, LongType()), *_FOUND[1:]]),
+        StructType([*_FOUND, *(target.types[name] for name in names)]),
+    )
+
+
+def _parts(target: Snapshot, column: str) -> tuple[tuple[int, ...] | None, ...]:
+    indexed = {name for each in target.dataset.describe_indices() for name in each.field_names}
+    if column in indexed:
+        return (None,)
+    width = planning.width_of([target.schema.field(column).type])
+    groups = planning.grouped(planning.rows_of(target.dataset), width, planning.Sizes())
+    return tuple(each.ids for each in groups) or ((),)
+
+
+def _require_apart(queries: Sequence[str], names: Sequence[str], query_column: str) -> None:
+    if query_column not in queries:
+        raise invalid(f"The queries have no column '{query_column}': {', '.join(queries)}")
+    both = {name.lower() for name in queries} & {*(name.lower() for name in names), DISTANCE}
+    if both:
+        raise invalid(
+            f"The queries and the table both have {', '.join(sorted(both))}: rename those of the "
+            "queries, or choose `columns` of the table"
+        )
+
+
+def _spread(asked: DataFrame, parts: int) -> DataFrame:
+    """Return every query once for each part, those of a part together."""
+    if parts == 1:
+        return asked.withColumn(_PART, F.lit(0))
+    each = asked.withColumn(_PART, F.explode(F.sequence(F.lit(0), F.lit(parts - 1))))
+    spread = each.repartition(parts * _TASKS_PER_PART, _PART)
+    return spread.withColumn(_PART, F.col(_PART).cast(IntegerType())).sortWithinPartitions(_PART)
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def run(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Search for the queries of a task, some at a time."""
+    dataset: lance.LanceDataset | None = None
+    expected = batch_schema(search.schema)
+    for batch in batches:
+        given = batch.filter(batch.column(_VECTOR).is_valid())
+        numbers = given.column(_PART).to_numpy()
+        for part in np.unique(numbers):
+            fragments = search.parts[int(part)]
+            if fragments == ():
+                continue
+            dataset = dataset or search.access.open()
+            own = given.filter(pa.array(numbers == part))
+            for start in range(0, own.num_rows, _QUERIES_AT_ONCE):
+                some = own.slice(start, _QUERIES_AT_ONCE)
+                yield from _found(search, dataset, fragments, some, expected)
+
+
+def _found(
+    search: Search,
+    dataset: lance.LanceDataset,
+    fragments: tuple[int, ...] | None,
+    queries: pa.RecordBatch,
+    expected: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    asked = queries.column(_VECTOR).to_pylist()
+    for vector in asked:
+        _require_vector(vector, search)
+    ids = queries.column(_QUERY)
+    with expressions.running(f"Table '{search.access.address.name}' could not be searched"):
+        reader = dataset.scanner(
+            columns=[DISTANCE],
+            nearest={**search.options, "q": asked},
+            filter=search.filter,
+            prefilter=True,
+            fragments=planning.fragments_of(dataset, fragments),
+            with_row_id=True,
+        ).to_batches()
+        for batch in reader:
+            if batch.num_rows:
+                places = batch.column(_INDEX)
+                marked = batch.append_column(_QUERY, ids.take(places))
+                yield arrays.to_spark(marked, expected)
+
+
+def taken(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the columns of the rows that were found; before, only their ids were sent around."""
+    dataset: lance.LanceDataset | None = None
+    expected = batch_schema(search.result)
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+            some = batch.slice(start, _ROWS_AT_ONCE)
+            ids, places = np.unique(some.column(ROW_ID).to_numpy(), return_inverse=True)
+            dataset = dataset or search.access.open()
+            with translated(f"Rows of table '{search.access.address.name}' are not read"):
+                found = dataset._take_rows(ids.astype(np.uint64), columns=list(search.names))
+            rows = found.take(pa.array(places)).combine_chunks().to_batches()
+            columns = {name: rows[0].column(name) for name in search.names}
+            own = {field.name: some.column(field.name) for field in _FOUND}
+            yield arrays.to_spark(pa.RecordBatch.from_pydict({**own, **columns}), expected)
+
+
+def _require_vector(vector: Sequence[float | None], search: Search) -> None:
+    if len(vector) != search.size:
+        raise invalid(f"A query has {len(vector)} numbers, and the vectors have {search.size}")
+    if any(each is None for each in vector) or not np.isfinite(np.array(vector, float)).all():
+        raise invalid("A query has a number that is null, infinite or none")

@@ -1,0 +1,217 @@
+"""Reading tables as DataFrames: rows, rows by their ids, counts, and versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from lance_namespace.errors import ServiceUnavailableError
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables import read as tables
+from lance_bridge.tables.commits import committing, is_refusal
+from lance_bridge.tables.dataset import LANCE_FAILURES, LATEST, Ref, brief, translated
+from lance_bridge.tables.history.versions import directory_of
+
+from ..names import address_of
+from ..source import arrays
+from ..source.types import batch_schema, spark_schema
+from ..sql.travel import version_at as find_version
+from .filters import Condition, sql_of
+from .rows.snapshot import Snapshot, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def read(
+    spark: Any,
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: str | Condition | None = None,
+    limit: int | None = None,
+    version: int | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
+    timestamp: datetime | str | None = None,
+    with_row_id: bool = False,
+    **options: Any,
+) -> DataFrame:
+    """Return rows of a table. What is not asked for is not read.
+
+    Args:
+        spark: The session.
+        table: ``catalog.namespace.table``, or a location.
+        columns: Which columns, in this order; all by default.
+        filter: A condition in Lance's SQL, or one built from `col`.
+        limit: How many rows at most.
+        version: Which version, from 1 on. A tag or a timestamp choose one, too.
+        branch: Of which branch; main by default.
+        timestamp: The version that was the latest then; without a zone, it is UTC.
+        with_row_id: Adds the column ``_rowid``, which `take` finds rows by.
+        options: Other options of the data source, such as ``batch_size``.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
+        PySparkException: What the data source raises: a table, version or column is not there, or
+            an option is wrong.
+    """
+    given = {
+        "columns": None if columns is None else json.dumps(list(columns)),
+        "filter": sql_of(filter),
+        "limit": limit,
+        "version": version,
+        "tag": tag,
+        "branch": branch,
+        "timestamp": timestamp.isoformat() if isinstance(timestamp, datetime) else timestamp,
+        "with_row_id": with_row_id or None,
+        **options,
+    }
+    return load(spark, address_of(spark, table), texts(given))
+
+
+def texts(options: dict[str, Any]) -> dict[str, str]:
+    """Return options as the data source takes them, without those that are None."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in options.items()
+        if value is not None
+    }
+
+
+def count(
+    spark: Any,
+    table: str,
+    filter: str | Condition | None = None,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
+) -> int:
+    """Return the number of rows from the table's metadata, without a job of Spark.
+
+    With a filter, the driver reads the columns that it names.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, no Lance table, or a filter that is no SQL.
+        TableNotFoundError: (4)
+        TableColumnNotFoundError: (12)
+        TableVersionNotFoundError: (11)
+        TableTagNotFoundError: (8)
+        TableBranchNotFoundError: (22)
+    """
+    found = address_of(spark, table).find()
+    ref = Ref.of(version, tag, branch)
+    return tables.count_rows(found.bridge, found.record, ref, sql_of(filter))
+
+
+def take(
+    spark: Any,
+    table: str,
+    row_ids: Sequence[int],
+    *,
+    columns: Sequence[str] | None = None,
+    version: int | None = None,
+) -> DataFrame:
+    """Return the rows with some ids, in the order of the ids. The driver reads them.
+
+    Ids are those of ``with_row_id``; they hold for one version, and after changes only where the
+    table keeps stable row ids.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, no Lance table, or an id that no row has.
+        TableNotFoundError: (4)
+        TableColumnNotFoundError: (12)
+        TableVersionNotFoundError: (11)
+        ServiceUnavailableError: (17)
+    """
+    for each in row_ids:
+        if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each < 2**63:
+            raise invalid(f"A row id is a whole number from 0 on, not {each!r}")
+    target = Snapshot.open(spark, table, Ref.of(version))
+    names = [target.column(name) for name in columns or target.schema.names]
+    schema = pa.schema([target.schema.field(name) for name in names])
+    as_read = spark_schema(schema)
+    rows = schema.empty_table()
+    if row_ids:
+        rows = _taken(target, row_ids, names)
+    expected = batch_schema(as_read)
+    batches = [arrays.to_spark(batch, expected) for batch in rows.to_batches()]
+    frame: DataFrame = spark.createDataFrame(
+        pa.Table.from_batches(batches, schema=expected), schema=as_read
+    )
+    return frame
+
+
+def _taken(target: Snapshot, row_ids: Sequence[int], names: Sequence[str]) -> pa.Table:
+    told = f"Rows of table '{target.name}' could not be read by their ids"
+    try:
+        found = target.dataset._take_rows(pa.array(row_ids, pa.uint64()), columns=list(names))
+    except LANCE_FAILURES as error:
+        kind = invalid if is_refusal(error) else ServiceUnavailableError
+        raise kind(f"{told}: {brief(error)}") from error
+    if found.num_rows != len(row_ids):
+        missing = len(row_ids) - found.num_rows
+        raise invalid(f"{told}: version {target.version} has no rows with {missing} of the ids")
+    return found
+
+
+# -- versions --------------------------------------------------------------------------------------
+
+
+def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
+    """Return the versions that a table has: ``version`` and ``timestamp``, the oldest first.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, or no Lance table.
+        TableNotFoundError: (4)
+        TableBranchNotFoundError: (22)
+        InvalidTableStateError: (19) it is declared, and has no data yet.
+    """
+    found = address_of(spark, table).find()
+    dataset = found.open(Ref.of(branch=branch))
+    present = {each.version for each in directory_of(found.bridge, found.record, branch).list()}
+    with translated(f"The versions of table '{found.address.name}' could not be read"):
+        listed: Any = dataset.versions()
+    times = {each["version"]: each["timestamp"] for each in listed}
+    rows = [(v, times[v].astimezone(timezone.utc)) for v in sorted(present & times.keys())]
+    frame: DataFrame = spark.createDataFrame(rows, "version bigint, timestamp timestamp")
+    return frame
+
+
+def version_at(spark: Any, table: str, timestamp: datetime) -> int:
+    """Return the version that was the latest at a moment; without a zone, that is in UTC.
+
+    Raises:
+        TableNotFoundError: (4)
+        TableVersionNotFoundError: (11) the table is younger.
+        InvalidInputError: (13) no such catalog, or no Lance table.
+    """
+    moment = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=timezone.utc)
+    target = Snapshot.open(spark, table, LATEST)
+    since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return find_version(target.dataset, microseconds, target.name)
+
+
+def restore(spark: Any, table: str, version: int | None = None, *, tag: str | None = None) -> int:
+    """Make the state of a version, or of a tag, the latest, and return the version that has it.
+
+    Raises:
+        InvalidInputError: (13) neither or both are given, no such catalog, or no Lance table.
+        TableNotFoundError: (4)
+        TableVersionNotFoundError: (11)
+        TableTagNotFoundError: (8)
+        ConcurrentModificationError: (14) another writer committed meanwhile.
+    """
+    if (version is None) == (tag is None):
+        raise invalid("restore needs a version or a tag, and not both")
+    ref = Ref.of(version, tag)
+    target = Snapshot.open(spark, table, ref, write=True)
+    with committing(target.table.record, f"{ref} was not restored", target.dataset):
+        target.dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
+    return target.version

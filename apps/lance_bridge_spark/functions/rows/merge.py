@@ -1,0 +1,237 @@
+"""MERGE as a function: one join in Spark decides what becomes of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lance_namespace.errors import TableColumnNotFoundError
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from lance_bridge.errors import invalid
+from lance_bridge.names import quoted
+
+from . import change, tasks
+from .change import Changed, Plan
+from .clauses import SOURCE, TARGET, Clauses, Step, clauses_of, step_of
+from .snapshot import ROW_ADDRESS, ROW_ID, Snapshot
+from .tasks import Action, Kind
+from .updates import MARKS, as_column, made_values, named
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_IN_SOURCE = "_lance_bridge_in_source"
+_MARKS = {ROW_ID: "_lance_bridge_rowid", ROW_ADDRESS: "_lance_bridge_rowaddr"}
+"""The marks under names that no column of a source has."""
+
+
+def merge_into(
+    source: DataFrame,
+    table: str,
+    on: str | Sequence[str] | Column,
+    *,
+    when_matched_update: Any = None,
+    when_matched_delete: Any = None,
+    when_not_matched_insert: Any = None,
+    when_not_matched_by_source: Any = None,
+    retries: int = change.RETRIES,
+) -> Changed:
+    """Update, delete and insert rows of a table by those of a DataFrame, in one version.
+
+    Expressions and conditions name the table's columns ``target.x`` and the DataFrame's
+    ``source.x``. Values are compared as Spark does: null matches nothing, NaN is NaN, and -0.0
+    is 0.0. A matched row is deleted where the delete's condition holds, and else updated where
+    the update's does.
+
+    Args:
+        source: The rows to merge. It is computed once, and again with each retry.
+        table: ``catalog.namespace.table``, or a location.
+        on: Names of columns that must be equal, or a condition of Spark's SQL.
+        when_matched_update: ``"*"``, expressions by column, or `Update`.
+        when_matched_delete: True, a condition, or `Delete`.
+        when_not_matched_insert: ``"*"``, expressions by column, or `Insert`. Columns that are not
+            named are null.
+        when_not_matched_by_source: For rows of the table that no source row matches: ``"delete"``,
+            expressions by column, `Delete`, `Update`, or a list of these two.
+        retries: How often it is done again where others changed the same fragments first; where
+            rows may be inserted, where others changed any row that there was.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, a malformed name, no Lance table, clauses that
+            cannot be, or several source rows match one row (MERGE_CARDINALITY_VIOLATION).
+        TableNotFoundError: (4)
+        TableColumnNotFoundError: (12) a column to compare or to set is not there.
+        TableSchemaValidationError: (20) an expression has a type that its column cannot store.
+        ConcurrentModificationError: (14) others came first every time.
+        OutcomeUnknownError: (17) whether the rows are merged is not known.
+        ServiceUnavailableError: (17)
+        AnalysisException: Spark cannot read an expression, or it names no column.
+    """
+    clauses = clauses_of(
+        when_matched_update,
+        when_matched_delete,
+        when_not_matched_insert,
+        when_not_matched_by_source,
+    )
+
+    def attempt() -> Changed:
+        target = Snapshot.open(source.sparkSession, table, write=True)
+        return change.apply(target, Merge(target, source, on, clauses).plan())
+
+    return change.repeated(retries, attempt)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Which rows a step is for, the step, and what it does."""
+
+    rows: Column
+    step: Step
+    action: Action
+
+    @property
+    def condition(self) -> Column:
+        where = self.step.where
+        return self.rows if where is None else self.rows & as_column(where)
+
+
+class Merge:
+    """One attempt at a merge, on one version of the target."""
+
+    def __init__(self, target: Snapshot, source: DataFrame, on: Any, clauses: Clauses) -> None:
+        self._target = target
+        self._clauses = clauses
+        self._names = list(source.columns)
+        self._source = source.alias(SOURCE)
+        self._on = self._condition(on)
+
+    def plan(self) -> Plan:
+        """Return the rows that change, with what becomes of each."""
+        joined = self._joined()
+        branches = self._branches()
+        actions = [each.action for each in branches]
+        number = F.lit(None).cast("int")
+        if self._clauses.needs_one_match:
+            # Also a match that nothing is done with may be one too many.
+            number = F.when(self._is_matched, F.lit(len(actions)))
+            actions.append(Action(Kind.KEEP))
+        for place, branch in reversed(list(enumerate(branches))):
+            number = F.when(branch.condition, F.lit(place)).otherwise(number)
+        rows = joined.withColumn(tasks.ACTION, number).where(F.col(tasks.ACTION).isNotNull())
+        columns = self._columns(branches)
+        values = self._values(joined, branches, columns)
+        marks = [F.col(_MARKS[mark]).alias(mark) for mark in MARKS]
+        chosen = rows.select(*marks, tasks.ACTION, *named(values))
+        inserts = self._clauses.inserted is not None
+        return Plan(
+            chosen,
+            actions,
+            columns,
+            needs_one_match=self._clauses.needs_one_match,
+            guards_all=inserts,
+        )
+
+    # -- the join ----------------------------------------------------------------------------------
+
+    def _joined(self) -> DataFrame:
+        texts = [self._on, *self._clauses.texts]
+        if all(isinstance(each, str) for each in texts):
+            some = self._joined_with(self._target.columns_in(*texts))
+            try:
+                _ = some.where(as_column(self._on)).schema
+                self._values(some, self._branches(), self._columns(self._branches()))
+                return some
+            except AnalysisException:
+                pass  # It may be about a column that was left out: see what Spark says with all.
+        return self._joined_with(self._target.schema.names)
+
+    def _joined_with(self, columns: list[str]) -> DataFrame:
+        target = self._target.scan(columns, MARKS)
+        for mark, name in _MARKS.items():
+            target = target.withColumnRenamed(mark, name)
+        source = self._source.withColumn(_IN_SOURCE, F.lit(True))
+        keeps_source = self._clauses.inserted is not None
+        keeps_target = bool(self._clauses.unmatched)
+        kinds = {
+            (False, False): "inner",
+            (True, False): "right",
+            (False, True): "left",
+            (True, True): "full",
+        }
+        kind = kinds[keeps_source, keeps_target]
+        return target.alias(TARGET).join(source, as_column(self._on), kind)
+
+    def _condition(self, on: Any) -> Any:
+        if not isinstance(on, (list, tuple)):
+            return on
+        if not on:
+            raise invalid("A merge needs a column at least to compare by: `on` is empty")
+        return " AND ".join(self._equal(name) for name in on)
+
+    def _equal(self, name: str) -> str:
+        match = [n for n in self._names if n == name] or [
+            n for n in self._names if n.lower() == name.lower()
+        ]
+        if not match:
+            raise TableColumnNotFoundError(
+                f"The source has no column '{name}': it has {', '.join(self._names)}"
+            )
+        ours = quoted((TARGET, self._target.column(name)))
+        return f"{ours} = {quoted((SOURCE, match[0]))}"
+
+    # -- what becomes of the rows ------------------------------------------------------------------
+
+    @property
+    def _is_matched(self) -> Column:
+        return F.col(_MARKS[ROW_ID]).isNotNull() & F.col(_IN_SOURCE).isNotNull()
+
+    def _branches(self) -> list[Branch]:
+        in_target, in_source = F.col(_MARKS[ROW_ID]).isNotNull(), F.col(_IN_SOURCE).isNotNull()
+        inserted = () if self._clauses.inserted is None else (self._clauses.inserted,)
+        sides = (
+            (in_target & in_source, self._clauses.matched),
+            (in_source & F.col(_MARKS[ROW_ID]).isNull(), inserted),
+            (in_target & F.col(_IN_SOURCE).isNull(), self._clauses.unmatched),
+        )
+        steps = [
+            (rows, step_of(self._target, clause, self._names))
+            for rows, clauses in sides
+            for clause in clauses
+        ]
+        return [Branch(rows, step, _action(step)) for rows, step in steps]
+
+    def _columns(self, branches: list[Branch]) -> tuple[str, ...]:
+        """Return the columns that some rows bring new values of."""
+        found = {name for branch in branches for name in branch.step.values}
+        return tuple(name for name in self._target.schema.names if name in found)
+
+    def _values(
+        self, joined: DataFrame, branches: list[Branch], columns: tuple[str, ...]
+    ) -> list[Column]:
+        """Return each column's new value, whichever step it is of."""
+        made = [
+            made_values(self._target, self._seen_by(joined, each.step), each.step.values)
+            for each in branches
+        ]
+        values = []
+        for name in columns:
+            value = F.lit(None)
+            for place, of_step in enumerate(made):
+                if name in of_step:
+                    is_it = F.col(tasks.ACTION) == F.lit(place)
+                    value = F.when(is_it, of_step[name]).otherwise(value)
+            values.append(value)
+        return values
+
+    def _seen_by(self, joined: DataFrame, step: Step) -> DataFrame:
+        """Return the columns that a step's expressions may name: to insert, the source's alone."""
+        return self._source if step.inserts else joined
+
+
+def _action(step: Step) -> Action:
+    if step.deletes:
+        return Action(Kind.DELETE)
+    return Action(Kind.INSERT if step.inserts else Kind.UPDATE, frozenset(step.values))

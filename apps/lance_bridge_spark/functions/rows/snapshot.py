@@ -1,0 +1,145 @@
+"""A table at the version that a change reads, and its rows as a DataFrame."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import TableColumnNotFoundError
+from pyspark.sql.types import LongType, StructField, StructType
+
+from lance_bridge.tables.dataset import LATEST, Ref
+
+from ...addresses import Access, TableAddress
+from ...names import address_of
+from ...source import requests
+from ...source.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ...found_tables import Table
+
+FORMAT = "lance"
+ROW_ID = "_rowid"
+"""What a row is read by; the same after compaction where the table keeps stable ids."""
+ROW_ADDRESS = "_rowaddr"
+"""Where a row is in this version: fragment and offset."""
+
+_ALL = re.compile(r"(?:^|[(.,])\s*\*")
+"""A star that stands for columns, and does not multiply."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table. Stays on the driver: tasks get its `access`."""
+
+    spark: Any
+    table: Table
+    dataset: lance.LanceDataset
+
+    @classmethod
+    def open(cls, spark: Any, name: str, ref: Ref = LATEST, *, write: bool = False) -> Snapshot:
+        """Open a table by its name or location.
+
+        Raises:
+            InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
+            TableNotFoundError: (4)
+            TableVersionNotFoundError: (11)
+            TableTagNotFoundError: (8)
+            TableBranchNotFoundError: (22)
+            InvalidTableStateError: (19) it is declared, and has no data yet.
+            ServiceUnavailableError: (17)
+        """
+        table = address_of(spark, name).find()
+        return cls(spark, table, table.open(ref, write=write))
+
+    @property
+    def name(self) -> str:
+        """What messages call the table."""
+        return self.table.address.name
+
+    @property
+    def version(self) -> int:
+        return int(self.dataset.version)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The table's schema, as Lance has it."""
+        return self.dataset.schema
+
+    @cached_property
+    def types(self) -> StructType:
+        """The table's schema, as Spark reads it."""
+        return spark_schema(self.schema)
+
+    def access(self, *, write: bool = False) -> Access:
+        """Return what tasks need to open this version."""
+        return self.table.access(self.dataset, write=write)
+
+    def column(self, name: str) -> str:
+        """Return the column of a name; its case need only be right where several differ by that.
+
+        Raises:
+            TableColumnNotFoundError: (12)
+        """
+        names = self.schema.names
+        found = [each for each in names if each == name]
+        found = found or [each for each in names if each.lower() == name.lower()]
+        if len(found) == 1:
+            return str(found[0])
+        raise TableColumnNotFoundError(
+            f"Table '{self.name}' has no column '{name}': it has {', '.join(names)}"
+        )
+
+    def columns_in(self, *expressions: str | None) -> list[str]:
+        """Return the columns that Spark expressions may read, and perhaps more of them.
+
+        A column is taken for read where its name occurs at all, be it in a text.
+        """
+        text = " ".join(each for each in expressions if each is not None)
+        if _ALL.search(text):
+            return list(self.schema.names)
+        folded = text.lower()
+        return [each for each in self.schema.names if each.replace("`", "``").lower() in folded]
+
+    def scan(self, columns: Iterable[str], marks: Sequence[str] = ()) -> DataFrame:
+        """Return columns of this version, and after them those of `marks` (row id or address)."""
+        wanted = set(columns)
+        fields = [each for each in self.types.fields if each.name in wanted]
+        fields += [StructField(mark, LongType(), nullable=False) for mark in marks]
+        scan = {requests.SCAN: json.dumps({"version": self.version})}
+        return load(self.spark, self.table.address, scan, StructType(fields))
+
+
+def load(
+    spark: Any,
+    address: TableAddress,
+    options: Mapping[str, str],
+    schema: StructType | None = None,
+) -> DataFrame:
+    """Return what the data source reads of a table."""
+    reader = spark.read.format(FORMAT).options(**address_options(address), **options)
+    frame: DataFrame = (reader if schema is None else reader.schema(schema)).load()
+    return frame
+
+
+def address_options(address: TableAddress) -> dict[str, str]:
+    """Return the options of the data source that name a table."""
+    if address.catalog is None:
+        storage = {f"storage.{key}": value for key, value in address.storage.items()}
+        return {"location": address.location, **storage}
+    catalog = {
+        "name": address.catalog.name,
+        "properties": dict(address.catalog.properties),
+    }
+    return {
+        requests.CATALOG: json.dumps(catalog),
+        requests.TABLE: json.dumps(list(address.path)),
+    }

@@ -1,0 +1,334 @@
+"""What tasks do to change rows: write new rows as files, then mark the old ones deleted.
+
+Two steps, with a shuffle by fragment between them. Nothing of either is visible: the driver commits
+their files afterwards. A task that runs again may make other files than before, and Spark may give
+some of the second step what the first try sent and some what the second did. So everything a task
+sends names the try that it comes from, and the driver adds up what has arrived of each.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, RowIdSequence
+
+from lance_bridge.tables.dataset import translated
+
+from ...source import arrays
+from ...source.writer import Target
+from .snapshot import ROW_ADDRESS, ROW_ID
+
+ACTION = "_lance_bridge_action"
+"""The column that tells what becomes of a row: the place of an `Action` in the job's."""
+VALUE = "_lance_bridge_value_"
+"""The beginning of the columns with new values; a number follows, in the order of `Job.values`."""
+
+SENT = "fragment long, attempt string, changed binary, kept binary, summary string"
+"""What the first step sends, in Spark's spelling."""
+DONE = "fragment long, body string"
+"""What the second step answers."""
+SUMMARY = -1
+"""The fragment of a row that sums up a task."""
+
+ROWS_PER_FILE = 1024 * 1024
+_ROWS_PER_MESSAGE = 1024 * 1024
+_OFFSET_BITS = 32
+
+_SENT = pa.schema(
+    [
+        ("fragment", pa.int64()),
+        ("attempt", pa.string()),
+        ("changed", pa.binary()),
+        ("kept", pa.binary()),
+        ("summary", pa.string()),
+    ]
+)
+_DONE = pa.schema([("fragment", pa.int64()), ("body", pa.string())])
+
+
+class Kind(Enum):
+    """What becomes of a row."""
+
+    KEEP = "keep"
+    """Nothing; but it counts where a row of the target may have one match only."""
+    DELETE = "delete"
+    UPDATE = "update"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True)
+class Action:
+    """What becomes of some rows, and which columns get new values then."""
+
+    kind: Kind
+    columns: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every task of a change needs. Pickles, with the credentials."""
+
+    target: Target
+    actions: tuple[Action, ...]
+    values: tuple[str, ...]
+    """The columns of the table that rows bring new values of."""
+    keeps_ids: bool
+    """Whether the table has stable row ids, which updated rows keep."""
+    needs_one_match: bool = True
+    """Whether a row that is touched twice makes the change fail."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.ipc.read_schema(pa.py_buffer(self.target.schema))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some new rows in the table's schema; without any, a place where a file may end."""
+
+    rows: pa.RecordBatch | None = None
+    ids: np.ndarray[Any, Any] | None = None
+    """The row ids that they keep, or None for inserted rows."""
+
+
+class Pieces:
+    """Pieces one after the other, with a look at the next."""
+
+    def __init__(self, pieces: Iterator[Piece]) -> None:
+        self._pieces = pieces
+        self.next: Piece | None = None
+        self.advance()
+
+    def advance(self) -> None:
+        """Make `next` the one after it, or None."""
+        self.next = next(self._pieces, None)
+
+
+# -- first step ------------------------------------------------------------------------------------
+
+
+def write(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the new rows of a task, and send which old ones they are instead of."""
+    return Writing(job).run(batches)
+
+
+@dataclass
+class Touched:
+    """Offsets of the rows of one fragment, in pieces."""
+
+    changed: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    kept: list[np.ndarray[Any, Any]] = field(default_factory=list)
+
+
+class Writing:
+    """One try of one task of the first step."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._schema = job.schema
+        self._attempt = uuid.uuid4().hex
+        self._dataset: lance.LanceDataset | None = None
+        self._touched: dict[int, Touched] = defaultdict(Touched)
+        self._pending = 0
+        self._sent = 0
+        self._counts = dict.fromkeys(Kind, 0)
+        self._fragments: list[str] = []
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pieces = Pieces(self._pieces(batches))
+        while pieces.next is not None:
+            if pieces.next.rows is None:
+                pieces.advance()
+            else:
+                self._write_file(pieces)
+            yield from self._messages()
+        yield from self._messages()
+        yield self._summary()
+
+    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+        for batch in batches:
+            numbers = batch.column(ACTION).to_numpy()
+            for number, action in enumerate(self._job.actions):
+                chosen = numbers == number
+                if chosen.any():
+                    yield from self._act(action, batch.filter(pa.array(chosen)))
+            if self._pending >= _ROWS_PER_MESSAGE:
+                yield Piece()
+
+    def _act(self, action: Action, rows: pa.RecordBatch) -> Iterator[Piece]:
+        self._counts[action.kind] += rows.num_rows
+        if action.kind is Kind.INSERT:
+            yield Piece(self._completed(rows, action))
+            return
+        self._touch(action, rows.column(ROW_ADDRESS).to_numpy())
+        if action.kind is Kind.UPDATE:
+            yield Piece(self._completed(rows, action), rows.column(ROW_ID).to_numpy())
+
+    def _touch(self, action: Action, addresses: np.ndarray[Any, Any]) -> None:
+        fragments = addresses >> _OFFSET_BITS
+        offsets = (addresses & (2**_OFFSET_BITS - 1)).astype(np.uint32)
+        for fragment in np.unique(fragments):
+            touched = self._touched[int(fragment)]
+            into = touched.kept if action.kind is Kind.KEEP else touched.changed
+            into.append(offsets[fragments == fragment])
+        self._pending += len(addresses)
+
+    def _completed(self, rows: pa.RecordBatch, action: Action) -> pa.RecordBatch:
+        """Return new rows in the table's schema: what is not set stays as it is in the table."""
+        columns = {
+            name: arrays.stored(rows.column(f"{VALUE}{place}"), self._schema.field(name))
+            for place, name in enumerate(self._job.values)
+            if name in action.columns
+        }
+        rest = [name for name in self._schema.names if name not in columns]
+        if action.kind is Kind.UPDATE:
+            columns.update(self._read(rest, rows.column(ROW_ID)))
+        else:
+            columns.update({n: pa.nulls(len(rows), self._schema.field(n).type) for n in rest})
+        return pa.RecordBatch.from_arrays(
+            [columns[name] for name in self._schema.names], schema=self._schema
+        )
+
+    def _read(self, names: list[str], ids: pa.Array) -> Mapping[str, pa.Array]:
+        """Return columns of the old rows as they are: they never pass through Spark."""
+        if not names:
+            return {}
+        with translated(f"Rows of table '{self._job.target.access.address.name}' are not read"):
+            if self._dataset is None:
+                self._dataset = self._job.target.access.open()
+            found = self._dataset._take_rows(ids.cast(pa.uint64()), columns=names)
+        return {name: _whole(found.column(name)) for name in names}
+
+    def _write_file(self, pieces: Pieces) -> None:
+        ids: list[np.ndarray[Any, Any]] = []
+        written = self._job.target.write(self._file(pieces, ids))
+        if not (self._job.keeps_ids and ids):
+            self._fragments += written.fragments
+            return
+        kept, start = np.concatenate(ids), 0
+        for text in written.fragments:
+            fragment = FragmentMetadata.from_json(text)
+            end = start + fragment.physical_rows
+            fragment.row_id_meta = RowIdSequence(kept[start:end].tolist()).to_inline_metadata()
+            self._fragments.append(json.dumps(fragment.to_json()))
+            start = end
+
+    def _file(self, pieces: Pieces, ids: list[np.ndarray[Any, Any]]) -> Iterator[pa.RecordBatch]:
+        """Return the rows of the next file; with stable ids, all of them keep one, or none does."""
+        first, count = pieces.next, 0
+        while (piece := pieces.next) is not None and piece.rows is not None:
+            is_other = first is not None and (piece.ids is None) != (first.ids is None)
+            if count >= ROWS_PER_FILE or (self._job.keeps_ids and is_other):
+                return
+            count += piece.rows.num_rows
+            if piece.ids is not None:
+                ids.append(piece.ids)
+            pieces.advance()
+            yield piece.rows
+
+    def _messages(self) -> Iterator[pa.RecordBatch]:
+        rows = [
+            {
+                "fragment": fragment,
+                "attempt": self._attempt,
+                "changed": _bytes(touched.changed),
+                "kept": _bytes(touched.kept),
+            }
+            for fragment, touched in self._touched.items()
+        ]
+        self._sent += self._pending
+        self._pending = 0
+        self._touched.clear()
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_SENT)
+
+    def _summary(self) -> pa.RecordBatch:
+        told = {
+            "attempt": self._attempt,
+            "touched": self._sent,
+            "fragments": self._fragments,
+            **{kind.value: self._counts[kind] for kind in Kind},
+        }
+        row = {"fragment": SUMMARY, "attempt": self._attempt, "summary": json.dumps(told)}
+        return pa.RecordBatch.from_pylist([row], schema=_SENT)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _bytes(offsets: list[np.ndarray[Any, Any]]) -> bytes:
+    return np.concatenate(offsets).tobytes() if offsets else b""
+
+
+# -- second step -----------------------------------------------------------------------------------
+
+
+def delete(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Mark rows deleted, one fragment after the other: what is sent is sorted by them."""
+    deleting = Deleting(job)
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from deleting.take(row)
+    yield from deleting.finish()
+
+
+class Deleting:
+    """One try of one task of the second step."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._dataset: lance.LanceDataset | None = None
+        self._fragment: int | None = None
+        self._touched = Touched()
+        self._arrived: dict[str, int] = defaultdict(int)
+
+    def take(self, row: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        if row["fragment"] == SUMMARY:
+            yield _answer(SUMMARY, row["summary"])
+            return
+        if row["fragment"] != self._fragment:
+            yield from self.finish()
+            self._fragment = row["fragment"]
+        for into, data in ((self._touched.changed, "changed"), (self._touched.kept, "kept")):
+            offsets = np.frombuffer(row[data], dtype=np.uint32)
+            into.append(offsets)
+            self._arrived[row["attempt"]] += len(offsets)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Answer for the fragment at hand, if there is one."""
+        if self._fragment is None:
+            return
+        changed = np.concatenate(self._touched.changed)
+        touched = np.concatenate([changed, *self._touched.kept])
+        doubled = len(touched) - len(np.unique(touched))
+        told: dict[str, Any] = {"arrived": dict(self._arrived), "doubled": doubled}
+        if len(changed) and not (doubled and self._job.needs_one_match):
+            told["metadata"] = self._delete(self._fragment, changed)
+        yield _answer(self._fragment, json.dumps(told))
+        self._fragment, self._touched = None, Touched()
+        self._arrived.clear()
+
+    def _delete(self, fragment: int, offsets: np.ndarray[Any, Any]) -> str | None:
+        """Return the fragment without these rows, as JSON, or None where none are left."""
+        access = self._job.target.access
+        with translated(f"Rows of table '{access.address.name}' are not deleted"):
+            if self._dataset is None:
+                self._dataset = access.open()
+            found: Any = self._dataset.get_fragment(fragment)
+            left = found.delete_rows(np.unique(offsets).tolist())
+        return None if left is None else json.dumps(left.to_json())
+
+
+def _answer(fragment: int, body: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"fragment": fragment, "body": body}], schema=_DONE)

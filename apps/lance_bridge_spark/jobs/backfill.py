@@ -1,0 +1,312 @@
+"""Backfill: one column gets new values, by SQL of Spark or a Python function, in one commit."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import ConcurrentModificationError
+
+from lance_bridge.errors import concurrent_modification, invalid
+from lance_bridge.tables import expressions, paths
+from lance_bridge.tables.dataset import LATEST, Ref
+
+from ..names import address_of
+from ..source.types import batch_schema, spark_schema
+from .commits import commit
+from .filling import (
+    CHOSEN,
+    ROW,
+    TASK,
+    VALUE,
+    ByFunction,
+    Filled,
+    Filling,
+    Function,
+    OfItself,
+    Reading,
+    Writing,
+)
+from .progress import Phases, phases
+from .sqltext import read_columns
+from .tasks import RESULTS_DDL, collect, numbers, run, spark_failures
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+BATCH_ROWS = 8192
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Backfilled:
+    """A column that was filled."""
+
+    version: int
+    transaction_id: str
+    fragments: int
+    """How many have new values."""
+
+
+@dataclass(frozen=True)
+class OfLance:
+    """SQL of Lance for the column's values, which tasks compute without Spark's."""
+
+    sql: str
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What a caller asks for."""
+
+    spark: Any
+    table: Table
+    ref: Ref
+    column: str
+    expression: str | Function | OfLance
+    where: str | None
+    columns: tuple[str, ...] | None
+    data_type: pa.DataType | None
+    batch_size: int
+    at_once: int | None
+
+    @property
+    def what(self) -> str:
+        return f"Column '{self.column}' of table '{self.table.address.name}' was not filled"
+
+
+def backfill(
+    spark: Any,
+    table: str,
+    column: str,
+    expression: str | Function,
+    *,
+    where: str | None = None,
+    columns: list[str] | None = None,
+    data_type: pa.DataType | None = None,
+    batch_size: int = BATCH_ROWS,
+) -> Backfilled:
+    """Give a column new values, fragment by fragment on executors, in one commit.
+
+    Other columns and the indices on them stay as they are. An index on the column does not cover
+    the changed rows any more. A new column is streamed; of a column that is there, a task holds
+    the new values of one fragment in memory.
+
+    Args:
+        table: ``catalog.db.table``, or a location.
+        column: A column of the table (no field inside one), or the name of a new one.
+        expression: SQL of Spark over the row, or a function that gets a `pyarrow.RecordBatch` and
+            returns as many values: an Arrow array, or what `pyarrow.array` takes, such as a
+            Series of pandas.
+        where: SQL of Lance that says for which rows. Others keep what they have, or null.
+        columns: Those that a function gets; all unless told.
+        data_type: The type of a new column. A function has to have one.
+        batch_size: Rows in a batch.
+
+    Raises:
+        TableColumnNotFoundError: (12) the expression or ``where`` names one that is not there.
+        InvalidInputError: (13) a bad expression, also one that fails on a row, or values that do
+            not fit the column.
+        ConcurrentModificationError: (14) somebody changed these rows meanwhile; nothing is
+            changed. Appends are no conflict; to a new column, their rows get values, too.
+        ServiceUnavailableError: (17) a task failed; nothing is changed.
+    """
+    with phases(f"backfill {table}.{column}", 3) as shown:
+        shown.begin("plan")
+        found = address_of(spark, table).find()
+        return fill(
+            spark,
+            found,
+            LATEST,
+            column,
+            expression,
+            where=where,
+            columns=columns,
+            data_type=data_type,
+            batch_size=batch_size,
+            shown=shown,
+        )
+
+
+def fill(
+    spark: Any,
+    table: Table,
+    ref: Ref,
+    column: str,
+    expression: str | Function | OfLance,
+    *,
+    where: str | None = None,
+    columns: list[str] | None = None,
+    data_type: pa.DataType | None = None,
+    batch_size: int = BATCH_ROWS,
+    at_once: int | None = None,
+    shown: Phases,
+) -> Backfilled:
+    """Do what `backfill` does, of a table that was found, on a branch if need be."""
+    if batch_size < 1:
+        raise invalid(f"batch_size must be 1 or more, not {batch_size}")
+    read = None if columns is None else tuple(columns)
+    order = _Order(
+        spark, table, ref, column, expression, where, read, data_type, batch_size, at_once
+    )
+    known: dict[int, tuple[Any, Filled]] = {}
+    schema = ""
+    for attempt in range(_ATTEMPTS):
+        dataset = table.open(ref, write=True)
+        filling = _filling(order, dataset)
+        if attempt and not filling.is_new:
+            # Somebody else has added the column meanwhile.
+            raise concurrent_modification(table.record.path)
+        if schema != str(dataset.lance_schema):
+            known.clear()
+            schema = str(dataset.lance_schema)
+        try:
+            return _attempt(order, dataset, filling, known, shown)
+        except ConcurrentModificationError:
+            # A new column takes nobody's values: what others changed is computed anew.
+            if not filling.is_new or attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt raises")
+
+
+def _attempt(
+    order: _Order,
+    dataset: lance.LanceDataset,
+    filling: Filling,
+    known: dict[int, tuple[Any, Filled]],
+    shown: Phases,
+) -> Backfilled:
+    there = {each.fragment_id: each.metadata for each in dataset.get_fragments()}
+    kept = {n: each[1] for n, each in known.items() if n in there and each[0] == there[n]}
+    todo = [n for n in there if n not in kept]
+    shown.begin(f"fill, {len(todo)} tasks")
+    new = _run(order, filling, dataset, todo)
+    if kept and len({str(each.schema) for each in (*kept.values(), *new.values())}) > 1:
+        # Somebody changed the schema meanwhile: the column has another number by now.
+        new.update(_run(order, filling, dataset, list(kept)))
+        kept = {}
+    filled = {**kept, **new}
+    known.update({n: (there[n], done) for n, done in filled.items()})
+    shown.begin("commit")
+    transaction = lance.Transaction(
+        read_version=int(dataset.version),
+        operation=_operation(order, dataset, filling, filled, len(there)),
+        uuid=str(uuid.uuid4()),
+    )
+    what = f"column '{order.column}' was not filled"
+    version = commit(order.table, dataset, transaction, what)
+    return Backfilled(version, str(transaction.uuid), len(filled))
+
+
+def _operation(
+    order: _Order,
+    dataset: lance.LanceDataset,
+    filling: Filling,
+    filled: dict[int, Filled],
+    fragments: int,
+) -> Any:
+    changed = [each.fragment for each in filled.values()]
+    if not filling.is_new:
+        ids = paths.ids_in(dataset, [order.column]) if changed else []
+        return lance.LanceOperation.Update(updated_fragments=changed, fields_modified=ids)
+    if not filled:
+        raise invalid(f"Table '{order.table.address.name}' has no rows: add the column without")
+    if len(filled) != fragments:
+        raise invalid(f"{order.what}: Spark gave the rows of {len(filled)} fragments only")
+    schema = next(iter(filled.values())).schema
+    return lance.LanceOperation.Merge(changed, schema, preserves_nullability=True)
+
+
+def _run(
+    order: _Order, filling: Filling, dataset: lance.LanceDataset, todo: list[int]
+) -> dict[int, Filled]:
+    if isinstance(order.expression, str):
+        made = _by_sql(order, filling, dataset.schema, todo)
+    else:
+        by = order.expression
+        work = OfItself(filling, by.sql) if isinstance(by, OfLance) else ByFunction(filling, by)
+        made = dict(enumerate(run(order.spark, todo, work.fill, order.what, order.at_once)))
+    return {todo[i]: result for i, result in made.items() if result is not None}
+
+
+def _by_sql(order: _Order, filling: Filling, schema: pa.Schema, todo: list[int]) -> dict[int, Any]:
+    if not todo:
+        return {}
+    rows, batches = _schemas(schema, filling.columns)
+    value = f"CASE WHEN `{CHOSEN}` THEN ({order.expression}\n) END AS `{VALUE}`"
+    with spark_failures(order.what):
+        frame = (
+            numbers(order.spark, len(todo))
+            .mapInArrow(Reading(filling, todo, batches), rows)
+            .selectExpr(f"`{TASK}`", f"`{ROW}`", value)
+            .mapInArrow(Writing(filling, todo), RESULTS_DDL)
+        )
+    return collect(frame, order.what)
+
+
+def _schemas(table: pa.Schema, columns: tuple[str, ...]) -> tuple[Any, pa.Schema]:
+    own = [pa.field(TASK, pa.int64()), pa.field(ROW, pa.int64()), pa.field(CHOSEN, pa.bool_())]
+    rows = spark_schema(pa.schema([*own, *(table.field(name) for name in columns)]))
+    return rows, batch_schema(rows)
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def _filling(order: _Order, dataset: lance.LanceDataset) -> Filling:
+    schema = dataset.schema
+    names: list[str] = schema.names
+    name = order.table.address.name
+    if order.where is not None:
+        expressions.check_predicate(dataset, name, order.where, "where")
+    read = _columns(order, names)
+    is_new = order.column not in names
+    if is_new:
+        _require_free(order.column, names)
+    kind = None if is_new else schema.field(order.column).type
+    if isinstance(order.expression, str):
+        found = _sql_type(order, schema, read)
+        kind = kind or order.data_type or found
+    kind = kind or order.data_type
+    if kind is None:
+        raise invalid(f"'{order.column}' is a new column: a function needs its data_type")
+    if order.data_type is not None and not kind.equals(order.data_type):
+        raise invalid(f"Column '{order.column}' is {kind} already, not {order.data_type}")
+    field = pa.field(order.column, kind) if is_new else schema.field(order.column)
+    access = order.table.access(dataset, branch=order.ref.branch, write=True)
+    return Filling(access, field, is_new, read, order.where, order.batch_size)
+
+
+def _columns(order: _Order, names: list[str]) -> tuple[str, ...]:
+    if isinstance(order.expression, OfLance):
+        return ()
+    if isinstance(order.expression, str):
+        if order.columns is not None:
+            raise invalid("columns goes with a function: SQL reads what it names")
+        return read_columns(order.expression, names)
+    missing = [each for each in order.columns or () if each not in names]
+    if missing:
+        raise invalid(f"Table '{order.table.address.name}' has no column '{missing[0]}'")
+    return tuple(names) if order.columns is None else order.columns
+
+
+def _require_free(column: str, names: list[str]) -> None:
+    same = [name for name in names if name.lower() == column.lower()]
+    if same:
+        raise invalid(f"'{column}' differs from column '{same[0]}' by letter case only")
+    if not column or "." in column or "`" in column or "\0" in column:
+        raise invalid(f"{column!r} cannot be a new column's name; fields inside cannot be filled")
+
+
+def _sql_type(order: _Order, schema: pa.Schema, columns: tuple[str, ...]) -> pa.DataType:
+    """Return the type that Spark computes, on no rows."""
+    rows, _ = _schemas(schema, columns)
+    with spark_failures(order.what):
+        empty = order.spark.createDataFrame([], rows)
+        made = empty.selectExpr(f"({order.expression}\n) AS `{VALUE}`").schema
+        counted = empty.selectExpr("count(1)", f"first(({order.expression}\n))")
+        _ = counted.schema
+    return batch_schema(made).field(0).type

@@ -1,0 +1,86 @@
+"""Committing what a job's tasks wrote: once, however often the commit is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import lance
+from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
+
+from lance_bridge.tables.commits import committing, latest_of, transaction_at
+from lance_bridge.tables.dataset import LANCE_FAILURES
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+_ATTEMPTS = 3
+"""How often a commit is sent whose failure was the storage's or the catalog's."""
+
+IsOwn = Callable[[Any], bool]
+"""Whether a transaction of a version is the job's own."""
+
+
+def commit(
+    table: Table, dataset: lance.LanceDataset, transaction: lance.Transaction, what: str
+) -> int:
+    """Commit a transaction through what manages the table's versions; return the version.
+
+    Args:
+        what: What did not happen where it fails, to go in the middle of a sentence.
+
+    Raises:
+        ConcurrentModificationError: (14) another change came first and does not fit.
+        ServiceUnavailableError: (17)
+    """
+
+    def send() -> int:
+        options = table.storage_options(write=True)
+        committed = lance.LanceDataset.commit(dataset, transaction, storage_options=options)
+        return int(committed.version)
+
+    return sent_once(table, dataset, send, lambda other: other.uuid == transaction.uuid, what)
+
+
+def sent_once(
+    table: Table, dataset: lance.LanceDataset, send: Callable[[], int], is_own: IsOwn, what: str
+) -> int:
+    """Send a commit until it is known to be there or to have failed.
+
+    A reply can be lost after the commit took effect. So a commit that failed is looked for among
+    the versions since the one that was read, and sent again only where it is not there.
+    """
+    since = int(dataset.version)
+    for attempt in range(_ATTEMPTS):
+        try:
+            with committing(table.record, what, dataset):
+                return send()
+        except (ConcurrentModificationError, ServiceUnavailableError) as error:
+            found = version_made(dataset, since, is_own)
+            if found is not None:
+                return found
+            last = attempt == _ATTEMPTS - 1
+            if last or not isinstance(error, ServiceUnavailableError):
+                raise
+    raise AssertionError("the last attempt raises")
+
+
+def version_made(dataset: lance.LanceDataset, since: int, is_own: IsOwn) -> int | None:
+    """Return the version after ``since`` that the job's own transaction made, or None.
+
+    Args:
+        dataset: Of any version of the branch that the job commits to.
+    """
+    for version, transaction in transactions(dataset, since):
+        if transaction is not None and is_own(transaction):
+            return version
+    return None
+
+
+def transactions(dataset: lance.LanceDataset, since: int) -> Iterator[tuple[int, Any]]:
+    """Yield each version after ``since`` and its transaction, or None where that is gone."""
+    for version in range(since + 1, max(int(dataset.version), latest_of(dataset)) + 1):
+        try:
+            yield version, transaction_at(dataset, version)
+        except LANCE_FAILURES:
+            yield version, None

@@ -1,0 +1,154 @@
+"""Compaction: small fragments become few, and deleted rows go. No row changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lance
+from lance import optimize
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables.dataset import translated
+
+from ..addresses import Access
+from ..names import address_of
+from .commits import sent_once
+from .progress import phases
+from .tasks import run
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+_lance: Any = optimize
+"""Untyped: pylance's stub has not all that the module has."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What a compaction did; its version is the one that it read where nothing was to do."""
+
+    version: int
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    files_removed: int = 0
+    files_added: int = 0
+    tasks: int = 0
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    """One group of fragments, to be written as one or a few."""
+
+    access: Access
+    task: str
+
+    def execute(self) -> str:
+        dataset = self.access.open()
+        return str(_lance.CompactionTask.from_json(self.task).execute(dataset).json())
+
+
+def compact(
+    spark: Any,
+    table: str,
+    *,
+    target_rows_per_fragment: int = 1024 * 1024,
+    materialize_deletions: bool = True,
+    materialize_deletions_threshold: float = 0.1,
+    batch_size: int | None = None,
+    max_bytes_per_file: int | None = None,
+    max_source_fragments: int | None = None,
+    threads_per_task: int = 1,
+) -> Compacted:
+    """Rewrite small fragments, and those with many deleted rows, on executors; one commit.
+
+    Args:
+        table: ``catalog.db.table``, or a location.
+        target_rows_per_fragment: Rows of a fragment; smaller ones are joined.
+        materialize_deletions_threshold: The fraction of deleted rows from which on a fragment is
+            written anew, if ``materialize_deletions``.
+        batch_size: Rows that a task reads at once; with ``max_bytes_per_file`` it bounds memory.
+        max_source_fragments: Compact no more than these, the oldest first.
+        threads_per_task: Threads that Lance uses in a task.
+
+    Raises:
+        TableNotFoundError: (4)
+        InvalidInputError: (13) a number is not positive.
+        ConcurrentModificationError: (14) rows in these fragments changed meanwhile; the table is
+            as that change left it. Appends are no conflict.
+        ServiceUnavailableError: (17)
+    """
+    _require_positive(
+        target_rows_per_fragment=target_rows_per_fragment,
+        batch_size=batch_size,
+        max_bytes_per_file=max_bytes_per_file,
+        max_source_fragments=max_source_fragments,
+        threads_per_task=threads_per_task,
+    )
+    options = {
+        "target_rows_per_fragment": target_rows_per_fragment,
+        "materialize_deletions": materialize_deletions,
+        "materialize_deletions_threshold": materialize_deletions_threshold,
+        "num_threads": threads_per_task,
+        "batch_size": batch_size,
+        "max_bytes_per_file": max_bytes_per_file,
+        "max_source_fragments": max_source_fragments,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    with phases(f"compact {table}", 3) as shown:
+        shown.begin("plan")
+        found = address_of(spark, table).find()
+        dataset = found.open(write=True)
+        with translated(f"No compaction of table '{table}' could be planned"):
+            plan = _lance.Compaction.plan(dataset, given)
+        shown.begin(f"rewrite, {plan.num_tasks()} tasks")
+        access = found.access(dataset, write=True)
+        tasks = [_Rewrite(access, task.json()) for task in plan.tasks]
+        written = run(spark, tasks, _Rewrite.execute, f"Table '{table}' was not compacted")
+        shown.begin("commit")
+        return _commit(
+            found, dataset, [_lance.RewriteResult.from_json(each) for each in written], given
+        )
+
+
+def _commit(
+    table: Table,
+    dataset: lance.LanceDataset,
+    rewrites: list[Any],
+    options: dict[str, Any],
+) -> Compacted:
+    if not rewrites:
+        return Compacted(int(dataset.version))
+    own = {file.path for each in rewrites for new in each.new_fragments for file in new.files}
+    gone = [old for each in rewrites for old in each.original_fragments]
+    added = [new for each in rewrites for new in each.new_fragments]
+
+    def send() -> int:
+        _lance.Compaction.commit(dataset, rewrites, options)
+        return int(dataset.version)
+
+    version = sent_once(
+        table, dataset, send, lambda other: bool(own & _written_by(other)), "it was not compacted"
+    )
+    return Compacted(
+        version,
+        fragments_removed=len(gone),
+        fragments_added=len(added),
+        files_removed=sum(len(each.files) for each in gone),
+        files_added=len(own),
+        tasks=len(rewrites),
+    )
+
+
+def _written_by(transaction: Any) -> set[str]:
+    """Return the files that a compaction wrote: Lance names its transaction, and their names."""
+    operation = transaction.operation
+    if not isinstance(operation, lance.LanceOperation.Rewrite):
+        return set()
+    return {f.path for group in operation.groups for new in group.new_fragments for f in new.files}
+
+
+def _require_positive(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None and value < 1:
+            raise invalid(f"{name} must be 1 or more, not {value}")

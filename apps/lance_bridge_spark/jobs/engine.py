@@ -1,0 +1,112 @@
+"""Spark as the compute engine of the namespaces of this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from lance_namespace import LanceNamespace
+
+from lance_bridge import engine as port
+from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.errors import unsupported
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.tables.dataset import Ref
+
+from ..addresses import CatalogAddress, TableAddress
+from ..found_tables import Table
+from . import views
+from .backfill import BATCH_ROWS, OfLance, fill
+from .progress import phases
+
+
+class SparkEngine:
+    """Runs the jobs of namespace operations in one Spark session."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+
+    def backfill(
+        self,
+        namespace: LanceNamespace,
+        record: TableRecord,
+        ref: Ref,
+        order: port.Backfill,
+    ) -> str:
+        """Fill a computed column. Source: `lance_bridge.engine.Engine`."""
+        address = address_in(namespace, record.path)
+        table = Table(address, _own(namespace)._bridge, record)
+        with phases(f"backfill {address.name}.{order.column}", 3) as shown:
+            shown.begin("plan")
+            filled = fill(
+                self._spark,
+                table,
+                ref,
+                order.column,
+                OfLance(order.expression),
+                where=order.where,
+                at_once=order.at_once,
+                batch_size=order.batch_rows or BATCH_ROWS,
+                shown=shown,
+            )
+        return filled.transaction_id
+
+    def create_materialized_view(
+        self,
+        namespace: LanceNamespace,
+        path: Path,
+        query: str,
+        schema: pa.Schema,
+        *,
+        with_data: bool,
+    ) -> port.ViewMade:
+        """Create a view. Source: `lance_bridge.engine.Engine`."""
+        address = address_in(namespace, path)
+        with phases(f"create view {address.name}", 4 if with_data else 1) as shown:
+            shown.begin("plan")
+            views.create(self._spark, address, query, schema)
+            version = int(address.find().open().version)
+            if not with_data:
+                return port.ViewMade(version)
+            made = views.refresh(self._spark, address, full=True, shown=shown)
+        return port.ViewMade(version, made.transaction_id)
+
+    def refresh_materialized_view(
+        self,
+        namespace: LanceNamespace,
+        path: Path,
+        *,
+        source_version: int | None,
+        max_rows_per_fragment: int | None,
+    ) -> str:
+        """Refresh a view. Source: `lance_bridge.engine.Engine`."""
+        address = address_in(namespace, path)
+        with phases(f"refresh view {address.name}", 3) as shown:
+            made = views.refresh(
+                self._spark,
+                address,
+                full=source_version is not None,
+                rows=max_rows_per_fragment,
+                source_version=source_version,
+                shown=shown,
+            )
+        return made.transaction_id or ""
+
+
+def _own(namespace: LanceNamespace) -> LanceBridgeNamespace:
+    if not isinstance(namespace, LanceBridgeNamespace):
+        raise unsupported(f"{type(namespace).__name__} is no catalog that Spark could open")
+    return namespace
+
+
+def address_in(namespace: LanceNamespace, path: Path) -> TableAddress:
+    """Return where executors find a table of a namespace, which they connect to themselves.
+
+    Raises:
+        UnsupportedOperationError: (0) it is pylance's own implementation, and no catalog.
+    """
+    own = _own(namespace)
+    kind = type(own)
+    impl = f"{kind.__module__}.{kind.__qualname__}"
+    properties = {"impl": impl, **own._properties}
+    return TableAddress(CatalogAddress(own.configured_name or kind.impl, properties), path)

@@ -1,0 +1,229 @@
+"""What the tasks of a backfill do: new values of one column, written beside each fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables import expressions
+from lance_bridge.tables.passing import Passing
+
+from ..addresses import Access
+from ..source.arrays import stored, to_spark
+from .tasks import answer, done
+
+Function = Callable[[pa.RecordBatch], Any]
+"""Makes the new values of a batch of rows: an Arrow array, or what `pyarrow.array` takes."""
+
+Values = Iterator[tuple[pa.Array, pa.Array]]
+"""Identifiers of rows and their new values, batch by batch."""
+
+TASK = "__lance_bridge_task"
+ROW = "__lance_bridge_row"
+CHOSEN = "__lance_bridge_chosen"
+VALUE = "__lance_bridge_value"
+_ID = "_rowid"
+_PLACE = "_rowaddr"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A fragment as it is with the new values; the schema is there where the column is new."""
+
+    fragment: lance.fragment.FragmentMetadata
+    schema: Any = None
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What is to be filled. Pickles."""
+
+    access: Access
+    field: pa.Field
+    is_new: bool
+    columns: tuple[str, ...]
+    where: str | None
+    batch_size: int
+
+    def batches(self, fragment: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a fragment: the columns that are read, `ROW`, and `CHOSEN`.
+
+        A new column needs a value for each row, so rows that are not chosen come, too. Its rows
+        have their places in the fragment for `ROW`, which tell whether they stay in order.
+        """
+        wanted = {name: f"`{name.replace('`', '``')}`" for name in self.columns}
+        chosen = "true"
+        if self.is_new and self.where is not None:
+            chosen = f"({self.where}\n)"
+        scanner = self._fragment(fragment).scanner(
+            columns={**wanted, ROW: _PLACE if self.is_new else _ID, CHOSEN: chosen},
+            filter=None if self.is_new else self.where,
+            batch_size=self.batch_size,
+        )
+        with expressions.running(f"Column '{self.field.name}' was not filled"):
+            yield from scanner.to_batches()
+
+    def computed(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:
+        """Yield what Lance computes for the chosen rows of a fragment: `ROW`, and `VALUE`."""
+        scanner = self._fragment(fragment).scanner(
+            columns={VALUE: sql, ROW: _ID}, filter=self.where, batch_size=self.batch_size
+        )
+        with expressions.running(f"Column '{self.field.name}' was not filled"):
+            yield from scanner.to_batches()
+
+    def fill(self, fragment: int, values: Values) -> Filled:
+        """Write values, each batch with the identifiers of its rows, in the order of the rows."""
+        passing = Passing(self._new(values) if self.is_new else self._keyed(values))
+        reader = pa.RecordBatchReader.from_batches(self._written(), passing)
+        target = self._fragment(fragment)
+        with passing.blamed():
+            if self.is_new:
+                return Filled(*target.merge_columns(reader))
+            return Filled(target.update_columns(reader, left_on=_ID, right_on=_ID)[0])
+
+    def _written(self) -> pa.Schema:
+        # Lance fills rows that are left out with null, also where no value may be null.
+        field = self.field.with_nullable(True)
+        return pa.schema([field] if self.is_new else [field, pa.field(_ID, pa.uint64())])
+
+    def _new(self, values: Values) -> Iterator[pa.RecordBatch]:
+        last = -1
+        for rows, array in values:
+            places = np.concatenate([[last], rows.to_numpy().astype(np.int64)])
+            if (np.diff(places) <= 0).any():
+                raise invalid(
+                    f"Column '{self.field.name}' was not filled: the expression is not one of a "
+                    "row, since Spark gave the rows in another order (a subquery does that)"
+                )
+            last = int(places[-1])
+            column = stored(array, self.field)
+            yield pa.RecordBatch.from_arrays([column], schema=self._written())
+
+    def fill_if_any(self, fragment: int, values: Values) -> Filled | None:
+        """Fill a fragment as `fill` does, or return None where there are no values."""
+        first = next(values, None)
+        return None if first is None else self.fill(fragment, chain([first], values))
+
+    def _keyed(self, values: Values) -> Iterator[pa.RecordBatch]:
+        for rows, array in values:
+            column = stored(array, self.field)
+            yield pa.RecordBatch.from_arrays([column, rows], schema=self._written())
+
+    def _fragment(self, number: int) -> lance.LanceFragment:
+        found = self.access.open().get_fragment(number)
+        if found is None:
+            raise invalid(f"Version {self.access.version} has no fragment {number}")
+        return found
+
+
+@dataclass(frozen=True)
+class ByFunction:
+    """What a task does with a fragment whose values a Python function makes."""
+
+    filling: Filling
+    function: Function
+
+    def fill(self, fragment: int) -> Filled | None:
+        """Fill it, or return None where no row is chosen."""
+        return self.filling.fill_if_any(fragment, self._values(fragment))
+
+    def _values(self, fragment: int) -> Values:
+        for batch in self.filling.batches(fragment):
+            if batch.num_rows:
+                yield batch.column(ROW), self._made(batch)
+
+    def _made(self, batch: pa.RecordBatch) -> pa.Array:
+        chosen = pc.fill_null(batch.column(CHOSEN), False)
+        rows = batch.select(list(self.filling.columns))
+        if pc.all(chosen).as_py():
+            return self._called(rows)
+        values = self._called(rows.filter(chosen)) if pc.any(chosen).as_py() else None
+        if values is None:
+            return pa.nulls(len(batch), self.filling.field.type)
+        place = pc.subtract(pc.cumulative_sum(chosen.cast(pa.int64())), 1)
+        return values.take(pc.if_else(chosen, place, pa.scalar(None, pa.int64())))
+
+    def _called(self, rows: pa.RecordBatch) -> pa.Array:
+        made = self.function(rows)
+        if isinstance(made, pa.ChunkedArray):
+            made = made.combine_chunks()
+        if not isinstance(made, pa.Array):
+            made = pa.array(made, from_pandas=True)
+        if len(made) != rows.num_rows:
+            raise invalid(
+                f"The function made {len(made)} values of {rows.num_rows} rows: it must make one "
+                "for each"
+            )
+        return made
+
+
+@dataclass(frozen=True)
+class OfItself:
+    """What a task does with a fragment whose values Lance computes; the column is there."""
+
+    filling: Filling
+    sql: str
+
+    def fill(self, fragment: int) -> Filled | None:
+        """Fill it, or return None where no row is chosen."""
+        return self.filling.fill_if_any(fragment, self._values(fragment))
+
+    def _values(self, fragment: int) -> Values:
+        for batch in self.filling.computed(fragment, self.sql):
+            if batch.num_rows:
+                yield batch.column(ROW), batch.column(VALUE)
+
+
+class Reading:
+    """The first stage of a backfill by SQL: rows of fragments for Spark to compute with."""
+
+    def __init__(self, filling: Filling, fragments: list[int], schema: pa.Schema) -> None:
+        self._filling = filling
+        self._fragments = fragments
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for numbers in batches:
+            for number in numbers.column(0).to_pylist():
+                yield from self._rows(number)
+
+    def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        for batch in self._filling.batches(self._fragments[number]):
+            count = batch.num_rows
+            task = pa.array([number], pa.int64()).take(pa.nulls(count, pa.int64()).fill_null(0))
+            # Spark has no unsigned numbers; the bits stay the same.
+            row = batch.column(ROW).view(pa.int64())
+            signed = batch.set_column(batch.schema.get_field_index(ROW), ROW, row)
+            yield to_spark(signed.append_column(TASK, task), self._schema)
+
+
+class Writing:
+    """The last stage: the values that Spark computed, of one fragment to a partition."""
+
+    def __init__(self, filling: Filling, fragments: list[int]) -> None:
+        self._filling = filling
+        self._fragments = fragments
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return
+        number = first.column(TASK)[0].as_py()
+        values = self._values(number, chain([first], rows))
+        fragment = self._fragments[number]
+        yield answer(number, done(lambda each: self._filling.fill(each, values), fragment))
+
+    def _values(self, number: int, batches: Iterator[pa.RecordBatch]) -> Values:
+        for batch in batches:
+            if pc.any(pc.not_equal(batch.column(TASK), number)).as_py():
+                raise invalid("The expression is not one of a row: Spark mixed the fragments' rows")
+            yield batch.column(ROW).view(pa.uint64()), batch.column(VALUE)

@@ -1,0 +1,291 @@
+"""Building an index by fragments: a model first where one is needed, then segments, one commit."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance_namespace import CreateTableIndexRequest
+from lance_namespace.errors import TableIndexAlreadyExistsError
+from pydantic import ValidationError
+
+from lance_bridge.errors import display, invalid
+from lance_bridge.tables import index_types, paths
+from lance_bridge.tables.dataset import translated
+from lance_bridge.tables.index_types import IndexType
+from lance_bridge.tables.indices import described
+
+from ..addresses import Access, TableAddress
+from ..names import address_of
+from .commits import commit
+from .fragments import grouped
+from .progress import phases
+from .tasks import run
+from .training import Model, Training
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+_FULL_TEXT = "FTS"
+_SYSTEM = "__lance"
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """An index that was built. ``rows`` were there when it began; later ones are not in it."""
+
+    version: int
+    name: str
+    kind: str
+    rows: int
+    segments: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """The part of an index that is over some fragments."""
+
+    access: Access
+    column: str
+    kind: str
+    name: str
+    fragments: tuple[int, ...]
+    options: dict[str, Any]
+    model: Model | None = None
+
+    def build(self) -> Any:
+        given = dict(self.options)
+        if self.model is not None:
+            given.update(self.model.arguments())
+        return self.access.open().create_index_uncommitted(
+            self.column,
+            self.kind,
+            name=self.name,
+            replace=True,
+            fragment_ids=list(self.fragments),
+            **given,
+        )
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """Segments to be written as one."""
+
+    access: Access
+    segments: tuple[Any, ...]
+
+    def merge(self) -> Any:
+        return self.access.open().merge_existing_index_segments(list(self.segments))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What index is to be built, checked."""
+
+    table: Table
+    dataset: lance.LanceDataset
+    column: paths.Column
+    kind: IndexType
+    name: str
+    options: dict[str, Any]
+    removed: tuple[Any, ...]
+
+
+def create_index(
+    spark: Any,
+    table: str,
+    column: str,
+    kind: str = "IVF_PQ",
+    *,
+    name: str | None = None,
+    metric: str | None = None,
+    replace: bool = False,
+    rows_per_task: int = 1_000_000,
+    merge: bool = True,
+    **parameters: Any,
+) -> Indexed:
+    """Build an index on executors, each over some fragments, and commit it once.
+
+    An index on vectors is trained on a sample by one task; all others use that model, so that
+    their parts can be merged into one.
+
+    Args:
+        table: ``catalog.db.table``, or a location.
+        column: Its path.
+        kind: IVF_PQ, IVF_FLAT, IVF_SQ, IVF_RQ, IVF_HNSW_FLAT, IVF_HNSW_SQ, IVF_HNSW_PQ, BTREE,
+            BITMAP, LABEL_LIST, INVERTED, NGRAM, ZONEMAP, BLOOMFILTER, RTREE or MINHASHLSH.
+        name: ``<column>_idx`` unless told.
+        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; for vectors only, ``l2`` unless told.
+        replace: Whether an index of that name gives way; it serves until the commit.
+        rows_per_task: About as many rows are in a task: it bounds its memory.
+        merge: Whether one task joins the parts. Parts left apart cost less to build, and each
+            search looks into all of them. Some always stay apart, because each has a model of
+            its own: those of IVF_SQ and IVF_HNSW_SQ, of ``hamming``, of lists of vectors, and of
+            IVF_PQ and IVF_HNSW_PQ with ``dot``.
+        parameters: Those of CreateTableIndex, such as ``num_partitions`` or ``base_tokenizer``.
+
+    Raises:
+        TableIndexAlreadyExistsError: (7)
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) a kind or parameter that is not known or does not fit.
+        ConcurrentModificationError: (14) the fragments were rewritten meanwhile, or somebody
+            else built an index of that name.
+        ServiceUnavailableError: (17)
+    """
+    given = dict(parameters) if metric is None else {**parameters, "distance_type": metric}
+    return build_index(
+        spark,
+        address_of(spark, table),
+        index_request(column, kind, name, given),
+        replace=replace,
+        rows_per_task=rows_per_task,
+        merge=merge,
+    )
+
+
+def build_index(
+    spark: Any,
+    address: TableAddress,
+    request: CreateTableIndexRequest,
+    *,
+    replace: bool = False,
+    rows_per_task: int = 1_000_000,
+    merge: bool = True,
+) -> Indexed:
+    """Do what `create_index` does, for a table of any catalog."""
+    table, column = address.name, request.column
+    with phases(f"index {table}.{column}", 5) as shown:
+        shown.begin("plan")
+        plan = _plan(address.find(), request, replace=replace)
+        access = plan.table.access(plan.dataset, write=True)
+        groups = grouped(plan.dataset, rows_per_task)
+        what = f"No index was built on column '{column}' of table '{table}'"
+        shown.begin("train")
+        model = _trained(spark, plan, access, groups, what)
+        shown.begin(f"build, {len(groups)} tasks")
+        segments = run(spark, _segments(plan, access, groups, model), _Segment.build, what)
+        shown.begin("merge")
+        may_merge = merge and len(segments) > 1 and _can_merge(plan)
+        if may_merge or (segments and _must_merge(plan)):
+            segments = run(spark, [_Merge(access, tuple(segments))], _Merge.merge, what)
+        shown.begin("commit")
+        version = _commit(plan, segments)
+    rows = plan.dataset.count_rows()
+    return Indexed(version, plan.name, plan.kind.name, rows, len(segments), len(groups))
+
+
+def index_request(
+    column: str, kind: str, name: str | None, parameters: dict[str, Any]
+) -> CreateTableIndexRequest:
+    """Return what is asked for as the namespace's own request has it.
+
+    Raises:
+        InvalidInputError: (13) a parameter that is not known, or of another type.
+    """
+    for each in parameters:
+        if each not in CreateTableIndexRequest.model_fields:
+            raise invalid(f"{each} is no parameter of an index")
+    try:
+        return CreateTableIndexRequest(column=column, index_type=kind, name=name, **parameters)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _plan(table: Table, request: CreateTableIndexRequest, *, replace: bool) -> _Plan:
+    wanted = index_types.parse(request.index_type)
+    dataset = table.open(write=True)
+    at = paths.find(dataset, table.record, request.column)
+    field = at.field.to_arrow()
+    if not wanted.fits(field):
+        raise invalid(f"{wanted.name} is for {wanted.needs}; '{at.path}' is {field.type}")
+    options = index_types.options_of(request, wanted, field)
+    name = f"{at.path}_idx" if request.name is None else request.name
+    removed = _to_remove(table, dataset, name, replace)
+    return _Plan(table, dataset, at, wanted, name, options, removed)
+
+
+def _to_remove(
+    table: Table, dataset: lance.LanceDataset, name: str, replace: bool
+) -> tuple[Any, ...]:
+    """Return the parts of the index that has the name."""
+    if not name or "\0" in name or name.startswith(_SYSTEM):
+        raise invalid(f"{name!r} cannot be an index's name")
+    with translated(f"The indices of table '{table.address.name}' could not be read"):
+        same = [each for each in described(dataset) if each.name == name]
+    if same and not replace:
+        raise TableIndexAlreadyExistsError(
+            f"Table '{display(table.record.path)}' has an index '{name}' already: give "
+            "replace=True, or another name"
+        )
+    return tuple(segment for each in same for segment in each.segments)
+
+
+def _trained(
+    spark: Any, plan: _Plan, access: Access, groups: list[tuple[int, ...]], what: str
+) -> Model | None:
+    """Train the model that tasks share; otherwise each trains its own."""
+    if len(groups) < 2 or not _shares_model(plan):
+        return None
+    training = Training(access, plan.column.path, plan.kind.name, plan.options)
+    return run(spark, [training], Training.train, what)[0]
+
+
+def _shares_model(plan: _Plan) -> bool:
+    """Return whether pylance can train one model for all parts of an index.
+
+    It trains product quantization on the distance to centroids, and with ``dot`` encodes without
+    them: such a model finds next to nothing.
+    """
+    if not plan.kind.is_vector or pa.types.is_list(
+        index_types.stored(plan.column.field.to_arrow())
+    ):
+        return False
+    metric = plan.options["metric"]
+    return metric != "hamming" and not (metric == "dot" and "PQ" in plan.kind.name)
+
+
+def _must_merge(plan: _Plan) -> bool:
+    """Return whether a part is no index yet: those of full text have only staged files."""
+    return plan.kind.name == _FULL_TEXT
+
+
+def _can_merge(plan: _Plan) -> bool:
+    """Return whether parts can become one: they have no model, or one without a scale each."""
+    if not plan.kind.is_vector:
+        return True
+    return _shares_model(plan) and not plan.kind.name.endswith("_SQ")
+
+
+def _segments(
+    plan: _Plan, access: Access, groups: list[tuple[int, ...]], model: Model | None
+) -> list[_Segment]:
+    options = dict(plan.options)
+    if plan.kind.is_vector and model is not None:
+        options = {k: v for k, v in options.items() if k != "target_partition_size"}
+    kind, at = plan.kind.name, plan.column.path
+    return [_Segment(access, at, kind, plan.name, each, options, model) for each in groups]
+
+
+def _commit(plan: _Plan, segments: list[Any]) -> int:
+    """Make the segments the index, in the place of one that has the name."""
+    dataset = plan.dataset
+    if not segments:
+        raise invalid(f"Table '{display(plan.table.record.path)}' has no rows to build an index on")
+    new = [dataclasses.replace(each, name=plan.name) for each in segments]
+    old = [
+        dataclasses.replace(new[0], uuid=each.uuid, fragment_ids=set(each.fragment_ids))
+        for each in plan.removed
+    ]
+    transaction = lance.Transaction(
+        read_version=int(dataset.version),
+        operation=lance.LanceOperation.CreateIndex(new, old),
+        uuid=str(uuid.uuid4()),
+    )
+    what = f"no index was built on column '{plan.column.path}'"
+    return commit(plan.table, dataset, transaction, what)

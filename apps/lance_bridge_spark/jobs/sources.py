@@ -1,0 +1,184 @@
+"""The tables that a view's query reads: at which version, as DataFrames, and what came since."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import LanceNamespaceError
+
+from lance_bridge.config import named_catalogs
+from lance_bridge.names import parts_of
+from lance_bridge.tables.commits import transaction_at
+from lance_bridge.tables.dataset import LANCE_FAILURES, Ref
+
+from ..addresses import TableAddress
+from ..names import address_of, catalogs_of
+from ..source import requests
+from ..source.types import spark_schema
+from .commits import transactions
+from .sqltext import Mention, mentions, read_columns, replaced
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+FORMAT = "lance"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of ours in a query, and the version that is read."""
+
+    name: str
+    table: Table
+    dataset: lance.LanceDataset
+
+    @property
+    def version(self) -> int:
+        return int(self.dataset.version)
+
+    def made_by(self, version: int) -> str | None:
+        """Return what made a version, or None where that is gone: a new table has old numbers."""
+        try:
+            transaction = transaction_at(self.dataset, version)
+        except LANCE_FAILURES:
+            return None
+        return None if transaction is None else str(transaction.uuid)
+
+    @property
+    def vectors(self) -> dict[str, int]:
+        """The lengths of its columns of vectors: Spark's lists have none."""
+        fields: Sequence[pa.Field] = self.dataset.schema
+        return {f.name: f.type.list_size for f in fields if pa.types.is_fixed_size_list(f.type)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Fragments of a version."""
+
+    version: int
+    fragments: tuple[int, ...] | None = None
+
+
+def found_in(spark: Any, query: str, versions: Mapping[str, int] | None = None) -> list[Source]:
+    """Return the tables of ours that a query names, at a version or their latest.
+
+    They are those of catalogs of the session or the configuration file, and ``lance.`/a/path` ``.
+    All others are Spark's.
+    """
+    found: dict[str, Source] = {}
+    for mention in mentions(query):
+        address = _address(spark, mention.name)
+        if address is not None and mention.name not in found:
+            table = address.find()
+            dataset = table.open(Ref(version=(versions or {}).get(mention.name)))
+            found[mention.name] = Source(mention.name, table, dataset)
+    return list(found.values())
+
+
+def _address(spark: Any, name: str) -> TableAddress | None:
+    first, *rest = parts_of(name)
+    if first == FORMAT and len(rest) == 1 and "/" in rest[0]:
+        return TableAddress(location=rest[0])
+    if first in catalogs_of(spark) or first in named_catalogs():
+        return address_of(spark, name)
+    return None
+
+
+@contextmanager
+def query_over(
+    spark: Any, query: str, sources: Sequence[Source], parts: Sequence[Part] | None = None
+) -> Iterator[Any]:
+    """Run a query over given versions of its sources, or over parts of its one source.
+
+    Works without the SQL catalog: views stand in for our tables while the query is planned.
+    """
+    found: list[Mention] = mentions(query)
+    names: dict[str, str] = {}
+    try:
+        for source in sources:
+            names[source.name] = f"lance_bridge_{uuid.uuid4().hex}"
+            frame = _frame(spark, query, source, parts)
+            frame.createOrReplaceTempView(names[source.name])
+        yield spark.sql(replaced(query, found, names))
+    finally:
+        for name in names.values():
+            spark.catalog.dropTempView(name)
+
+
+def _frame(spark: Any, query: str, source: Source, parts: Sequence[Part] | None) -> Any:
+    columns = read_columns(query, source.dataset.schema.names)
+    columns = columns or tuple(source.dataset.schema.names[:1])
+    schema = spark_schema(pa.schema([source.dataset.schema.field(name) for name in columns]))
+    if parts is not None and not parts:
+        return spark.createDataFrame([], schema)
+    frames = [
+        _read(spark, source.table.address, schema, part) for part in parts or [Part(source.version)]
+    ]
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.union(frame)
+    return whole
+
+
+def _read(spark: Any, address: TableAddress, schema: Any, part: Part) -> Any:
+    scan = {"version": part.version, "fragments": part.fragments}
+    reader = spark.read.format(FORMAT).schema(schema).option(requests.SCAN, json.dumps(scan))
+    if address.catalog is None:
+        return reader.options(**{f"storage.{k}": v for k, v in address.storage.items()}).load(
+            address.location
+        )
+    told = {"name": address.catalog.name, "properties": dict(address.catalog.properties)}
+    return (
+        reader.option(requests.CATALOG, json.dumps(told))
+        .option(requests.TABLE, json.dumps(list(address.path)))
+        .load()
+    )
+
+
+def appended(source: Source, since: int) -> list[Part] | None:
+    """Return the fragments that came after a version, or None where more than that happened.
+
+    They are read as they were when they came: what compaction did later does not matter.
+    """
+    if source.version < since:
+        return None
+    found: list[Part] = []
+    before = _state(source, since)
+    for version, transaction in transactions(source.dataset, since):
+        if version > source.version:
+            break
+        now = _state(source, version)
+        if transaction is None or before is None or now is None or before.schema != now.schema:
+            return None
+        if not isinstance(transaction.operation, lance.LanceOperation.Rewrite):
+            if any(now.fragments.get(number) != each for number, each in before.fragments.items()):
+                return None
+            new = tuple(number for number in now.fragments if number not in before.fragments)
+            found += [Part(version, new)] if new else []
+        before = now
+    return found
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a table was at a version."""
+
+    schema: pa.Schema
+    fragments: dict[int, Any]
+
+
+def _state(source: Source, version: int) -> _State | None:
+    """Return it, or None where the version was cleaned up."""
+    try:
+        dataset = source.table.open(Ref(version=version))
+    except LanceNamespaceError:
+        return None
+    fragments = {each.fragment_id: each.metadata for each in dataset.get_fragments()}
+    return _State(dataset.schema, fragments)

@@ -1,0 +1,153 @@
+"""Running the tasks of a job on Spark's executors: one row of a DataFrame is one task.
+
+There is no RDD in it, so it works on Spark Connect, too. What a task refuses comes back as a
+value: Spark would try it again, for nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    ServiceUnavailableError,
+    TableColumnNotFoundError,
+)
+from pyspark.errors import AnalysisException, PySparkException
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables.commits import is_refusal
+from lance_bridge.tables.dataset import LANCE_FAILURES, brief
+
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
+
+RESULTS = pa.schema([pa.field("task", pa.int64()), pa.field("result", pa.binary())])
+RESULTS_DDL = "task bigint, result binary"
+
+_NO_SUCH_COLUMN = "42703"
+_OF_THE_REQUEST = ("22", "42")
+"""SQL states of what is wrong with an expression, or with the rows that it is computed of."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a task cannot be done, however often it is tried."""
+
+    error: LanceNamespaceError
+
+
+class Work:
+    """What an executor does with the rows of task numbers that it gets."""
+
+    def __init__(self, tasks: Sequence[bytes], work: Callable[[Any], Any]) -> None:
+        self._tasks = tasks
+        self._work = work
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield answer(number, done(self._work, pickle.loads(self._tasks[number])))
+
+
+def done(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
+    """Do a task; what no retry would mend is an answer, everything else is raised."""
+    try:
+        return work(task)
+    except ServiceUnavailableError:
+        raise
+    except LanceNamespaceError as error:
+        return Refused(error)
+    except LANCE_FAILURES as error:
+        if not is_refusal(error):
+            raise
+        return Refused(invalid(brief(error)))
+
+
+def answer(number: int, result: Any) -> pa.RecordBatch:
+    """Return the row with which a task answers."""
+    return pa.RecordBatch.from_pydict(
+        {"task": [number], "result": [pickle.dumps(result)]}, schema=RESULTS
+    )
+
+
+def run(
+    spark: Any,
+    tasks: Sequence[TaskT],
+    work: Callable[[TaskT], ResultT],
+    what: str,
+    at_once: int | None = None,
+) -> list[ResultT]:
+    """Do every task on an executor, and return the results in the order of the tasks.
+
+    Args:
+        work: A function that pickles.
+        what: What failed, for messages.
+        at_once: How many tasks may run at the same time, if not as many as Spark likes.
+
+    Raises:
+        LanceNamespaceError: What a task raised.
+        ServiceUnavailableError: (17) a task failed as often as Spark tries.
+    """
+    if not tasks:
+        return []
+    pickled = [pickle.dumps(task) for task in tasks]
+    frame = numbers(spark, len(tasks), at_once).mapInArrow(Work(pickled, work), RESULTS_DDL)
+    found = collect(frame, what)
+    return [found[number] for number in range(len(tasks))]
+
+
+def numbers(spark: Any, count: int, at_once: int | None = None) -> Any:
+    """Return a DataFrame of the numbers of tasks, one to a partition unless that is too many."""
+    return spark.range(0, count, 1, max(1, min(count, at_once or count)))
+
+
+def collect(frame: Any, what: str) -> dict[int, Any]:
+    """Return what tasks answered, by their numbers; raise what one of them refused."""
+    with spark_failures(what):
+        rows = frame.collect()
+    found: dict[int, Any] = {}
+    for row in rows:
+        result = pickle.loads(row["result"])
+        if isinstance(result, Refused):
+            raise result.error
+        if row["task"] in found:
+            raise invalid(f"{what}: Spark gave the rows of a fragment to several tasks")
+        found[row["task"]] = result
+    return found
+
+
+@contextmanager
+def spark_failures(what: str) -> Iterator[None]:
+    """Tell Spark's failures apart: those of an expression or its rows, and all others.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13)
+        ServiceUnavailableError: (17)
+    """
+    try:
+        yield
+    except PySparkException as error:
+        state = error.getSqlState() or ""
+        told = f"{what}: {_brief(error)}"
+        if state == _NO_SUCH_COLUMN:
+            raise TableColumnNotFoundError(told) from error
+        if isinstance(error, AnalysisException) or state.startswith(_OF_THE_REQUEST):
+            raise invalid(told) from error
+        raise ServiceUnavailableError(told) from error
+
+
+def _brief(error: PySparkException) -> str:
+    """Return what Spark says in a few words; a Python task's own words are the last of them."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    trace = [line for line in lines if not line.startswith(("at ", "File ", "JVM", "..."))]
+    if any(line.startswith("Traceback") for line in lines):
+        own = [line for line in trace if ": " in line and "Error" in line.split(": ", 1)[0]]
+        return (own or trace)[-1][:300]
+    return (trace or ["Spark gave no reason"])[0][:300]

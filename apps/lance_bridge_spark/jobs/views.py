@@ -1,0 +1,336 @@
+"""Materialized views: the rows of a Spark SQL query, kept as a table, and brought up to date.
+
+The query is in the metadata of the table's schema. The versions of its sources are in the
+properties of the transaction that wrote the rows, so that both change in one commit.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance.fragment import write_fragments
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables import paths
+from lance_bridge.tables.commits import transaction_at
+from lance_bridge.tables.dataset import LANCE_FAILURES
+from lance_bridge.tables.passing import Passing
+
+from ..addresses import Access, TableAddress
+from ..names import address_of
+from ..source.arrays import stored
+from ..source.commit import NO_FRAGMENT
+from ..source.fit import new_schema
+from .commits import commit
+from .progress import Phases, phases
+from .sources import Part, Source, appended, found_in, query_over
+from .sqltext import may_be_by_row
+from .tasks import RESULTS_DDL, Refused, answer, done, spark_failures
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+DEFINITION = "lance_bridge.view"
+"""The key in the schema's metadata that has the query."""
+
+SOURCES = "lance_bridge.view.sources"
+"""The property of a refresh's transaction that has the versions it read, and what made them."""
+
+_KEEPS_ROWS = (lance.LanceOperation.Rewrite, lance.LanceOperation.CreateIndex)
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """A view as a refresh has left it.
+
+    Attributes:
+        is_full: Whether all rows were computed, and not only those of new fragments.
+        sources: The versions that the rows are of, by the name in the query.
+        transaction_id: That of the refresh that made the rows; None before the first.
+    """
+
+    version: int
+    is_full: bool = False
+    sources: Mapping[str, int] | None = None
+    transaction_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a view is computed by."""
+
+    query: str
+    by_row: bool
+
+    @classmethod
+    def of(cls, table: Table, schema: pa.Schema) -> Definition:
+        """Return that of a view. Raises InvalidInput (13) where the table is none."""
+        text = (schema.metadata or {}).get(DEFINITION.encode())
+        if text is None:
+            raise invalid(
+                f"Table '{table.address.name}' is no materialized view: create_materialized_view "
+                "makes one"
+            )
+        told = json.loads(text)
+        return cls(told["query"], told["by_row"])
+
+    def kept_in(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of the view's table."""
+        told = json.dumps({"query": self.query, "by_row": self.by_row})
+        return schema.with_metadata({**(schema.metadata or {}), DEFINITION: told})
+
+
+def create_materialized_view(
+    spark: Any,
+    table: str,
+    query: str,
+    *,
+    with_data: bool = True,
+    max_rows_per_fragment: int | None = None,
+) -> Refreshed:
+    """Make a table of the rows of a query, which `refresh_materialized_view` brings up to date.
+
+    Args:
+        table: ``catalog.db.table``, or a location; there must be none yet.
+        query: SQL of Spark. It names Lance tables ``catalog.db.table``, or ``lance.`/a/path` ``;
+            these need no SQL catalog. All other tables are those that Spark knows.
+        with_data: Whether to compute the rows now; the view is empty otherwise.
+        max_rows_per_fragment: Rows in a file, at most.
+
+    Raises:
+        TableAlreadyExistsError: (5)
+        TableNotFoundError: (4) also of a source.
+        InvalidInputError: (13) a query that Spark does not understand, or a type that Lance has
+            no place for.
+        ServiceUnavailableError: (17) the rows could not be computed. The view is there, empty.
+    """
+    with phases(f"create view {table}", 4 if with_data else 1) as shown:
+        shown.begin("plan")
+        address = address_of(spark, table)
+        create(spark, address, query)
+        if not with_data:
+            return Refreshed(int(address.find().open().version))
+        return refresh(spark, address, full=True, rows=max_rows_per_fragment, shown=shown)
+
+
+def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | None = None) -> None:
+    """Create the view's table, empty, with the query's schema or one that its rows fit."""
+    what = f"Materialized view '{address.name}' was not created"
+    sources = found_in(spark, query)
+    with spark_failures(what), query_over(spark, query, sources) as frame:
+        made = frame.schema
+        made_schema = _schema(made, sources)
+    by_row = len(sources) == 1 and may_be_by_row(query) and _is_by_row(spark, query, sources, what)
+    if schema is not None:
+        _require_names(schema, made_schema, what)
+    address.create(Definition(query, by_row).kept_in(schema or made_schema))
+
+
+def _is_by_row(spark: Any, query: str, sources: list[Source], what: str) -> bool:
+    """Return whether a query makes no row of none; an aggregate makes one."""
+    with spark_failures(what), query_over(spark, query, sources, []) as frame:
+        return not frame.take(1)
+
+
+def _schema(made: Any, sources: list[Source]) -> pa.Schema:
+    """Return a query's schema; a column that keeps a source's name keeps its vectors' length."""
+    lists = {f.name for f in made.fields if f.dataType.typeName() == "array"}
+    lengths = {n: size for each in sources for n, size in each.vectors.items() if n in lists}
+    return pa.schema([f.with_nullable(True) for f in new_schema(made, lengths)])
+
+
+def _require_names(schema: pa.Schema, made: pa.Schema, what: str) -> None:
+    if schema.names != made.names:
+        raise invalid(f"{what}: its schema has columns {schema.names}, the query {made.names}")
+
+
+def refresh_materialized_view(
+    spark: Any, table: str, *, full: bool = False, max_rows_per_fragment: int | None = None
+) -> Refreshed:
+    """Bring a view up to date: readers see the old rows or the new ones, and nothing between.
+
+    Where the query is columns and a filter of one table, and rows were only added to that since
+    the last refresh, only they are computed. Otherwise all are.
+
+    Args:
+        full: Whether to compute all in any case.
+        max_rows_per_fragment: Rows in a file, at most.
+
+    Raises:
+        TableNotFoundError: (4) also of a source.
+        InvalidInputError: (13) it is no view, or its query does not fit its sources any more.
+        ConcurrentModificationError: (14) it was refreshed or changed by somebody else meanwhile.
+        ServiceUnavailableError: (17) the view is as it was.
+    """
+    with phases(f"refresh view {table}", 3) as shown:
+        address = address_of(spark, table)
+        return refresh(spark, address, full=full, rows=max_rows_per_fragment, shown=shown)
+
+
+def refresh(
+    spark: Any,
+    address: TableAddress,
+    *,
+    full: bool = False,
+    rows: int | None = None,
+    source_version: int | None = None,
+    shown: Phases,
+) -> Refreshed:
+    """Do what `refresh_materialized_view` does; from a version of the one source, if given."""
+    if rows is not None and rows < 1:
+        raise invalid(f"max_rows_per_fragment must be 1 or more, not {rows}")
+    shown.begin("plan")
+    table = address.find()
+    dataset = table.open(write=True)
+    definition = Definition.of(table, dataset.schema)
+    sources = found_in(spark, definition.query)
+    if source_version is not None:
+        if len(sources) != 1:
+            raise invalid(f"src_version needs a view of one table: this one has {len(sources)}")
+        wanted = {sources[0].name: source_version}
+        sources = found_in(spark, definition.query, wanted)
+    versions = {each.name: each.version for each in sources}
+    marks = {each.name: (each.version, each.made_by(each.version)) for each in sources}
+    known = _last(dataset)
+    parts = None if full or not definition.by_row else _new(sources, known and known[0])
+    if known is not None and parts == [] and _version_in(known[0], sources) == sources[0].version:
+        return Refreshed(int(dataset.version), sources=versions, transaction_id=known[1])
+    job = _Job(spark, table, dataset, definition.query, sources, parts, rows)
+    shown.begin("compute")
+    fragments = job.write()
+    shown.begin("commit")
+    operation = job.operation(fragments)
+    transaction = lance.Transaction(
+        read_version=int(dataset.version),
+        operation=operation,
+        uuid=str(uuid.uuid4()),
+        transaction_properties={SOURCES: json.dumps(marks)},
+    )
+    version = commit(table, dataset, transaction, "the view was not refreshed")
+    return Refreshed(version, parts is None, versions, str(transaction.uuid))
+
+
+Marks = Mapping[str, tuple[int, str | None]]
+"""Versions of sources, and what made them, by the name in the query."""
+
+
+def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
+    """Return the versions that the rows are of, and the refresh, or None where it is not known."""
+    for version in range(int(dataset.version), 0, -1):
+        try:
+            transaction = transaction_at(dataset, version)
+        except LANCE_FAILURES:
+            return None
+        if transaction is None:
+            return None
+        told = (transaction.transaction_properties or {}).get(SOURCES)
+        if told is not None:
+            marks = {name: (int(n), by) for name, (n, by) in json.loads(told).items()}
+            return marks, str(transaction.uuid)
+        # Lance has no class for the step with which a compaction begins.
+        begins_rewrite = type(transaction.operation) is lance.LanceOperation.BaseOperation
+        if not begins_rewrite and not isinstance(transaction.operation, _KEEPS_ROWS):
+            return None
+    return None
+
+
+def _new(sources: list[Source], known: Marks | None) -> list[Part] | None:
+    version = None if known is None else _version_in(known, sources)
+    return None if version is None else appended(sources[0], version)
+
+
+def _version_in(known: Marks, sources: list[Source]) -> int | None:
+    """Return the version of the one source that the rows are of, if it is the same table still."""
+    if len(sources) != 1 or sources[0].name not in known:
+        return None
+    version, made_by = known[sources[0].name]
+    is_same = made_by is not None and sources[0].made_by(version) == made_by
+    return version if is_same else None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The computing of a view's rows: all, or those of parts of its one source."""
+
+    spark: Any
+    table: Table
+    dataset: lance.LanceDataset
+    query: str
+    sources: list[Source]
+    parts: list[Part] | None
+    rows: int | None
+
+    def write(self) -> list[Any]:
+        """Have the tasks write their rows, and return the fragments."""
+        what = f"Materialized view '{self.table.address.name}' was not refreshed"
+        if self.parts is not None and not self.parts:
+            return []
+        access = self.table.access(self.dataset, write=True)
+        with (
+            spark_failures(what),
+            query_over(self.spark, self.query, self.sources, self.parts) as frame,
+        ):
+            schema: pa.Schema = self.dataset.schema
+            if frame.columns != schema.names:
+                raise invalid(f"{what}: the query has columns {frame.columns} by now")
+            writing = _Writing(access, schema, self.rows)
+            answers = frame.mapInArrow(writing, RESULTS_DDL).collect()
+        return [each for row in answers for each in unpacked(row)]
+
+    def operation(self, fragments: list[Any]) -> Any:
+        """Return what makes the fragments the view's rows, or adds them to these.
+
+        Both name a fragment, so that two refreshes of one state conflict. An overwrite would drop
+        the indices.
+        """
+        there = [each.metadata for each in self.dataset.get_fragments()]
+        gone = there if self.parts is None else []
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=[each.id for each in gone] if there else [NO_FRAGMENT],
+            updated_fragments=[] if gone else there[:1],
+            new_fragments=fragments,
+            # None of the new rows is covered by an index.
+            fields_for_preserving_frag_bitmap=paths.ids_in(self.dataset, self.dataset.schema.names),
+        )
+
+
+def unpacked(row: Any) -> list[Any]:
+    """Return the fragments that a task answered with; raise what it refused."""
+    result = pickle.loads(row["result"])
+    if isinstance(result, Refused):
+        raise result.error
+    return list(result)
+
+
+class _Writing:
+    """What a task does with its rows of the query."""
+
+    def __init__(self, access: Access, schema: pa.Schema, rows: int | None) -> None:
+        self._access = access
+        self._schema = schema
+        self._limit: dict[str, Any] = {} if rows is None else {"max_rows_per_file": rows}
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is not None:
+            yield answer(0, done(self._write, chain([first], filled)))
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> list[Any]:
+        passing = Passing(self._converted(batches))
+        reader = pa.RecordBatchReader.from_batches(self._schema, passing)
+        with passing.blamed():
+            return list(write_fragments(reader, self._access.open(), mode="append", **self._limit))
+
+    def _converted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = [stored(batch.column(f.name), f) for f in self._schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)

@@ -1,0 +1,167 @@
+"""Committing the files of a write: once, also where the reply is lost or the call is repeated.
+
+A write has one transaction with an identifier of its own, made before its tasks start. Before an
+attempt, and after one that failed, the versions since the write began are searched for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import lance
+from lance.fragment import FragmentMetadata
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
+
+from lance_bridge import location as locations
+from lance_bridge.entries.properties import ENTRY_ID
+from lance_bridge.errors import OutcomeUnknownError, concurrent_modification
+from lance_bridge.tables.commits import committing, transaction_at
+from lance_bridge.tables.dataset import LANCE_FAILURES, Ref, brief, translated
+
+from ..addresses import TableAddress
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+Operation = Callable[[list[FragmentMetadata]], Any]
+"""Makes the operation of a transaction out of the new fragments."""
+
+NO_FRAGMENT = 2**32 - 1
+"""The id of no fragment. Changes that depend on a table being empty remove it, so that of two Lance
+commits one only: it lets those conflict that name the same fragment."""
+
+
+def guarded(dataset: lance.LanceDataset, but: Collection[int]) -> list[FragmentMetadata]:
+    """Return the fragments that a change leaves as they are, and that nobody else may change.
+
+    Args:
+        but: The ids of those that it changes or removes.
+    """
+    return [each.metadata for each in dataset.get_fragments() if each.fragment_id not in but]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit to be: of which table, since which version, and by which name."""
+
+    address: TableAddress
+    location: str
+    """Where the tasks have written: the table must still be there."""
+    version: int
+    uuid: str
+    branch: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    """Whether any later version of somebody else's is a conflict."""
+    entry: str | None = None
+    """The identifier of the table's entry when the write began, where it has one."""
+
+    def open(self) -> tuple[Table, lance.LanceDataset]:
+        """Return the table as it is now, to be written to.
+
+        Raises:
+            InvalidTableStateError: (19) another table has its name by now.
+        """
+        table = self.address.find()
+        if locations.for_lance(table.record.location or "") != self.location:
+            raise InvalidTableStateError(
+                f"Table '{self.address.name}' was at {self.location} when the write began, and is "
+                f"now at {table.record.location}: write again"
+            )
+        if self.entry is not None and table.record.properties.get(ENTRY_ID) != self.entry:
+            raise InvalidTableStateError(
+                f"Table '{self.address.name}' is not the one that the write began with, which was "
+                "dropped: write again"
+            )
+        return table, table.open(Ref(branch=self.branch), write=True)
+
+    def run(self, fragments: Iterable[str], operation: Operation) -> int:
+        """Commit the fragments (in JSON) of all tasks, and return the version with them.
+
+        Raises:
+            InvalidTableStateError: (19) another table has its name by now.
+            LanceNamespaceError: What `commit_once` raises.
+        """
+        table, dataset = self.open()
+        transaction = lance.Transaction(
+            read_version=self.version,
+            operation=operation([FragmentMetadata.from_json(each) for each in fragments]),
+            uuid=self.uuid,
+            transaction_properties=dict(self.properties),
+        )
+        return commit_once(table, dataset, transaction, self.branch, alone=self.alone)
+
+
+def commit_once(
+    table: Table,
+    dataset: lance.LanceDataset,
+    transaction: lance.Transaction,
+    branch: str | None = None,
+    *,
+    alone: bool = False,
+) -> int:
+    """Commit a transaction that nothing else has the identifier of, and return its version.
+
+    Where it has been committed before, that version is returned.
+
+    Args:
+        dataset: Of any version of the table, opened to be written to.
+        branch: The branch that the dataset is of; None is main.
+        alone: Whether any version after the one that was read is a conflict.
+
+    Raises:
+        ConcurrentModificationError: (14) what others changed meanwhile does not go with it.
+        InvalidInputError: (13) Lance refuses it.
+        OutcomeUnknownError: (17) the reply is lost, and the table cannot be read.
+        ServiceUnavailableError: (17)
+    """
+    name = table.address.name
+    with translated(f"The versions of table '{name}' could not be read"):
+        done = _made_by(transaction, dataset)
+        is_latest = int(dataset.latest_version) == int(transaction.read_version)
+    if done is not None:
+        return done
+    if alone and not is_latest:
+        raise concurrent_modification(table.record.path)
+    options = table.storage_options(write=True)
+    # Without retries Lance overwrites the version that was read, and no later one.
+    strict: dict[str, Any] = {"max_retries": 0} if alone and _is_overwrite(transaction) else {}
+    try:
+        with committing(table.record, "the change is not committed", dataset):
+            committed = lance.LanceDataset.commit(
+                dataset, transaction, storage_options=options, **strict
+            )
+    except LanceNamespaceError as error:
+        done = _look_back(table, branch, transaction, error)
+        if done is None:
+            raise
+        return done
+    return int(committed.version)
+
+
+def _is_overwrite(transaction: lance.Transaction) -> bool:
+    return isinstance(transaction.operation, lance.LanceOperation.Overwrite)
+
+
+def _made_by(transaction: lance.Transaction, dataset: lance.LanceDataset) -> int | None:
+    """Return the version that a transaction has made, or None."""
+    for version in range(int(transaction.read_version) + 1, int(dataset.latest_version) + 1):
+        found = transaction_at(dataset, version)
+        if found is not None and found.uuid == transaction.uuid:
+            return version
+    return None
+
+
+def _look_back(
+    table: Table, branch: str | None, transaction: lance.Transaction, error: LanceNamespaceError
+) -> int | None:
+    try:
+        return _made_by(transaction, table.address.find().open(Ref(branch=branch)))
+    except (LanceNamespaceError, *LANCE_FAILURES) as unread:
+        raise OutcomeUnknownError(
+            f"Table '{table.address.name}': whether the change is committed is not known, since "
+            f"the table cannot be read after a commit that failed ({brief(error)}). It is if a "
+            f"version has the transaction {transaction.uuid}"
+        ) from unread

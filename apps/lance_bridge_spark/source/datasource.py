@@ -1,0 +1,153 @@
+"""The data source `lance`: what Spark asks first, for a read, a write or a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import lance
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables import expressions
+from lance_bridge.tables.dataset import Ref
+
+from ..addresses import Access, CatalogAddress, TableAddress
+from ..sql.travel import version_at
+from . import columns, requests, search
+from .errors import as_spark
+from .options import Options, ReadOptions, WriteOptions
+from .reader import LanceReader, Reading
+from .requests import Scan, Write
+from .search import Search
+from .stream_reader import Stream, reading_of, stream_reader
+from .stream_writer import LanceStreamWriter
+from .writer import Job, LanceWriter
+
+NAME = "lance"
+
+
+class LanceSource(DataSource):
+    """Reads and writes tables of Lance, by name or by location."""
+
+    catalogs: ClassVar[Mapping[str, CatalogAddress]] = {}
+    """Those of the session, by name; `with_catalogs` makes a source that has them."""
+
+    _pinned: tuple[Access, Search | None] | None = None
+    """The version that the schema was read of: the rows are read of the same."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        """Return the table's columns as Spark has them; or the answer to a metadata call."""
+        with as_spark():
+            if requests.OP in self.options:
+                return self._answer()
+            options = self._options()
+            read = options.reading()
+            dataset, access, search = self._found(options, read, Scan())
+            self._pinned = access, search
+            return columns.readable(dataset.schema, access.address.name, read, search)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with as_spark():
+            options = self._options()
+            read = options.reading()
+            scan = requests.scan_of(self.options)
+            if self._pinned is not None and scan is None:
+                access, search = self._pinned
+                dataset = access.open()
+            else:
+                dataset, access, search = self._found(options, read, scan or Scan())
+            name = access.address.name
+            if scan is None or scan.aggregate is None:
+                columns.require_readable(schema, dataset.schema, name, search)
+            if read.filter is not None:
+                expressions.check_predicate(dataset, name, read.filter, "Option 'filter'")
+            return LanceReader(Reading(access, schema, scan or Scan(), read, search), dataset)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        with as_spark():
+            options = self._options()
+            read = options.reading()
+            stream = Stream(options.address(), options, read)
+            reading, dataset = reading_of(stream, schema, read)
+            columns.require_readable(schema, dataset.schema, stream.address.name, None)
+            if read.filter is not None:
+                expressions.check_predicate(
+                    dataset, stream.address.name, read.filter, "Option 'filter'"
+                )
+            return stream_reader(stream, reading)
+
+    def _found(
+        self, options: Options, read: ReadOptions, scan: Scan
+    ) -> tuple[lance.LanceDataset, Access, Search | None]:
+        table = options.address().find()
+        branch = scan.branch or read.branch
+        version = scan.version or read.version
+        if read.timestamp is not None and scan.version is None:
+            moment = int(read.timestamp.timestamp() * 1_000_000)
+            version = version_at(table.open(Ref.of(branch=branch)), moment, table.address.name)
+        dataset = table.open(Ref.of(version, read.tag, branch))
+        found = search.of(options, table, dataset)
+        return dataset, table.access(dataset, branch=branch), found
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        with as_spark():
+            address, write, writing = self._writing(overwrite)
+            if write.mode == requests.STAGE:
+                from .staged import StagedWriter  # noqa: PLC0415 - the SQL catalog's alone
+
+                return StagedWriter(address, schema, write, writing)
+            return LanceWriter(Job(address, schema, write, writing))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        with as_spark():
+            address, write, writing = self._writing(overwrite)
+            return LanceStreamWriter(address, schema, write, writing)
+
+    def _writing(self, overwrite: bool) -> tuple[TableAddress, Write, WriteOptions]:
+        options = self._options()
+        writing = options.writing()
+        mode = requests.OVERWRITE if overwrite else requests.APPEND
+        asked = requests.write_of(self.options) or Write(mode)
+        if writing.branch is not None:
+            if asked.mode not in (requests.APPEND, requests.OVERWRITE):
+                raise invalid("Option 'branch' is for rows that are appended or overwritten")
+            asked = replace(asked, branch=writing.branch)
+        return options.address(), asked, writing
+
+    def _options(self) -> Options:
+        return Options(self.options, self.catalogs)
+
+    # -- the SQL catalog ---------------------------------------------------------------------------
+
+    def _answer(self) -> StructType:
+        from ..sql.service import answer  # noqa: PLC0415 - the source works without it
+
+        catalog = requests.catalog_of(self.options)
+        if catalog is None:
+            raise invalid(f"Option '{requests.OP}' needs '{requests.CATALOG}'")
+        args = requests.args_of(self.options)
+        told = json.dumps(answer(self.options[requests.OP], args, catalog))
+        return StructType([StructField("answer", StringType(), True, {requests.ANSWER: told})])
+
+
+def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:
+    """Return the source with a session's catalogs, to be registered there."""
+    return type("LanceSource", (LanceSource,), {"catalogs": dict(catalogs)})

@@ -1,0 +1,178 @@
+"""Whether the columns of a DataFrame fit a table, by name; and the schema of a table to be made.
+
+All of it is decided before the first task. What only the values can show, such as a list that is
+shorter than the table's vectors, ends the task that finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.types as arrow
+from lance_namespace.errors import LanceNamespaceError, TableSchemaValidationError
+from pyspark.sql import types as spark
+
+from lance_bridge.errors import invalid
+
+from .types import COMMENT, batch_schema, read_type, refuse_unstorable
+
+VECTOR_SIZE = "arrow.fixed-size-list.size"
+"""The key in a column's metadata for how many numbers each of its vectors has."""
+
+
+# -- a new table -----------------------------------------------------------------------------------
+
+
+def new_schema(schema: spark.StructType, vectors: Mapping[str, int] | None = None) -> pa.Schema:
+    """Return the schema of a new table for the rows of a DataFrame.
+
+    A column's metadata may say how long its vectors are, and have a comment.
+
+    Args:
+        vectors: Lengths of vectors by column, whose case does not matter; they come first.
+
+    Raises:
+        InvalidInputError: (13) a type that Lance has no place for, or vectors of no numbers.
+    """
+    refuse_unstorable(schema)
+    wanted = {name.lower(): size for name, size in (vectors or {}).items()}
+    names = {each.name.lower() for each in schema.fields}
+    for name in wanted:
+        if name not in names:
+            raise invalid(f"Option 'vector.{name}' names no column: there are {_list(names)}")
+    fields = []
+    for field, given in zip(batch_schema(schema), schema.fields, strict=True):
+        metadata = given.metadata or {}
+        size = wanted.get(given.name.lower(), metadata.get(VECTOR_SIZE))
+        kind = field.type if size is None else _vectors(given.name, field.type, int(size))
+        comment = metadata.get(COMMENT)
+        fields.append(
+            pa.field(given.name, kind, given.nullable, {COMMENT: comment} if comment else None)
+        )
+    return pa.schema(fields)
+
+
+def _vectors(name: str, kind: pa.DataType, size: int) -> pa.DataType:
+    if size < 1:
+        raise invalid(f"The vectors of column '{name}' must have 1 number or more, not {size}")
+    if not arrow.is_list(kind) or not (
+        arrow.is_floating(kind.value_type) or arrow.is_integer(kind.value_type)
+    ):
+        raise invalid(f"Column '{name}' cannot hold vectors: it is no array of numbers")
+    return pa.list_(pa.field("item", kind.value_type), size)
+
+
+# -- a table that is there -------------------------------------------------------------------------
+
+
+def require_fit(schema: spark.StructType, table: pa.Schema, name: str) -> dict[str, str]:
+    """Check that a DataFrame has the table's columns, in any order and each of a type that fits.
+
+    Args:
+        name: What messages call the table.
+
+    Returns:
+        The DataFrame's name for each column of the table: they may differ in case.
+
+    Raises:
+        TableSchemaValidationError: (20) a column is missing, is not there, or does not fit.
+        InvalidInputError: (13) a type that Lance has no place for.
+    """
+    refuse_unstorable(schema)
+    given = {field.name: field for field in batch_schema(schema)}
+    _require_once(list(given), schema, name)
+    found = {field.name: _match(field.name, given) for field in table}
+    missing = [each for each, match in found.items() if match is None]
+    extra = [each for each in given if each not in found.values()]
+    if missing or extra:
+        lacks = [f"the DataFrame has no {_list(missing)}"] if missing else []
+        knows = [f"the table has no {_list(extra)}"] if extra else []
+        raise _unfit(name, f"{' and '.join(lacks + knows)}; the table has {_list(table.names)}")
+    pairs = {column: match for column, match in found.items() if match is not None}
+    for column, match in pairs.items():
+        _require_type(given[match].type, table.field(column).type, column, name)
+    return pairs
+
+
+def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> None:
+    """Check that vectors are as long in the table as options say.
+
+    Raises:
+        TableSchemaValidationError: (20)
+    """
+    sizes = {f.name.lower(): f.type for f in table}
+    for column, size in vectors.items():
+        kind = sizes.get(column)
+        if kind is None or not arrow.is_fixed_size_list(kind) or kind.list_size != size:
+            there = "no such column" if kind is None else f"{column} as {kind}"
+            raise _unfit(name, f"option 'vector.{column}' is {size}, and the table has {there}")
+
+
+def _require_once(names: Sequence[str], schema: spark.StructType, table: str) -> None:
+    if len(names) != len(schema.fields):
+        raise _unfit(table, "the DataFrame has two columns of one name")
+
+
+def _match(name: str, given: Mapping[str, pa.Field]) -> str | None:
+    if name in given:
+        return name
+    same = [each for each in given if each.lower() == name.lower()]
+    return same[0] if len(same) == 1 else None
+
+
+def _require_type(given: pa.DataType, stored: pa.DataType, column: str, table: str) -> None:
+    if not fits(given, stored):
+        raise _unfit(
+            table,
+            f"column '{column}' is {_shown(given)} in the DataFrame and {_shown(read_type(stored))}"
+            " in the table: cast it",
+        )
+
+
+def fits(given: pa.DataType, stored: pa.DataType) -> bool:
+    """Return whether values of one type can be stored as another without losing any of it."""
+    if given.equals(stored) or arrow.is_null(given) or given.equals(read_type(stored)):
+        return True
+    if arrow.is_dictionary(stored):
+        return fits(given, stored.value_type)
+    if _is_list(given) and _is_list(stored):
+        return fits(given.value_type, stored.value_type)
+    if arrow.is_map(given) and arrow.is_map(stored):
+        return fits(given.key_type, stored.key_type) and fits(given.item_type, stored.item_type)
+    if arrow.is_struct(given) and arrow.is_struct(stored):
+        parts = {each.name: each.type for each in given}
+        return set(parts) == {each.name for each in stored} and all(
+            fits(parts[each.name], each.type) for each in stored
+        )
+    return _is_wider(given, stored)
+
+
+def _is_wider(given: pa.DataType, stored: pa.DataType) -> bool:
+    if arrow.is_signed_integer(given) and arrow.is_signed_integer(stored):
+        return bool(given.bit_width <= stored.bit_width)
+    if arrow.is_floating(given) and arrow.is_floating(stored):
+        # A vector of float16 is written as the float that Spark has.
+        return bool(given.bit_width <= max(stored.bit_width, 32))
+    if arrow.is_decimal(given) and arrow.is_decimal(stored):
+        return bool(
+            given.scale <= stored.scale
+            and given.precision - given.scale <= stored.precision - stored.scale
+        )
+    return False
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
+
+
+def _shown(kind: pa.DataType) -> str:
+    return str(kind)
+
+
+def _list(names: Sequence[str] | set[str]) -> str:
+    return ", ".join(f"'{each}'" for each in names) or "no columns"
+
+
+def _unfit(table: str, why: str) -> LanceNamespaceError:
+    return TableSchemaValidationError(f"The rows do not fit table '{table}': {why}")

@@ -1,0 +1,133 @@
+"""What each version of a table has added to the one before: the fragments with its new rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+from lance.fragment import FragmentMetadata
+from lance_namespace.errors import ConcurrentModificationError, TableVersionNotFoundError
+
+from lance_bridge.tables.commits import transaction_at
+from lance_bridge.tables.dataset import LANCE_FAILURES, translated
+
+from .planning import rows_of
+
+FAIL, SKIP = "fail", "skip"
+ON_CHANGE = (FAIL, SKIP)
+"""What becomes of a version that changes or deletes rows: the read ends, or leaves it out."""
+
+_ADDS_NOTHING = (
+    lance.LanceOperation.Rewrite,
+    lance.LanceOperation.CreateIndex,
+    lance.LanceOperation.UpdateConfig,
+)
+
+
+@dataclass(frozen=True)
+class Added:
+    """The new fragments of a version, by id, each with its number of rows."""
+
+    fragments: tuple[tuple[int, int], ...]
+
+
+class Growth:
+    """The versions of one branch of a table, as far as they have been looked at."""
+
+    def __init__(self, name: str, on_change: str) -> None:
+        """Look at nothing yet.
+
+        Args:
+            name: What messages call the table.
+        """
+        self._name = name
+        self._on_change = on_change
+        self._known: dict[int, Added] = {}
+
+    def snapshot(self, dataset: lance.LanceDataset, version: int) -> Added:
+        """Return all fragments of a version.
+
+        Raises:
+            TableVersionNotFoundError: (11) it has been cleaned up.
+        """
+        return _all(self._at(dataset, version))
+
+    def of(self, dataset: lance.LanceDataset, version: int) -> Added:
+        """Return what a version has added.
+
+        Raises:
+            ConcurrentModificationError: (14) it has changed or deleted rows, and that is to fail.
+            TableVersionNotFoundError: (11) it, or the one before, has been cleaned up.
+        """
+        if version not in self._known:
+            self._known[version] = self._look(dataset, version)
+        return self._known[version]
+
+    def _look(self, dataset: lance.LanceDataset, version: int) -> Added:
+        now = self._at(dataset, version)
+        if version == 1:
+            return _all(now)
+        operation = self._operation(now, version)
+        if isinstance(operation, lance.LanceOperation.Append):
+            # The version before, which may be gone, is not needed: new fragments have new ids.
+            there = sorted(_all(now).fragments)
+            return Added(tuple(there[len(there) - len(list(operation.fragments)) :]))
+        if isinstance(operation, _ADDS_NOTHING):
+            return Added(())
+        before, after = _by_id(self._at(dataset, version - 1)), _by_id(now)
+        if all(_is_same(each, after.get(number)) for number, each in before.items()):
+            rows = dict(_all(now).fragments)
+            return Added(tuple((n, rows[n]) for n in after if n not in before))
+        if self._on_change == SKIP:
+            return Added(())
+        raise ConcurrentModificationError(
+            f"Version {version} of table '{self._name}' changes or deletes rows "
+            f"({type(operation).__name__}), and a stream reads rows that are appended: set the "
+            f"option on_change to {SKIP} to leave such versions out, or begin anew at a later "
+            "start_version"
+        )
+
+    def _operation(self, dataset: lance.LanceDataset, version: int) -> Any:
+        with translated(f"Version {version} of table '{self._name}' could not be read"):
+            transaction = transaction_at(dataset, version)
+        return None if transaction is None else transaction.operation
+
+    def _at(self, dataset: lance.LanceDataset, version: int) -> lance.LanceDataset:
+        if version == dataset.version:
+            return dataset
+        try:
+            return dataset.checkout_version(version)
+        except LANCE_FAILURES as error:
+            with translated(f"The versions of table '{self._name}' could not be read"):
+                known = {each["version"] for each in dataset.versions()}
+            if version in known:
+                raise
+            raise TableVersionNotFoundError(
+                f"Version {version} of table '{self._name}' is not there (any more), and the "
+                "stream has not read it: begin anew at a later start_version, or keep versions "
+                "for longer"
+            ) from error
+
+
+def _all(dataset: lance.LanceDataset) -> Added:
+    return Added(tuple(rows_of(dataset)))
+
+
+def _by_id(dataset: lance.LanceDataset) -> dict[int, FragmentMetadata]:
+    return {each.fragment_id: each.metadata for each in dataset.get_fragments()}
+
+
+def _is_same(before: FragmentMetadata, after: FragmentMetadata | None) -> bool:
+    """Return whether a fragment still has its rows: their values may have more columns by now."""
+    if after is None or _deleted(before) != _deleted(after):
+        return False
+    return set(_paths(before)) <= set(_paths(after)) or before == after
+
+
+def _deleted(fragment: FragmentMetadata) -> Any:
+    return fragment.deletion_file and str(fragment.deletion_file)
+
+
+def _paths(fragment: FragmentMetadata) -> list[str]:
+    return [each.path for each in fragment.files]

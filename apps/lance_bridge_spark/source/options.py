@@ -1,0 +1,291 @@
+"""The options of the data source that users give: which there are, and what they say.
+
+Spark hands their names over in small letters, so they are looked for without regard to case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from lance_bridge.config import STORAGE_PREFIX, named_catalogs
+from lance_bridge.errors import invalid
+from lance_bridge.names import parts_of
+
+from ..addresses import CatalogAddress, TableAddress
+from ..names import CATALOG_SETTINGS
+from . import requests
+
+VECTOR_PREFIX = "vector."
+BATCH_ROWS = 8192
+TASK_BYTES = 128 * 1024 * 1024
+
+_ADDRESS = ("path", "table", "location", "catalog", "impl")
+_READ = (
+    "columns", "filter", "limit", "version", "tag", "branch", "timestamp", "with_row_id",
+    "batch_size", "rows_per_task", "bytes_per_task",
+)  # fmt: skip
+_SEARCH = (
+    "nearest.column", "nearest.query", "nearest.k", "nearest.metric", "nearest.nprobes",
+    "nearest.refine", "nearest.prefilter", "full_text.query", "full_text.columns", "full_text.k",
+)  # fmt: skip
+_WRITE = ("data_storage_version", "max_rows_per_file", "max_bytes_per_file", "overwrite_schema")
+_STREAM = ("start_version", "max_rows_per_batch", "max_fragments_per_batch", "on_change")
+_SPARKS = ("checkpointlocation", "queryname", "truncate")
+"""Options of Spark's own, which it hands to the source with the others."""
+KNOWN = (*_ADDRESS, *_READ, *_SEARCH, *_WRITE, *_STREAM)
+_PREFIXES = (STORAGE_PREFIX, VECTOR_PREFIX, requests.PREFIX)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read, and in which pieces."""
+
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    limit: int | None = None
+    version: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+    timestamp: datetime | None = None
+    with_row_id: bool = False
+    batch_size: int | None = None
+    rows_per_task: int | None = None
+    bytes_per_task: int = TASK_BYTES
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What to write files as."""
+
+    branch: str | None = None
+    data_storage_version: str | None = None
+    max_rows_per_file: int | None = None
+    max_bytes_per_file: int | None = None
+    overwrite_schema: bool = False
+    vectors: Mapping[str, int] = field(default_factory=dict)
+    """Dimensions by column, in small letters."""
+
+    def for_lance(self) -> dict[str, Any]:
+        """Return what `lance.fragment.write_fragments` takes of them."""
+        given = {
+            "data_storage_version": self.data_storage_version,
+            "max_rows_per_file": self.max_rows_per_file,
+            "max_bytes_per_file": self.max_bytes_per_file,
+        }
+        return {key: value for key, value in given.items() if value is not None}
+
+
+class Options:
+    """The options of one use of the source. Unknown ones are refused."""
+
+    def __init__(
+        self, options: Mapping[str, str], catalogs: Mapping[str, CatalogAddress] | None = None
+    ) -> None:
+        """Look through the options.
+
+        Args:
+            catalogs: Those of the session, by name.
+
+        Raises:
+            InvalidInputError: (13) an option is unknown.
+        """
+        self._given = {key.lower(): value for key, value in options.items()}
+        self._catalogs = catalogs or {}
+        if "impl" not in self._given:
+            # With `impl`, the rest are its properties, and it knows which it has.
+            for key in self._given:
+                self._require_known(key)
+
+    @staticmethod
+    def _require_known(key: str) -> None:
+        if key in KNOWN or key in _SPARKS or key.startswith(_PREFIXES):
+            return
+        near = difflib.get_close_matches(key, KNOWN, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KNOWN)}"
+        raise invalid(
+            f"The data source 'lance' has no option '{key}': {hint} "
+            f"(besides {STORAGE_PREFIX}<option> and {VECTOR_PREFIX}<column>)"
+        )
+
+    def text(self, key: str) -> str | None:
+        """Return an option, or None where it is not given."""
+        return self._given.get(key)
+
+    def has(self, prefix: str) -> bool:
+        """Return whether an option is given that begins so."""
+        return any(key.startswith(prefix) for key in self._given)
+
+    # -- the table ---------------------------------------------------------------------------------
+
+    def address(self) -> TableAddress:
+        """Return the table that is meant.
+
+        Raises:
+            InvalidInputError: (13) none is named, or its catalog is not known.
+        """
+        asked = requests.address_of(self._given)
+        if asked is not None:
+            return asked
+        name = self._name()
+        catalog = self._catalog()
+        if catalog is not None:
+            return TableAddress(catalog, tuple(parts_of(name)))
+        if self.text("location") is not None or "/" in name:
+            return TableAddress(location=name, storage=self._storage())
+        first, *path = parts_of(name)
+        if not path:
+            raise invalid(
+                f"'{name}' names no table: give a location with a slash, catalog.namespace.table, "
+                "or the option 'catalog' or 'impl'"
+            )
+        return TableAddress(self._named(first), tuple(path))
+
+    def _name(self) -> str:
+        given = [key for key in ("path", "table", "location") if self.text(key)]
+        if len(given) == 1:
+            return self._given[given[0]]
+        if given:
+            raise invalid(f"The table is named by {' and '.join(given)}: give one of them")
+        raise invalid(
+            "No table is named: load or save it by its name or its location, or give the option "
+            "'table' or 'location'"
+        )
+
+    def _catalog(self) -> CatalogAddress | None:
+        name, impl = self.text("catalog"), self.text("impl")
+        if name is not None and impl is not None:
+            raise invalid("Option 'catalog' cannot be used together with 'impl'")
+        if impl is not None:
+            return CatalogAddress(impl, {"impl": impl, **self._properties()})
+        return None if name is None else self._named(name)
+
+    def _properties(self) -> dict[str, str]:
+        own = {*KNOWN, *_SPARKS}
+        prefixes = (VECTOR_PREFIX, requests.PREFIX)
+        return {
+            key: value
+            for key, value in self._given.items()
+            if key not in own and not key.startswith(prefixes)
+        }
+
+    def _named(self, name: str) -> CatalogAddress:
+        if name in self._catalogs:
+            return self._catalogs[name]
+        configured = named_catalogs()
+        if name in configured:
+            return CatalogAddress(name)
+        known = ", ".join(sorted({*self._catalogs, *configured})) or "none"
+        raise invalid(
+            f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties "
+            "and call lance_bridge_spark.register(spark), or add it to the configuration file; "
+            f"known are {known}"
+        )
+
+    def _storage(self) -> dict[str, str]:
+        return {
+            key.removeprefix(STORAGE_PREFIX): value
+            for key, value in self._given.items()
+            if key.startswith(STORAGE_PREFIX)
+        }
+
+    # -- reading and writing -----------------------------------------------------------------------
+
+    def reading(self) -> ReadOptions:
+        """Return what the options say of a read.
+
+        Raises:
+            InvalidInputError: (13)
+        """
+        read = ReadOptions(
+            columns=self.names("columns"),
+            filter=self.text("filter"),
+            limit=self.number("limit", least=0),
+            version=self.number("version"),
+            tag=self.text("tag"),
+            branch=self.text("branch"),
+            timestamp=self._time("timestamp"),
+            with_row_id=self.flag("with_row_id"),
+            batch_size=self.number("batch_size"),
+            rows_per_task=self.number("rows_per_task"),
+            bytes_per_task=self.number("bytes_per_task") or TASK_BYTES,
+        )
+        chosen = [k for k in ("version", "tag", "timestamp") if getattr(read, k) is not None]
+        if len(chosen) > 1:
+            raise invalid(f"Options {' and '.join(chosen)} each choose a version: give one of them")
+        if read.tag is not None and read.branch is not None:
+            raise invalid("Option 'tag' cannot be used together with 'branch'")
+        return read
+
+    def writing(self) -> WriteOptions:
+        """Return what the options say of a write.
+
+        Raises:
+            InvalidInputError: (13)
+        """
+        vectors = [key for key in self._given if key.startswith(VECTOR_PREFIX)]
+        return WriteOptions(
+            branch=self.text("branch"),
+            data_storage_version=self.text("data_storage_version"),
+            max_rows_per_file=self.number("max_rows_per_file"),
+            max_bytes_per_file=self.number("max_bytes_per_file"),
+            overwrite_schema=self.flag("overwrite_schema"),
+            vectors={k.removeprefix(VECTOR_PREFIX): self.number(k) or 0 for k in vectors},
+        )
+
+    def number(self, key: str, least: int = 1) -> int | None:
+        """Return a whole number, or None. Raises InvalidInput (13) for anything else."""
+        text = self.text(key)
+        if text is None:
+            return None
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise invalid(f"Option '{key}' must be a whole number from {least} on, not {text!r}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """Return True or False. Raises InvalidInput (13) for anything else."""
+        text = (self.text(key) or "false").lower()
+        if text not in ("true", "false"):
+            raise invalid(f"Option '{key}' must be true or false, not {text!r}")
+        return text == "true"
+
+    def names(self, key: str) -> tuple[str, ...] | None:
+        """Return names, from a JSON list or a list with commas, or None."""
+        text = self.text(key)
+        if text is None:
+            return None
+        if text.lstrip().startswith("["):
+            found = self.json(key)
+            if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+                raise invalid(f"Option '{key}' must be a JSON list of names, not {text[:100]!r}")
+            return tuple(found)
+        return tuple(each.strip() for each in text.split(",") if each.strip())
+
+    def json(self, key: str) -> Any:
+        """Return what an option's JSON says. Raises InvalidInput (13) where it is none."""
+        try:
+            return json.loads(self._given[key])
+        except ValueError as error:
+            raise invalid(f"Option '{key}' is not JSON: {self._given[key][:100]!r}") from error
+
+    def _time(self, key: str) -> datetime | None:
+        text = self.text(key)
+        if text is None:
+            return None
+        try:
+            # Python 3.10 does not know the Z.
+            time = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        except ValueError:
+            raise invalid(
+                f"Option '{key}' must be a time such as 2026-01-31T12:00:00+00:00 (UTC without a "
+                f"zone), not {text!r}"
+            ) from None
+        return time if time.tzinfo else time.replace(tzinfo=timezone.utc)

@@ -1,0 +1,170 @@
+"""How a scan is cut into tasks: fragments in groups of about equal size."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+import pyarrow.types as arrow
+from pyspark.sql.datasource import InputPartition
+
+from lance_bridge.errors import invalid
+
+from .options import BATCH_ROWS, TASK_BYTES
+
+LEAST_BYTES = 4 * 1024 * 1024
+"""A task that reads less than this costs more to start than it saves."""
+_VARIABLE_BYTES = 32
+"""What a value of text or binary is taken to have."""
+_BATCH_BYTES = 8 * 1024 * 1024
+_MOST_BATCH_ROWS = 131_072
+_LEAST_BATCH_ROWS = 1024
+
+
+_INDEX = re.compile(r"\]@(.+?)\(\w+\)")
+_ALL_BY_INDEX = "refine_filter=--"
+"""How Lance's plans name an index that is asked, and say that nothing is left to look at."""
+
+
+@dataclass(frozen=True)
+class Fragments(InputPartition):
+    """The fragments that one task reads; None is all, without naming them."""
+
+    ids: tuple[int, ...] | None
+    limit: int | None = None
+    """Rows at most, where this task has to stop."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much one task is to read, in rows or in bytes."""
+
+    rows: int | None = None
+    bytes: int = TASK_BYTES
+    parallelism: int | None = None
+    """How many tasks can run at once; by default as many as the driver's machine has processors."""
+
+
+def grouped(rows: Sequence[tuple[int, int]], width: int, sizes: Sizes) -> list[Fragments]:
+    """Return groups of neighbouring fragments.
+
+    Args:
+        rows: Each fragment's id and number of rows.
+        width: Bytes that one row has about.
+    """
+    most = sizes.rows or _rows_per_task(sum(n for _, n in rows), width, sizes)
+    groups: list[list[int]] = []
+    filled = 0
+    for fragment, count in rows:
+        # Half of a fragment may hang over: a group is nearer to its size with it than without.
+        if not groups or filled + count / 2 > most:
+            groups.append([])
+            filled = 0
+        groups[-1].append(fragment)
+        filled += count
+    return [Fragments(tuple(group)) for group in groups]
+
+
+def _rows_per_task(rows: int, width: int, sizes: Sizes) -> int:
+    tasks = sizes.parallelism or os.cpu_count() or 1
+    share = max(rows * width // tasks, LEAST_BYTES)
+    return max(min(share, sizes.bytes) // width, 1)
+
+
+def width_of(kinds: Iterable[pa.DataType]) -> int:
+    """Return about how many bytes a row of these types has."""
+    return max(sum(_width(kind) for kind in kinds), 1)
+
+
+def _width(kind: pa.DataType) -> int:
+    if arrow.is_fixed_size_list(kind):
+        return int(kind.list_size) * _width(kind.value_type)
+    if kind.num_fields:
+        return sum(_width(kind.field(i).type) for i in range(kind.num_fields))
+    try:
+        return max(int(kind.bit_width) // 8, 1)
+    except ValueError:
+        return _VARIABLE_BYTES
+
+
+def batch_rows(types: Iterable[pa.DataType]) -> int:
+    """Return how many rows a batch of columns has, where no option says.
+
+    Few large batches cost less to hand over than many. But only values of a fixed width tell how
+    much memory they take.
+    """
+    kinds = list(types)
+    if not all(map(_is_fixed, kinds)):
+        return BATCH_ROWS
+    width = max(sum(map(_width, kinds)), 1)
+    return min(max(_BATCH_BYTES // width, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    if arrow.is_fixed_size_list(kind):
+        return _is_fixed(kind.value_type)
+    return bool(
+        arrow.is_primitive(kind) or arrow.is_decimal(kind) or arrow.is_fixed_size_binary(kind)
+    )
+
+
+def rows_of(dataset: lance.LanceDataset, ids: Sequence[int] | None = None) -> list[tuple[int, int]]:
+    """Return the ids of fragments and how many rows each has, from metadata alone.
+
+    Raises:
+        InvalidInputError: (13) the version has no such fragment.
+    """
+    fragments = fragments_of(dataset, ids)
+    found = dataset.get_fragments() if fragments is None else fragments
+    return [(each.fragment_id, each.count_rows()) for each in found]
+
+
+def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
+    """Return how many rows fulfil a predicate, or None where rows have to be looked at to know.
+
+    Indices know it where they answer all of the predicate for all rows of the table.
+    """
+    known = {index.name: index.num_rows_indexed for index in dataset.describe_indices()}
+    if not known:
+        return None
+    scanner = dataset.scanner(columns=[], with_row_id=True, filter=predicate)
+    plan = scanner.explain_plan(True)
+    used = _INDEX.findall(plan)
+    if not used or _ALL_BY_INDEX not in plan:
+        return None
+    everything = sum(each.physical_rows for each in dataset.get_fragments())
+    return int(scanner.count_rows()) if all(known[n] >= everything for n in used) else None
+
+
+def first_rows(rows: Sequence[tuple[int, int]], limit: int) -> list[Fragments]:
+    """Return tasks for the first fragments that have ``limit`` rows, and no more than those."""
+    found, left = [], limit
+    for fragment, count in rows:
+        if left <= 0:
+            break
+        found.append(Fragments((fragment,), min(count, left)))
+        left -= count
+    return found
+
+
+def fragments_of(
+    dataset: lance.LanceDataset, ids: Sequence[int] | None
+) -> list[lance.LanceFragment] | None:
+    """Return fragments by their ids; None for all.
+
+    Raises:
+        InvalidInputError: (13) the version has no such fragment.
+    """
+    if ids is None:
+        return None
+    found = []
+    for each in ids:
+        fragment = dataset.get_fragment(each)
+        if fragment is None:
+            raise invalid(f"Version {dataset.version} has no fragment {each}")
+        found.append(fragment)
+    return found

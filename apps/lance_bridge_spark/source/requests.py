@@ -1,0 +1,126 @@
+"""What the SQL catalog asks of the source: options that are JSON texts, and no user's business."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lance_bridge.errors import invalid
+
+from ..addresses import CatalogAddress, TableAddress
+
+PREFIX = "lance_bridge."
+CATALOG = "lance_bridge.secret.catalog"
+"""{"name": …, "properties": {…}}; Spark redacts options with this word in their name."""
+TABLE = "lance_bridge.table"
+OP = "lance_bridge.op"
+ARGS = "lance_bridge.args"
+SCAN = "lance_bridge.scan"
+WRITE = "lance_bridge.write"
+
+ANSWER = "json"
+"""The key of the answer to a metadata call, in the metadata of the schema's one field."""
+
+APPEND = "append"
+OVERWRITE = "overwrite"
+REPLACE_FRAGMENTS = "replace_fragments"
+STAGE = "stage"
+MODES = (APPEND, OVERWRITE, REPLACE_FRAGMENTS, STAGE)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A partial aggregate: what it is, and of which column (None: of rows)."""
+
+    function: str
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What to read of a table, besides the columns."""
+
+    version: int | None = None
+    branch: str | None = None
+    filter: str | None = None
+    limit: int | None = None
+    fragments: tuple[int, ...] | None = None
+    aggregate: tuple[Aggregate, ...] | None = None
+    groups: tuple[str, ...] = ()
+    """The columns whose values make groups, where it is aggregated."""
+    parallelism: int | None = None
+    """How many tasks can run at once, where that is known."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """How to write to a table."""
+
+    mode: str = APPEND
+    version: int | None = None
+    """The version that was read: what others changed since must not be lost."""
+    branch: str | None = None
+    fragments: tuple[int, ...] = ()
+    guard: bool = False
+    """Whether the rows depend on all of the table, so that no change may come in between."""
+    stage: Mapping[str, Any] | None = None
+    """What the service has told of a table that is being made."""
+    may_create: bool = True
+    """Whether a table that is not there is made: a statement has found the one that it names."""
+
+
+def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
+    """Return the catalog that the SQL catalog names, or None."""
+    if CATALOG not in options:
+        return None
+    told = _json(options, CATALOG)
+    return CatalogAddress(told["name"], told.get("properties") or {})
+
+
+def address_of(options: Mapping[str, str]) -> TableAddress | None:
+    """Return the table that the SQL catalog names, or None."""
+    if TABLE not in options:
+        return None
+    return TableAddress(catalog_of(options), tuple(_json(options, TABLE)))
+
+
+def scan_of(options: Mapping[str, str]) -> Scan | None:
+    """Return what the SQL catalog wants to be read, or None."""
+    if SCAN not in options:
+        return None
+    told = _json(options, SCAN)
+    aggregate = told.pop("aggregate", None)
+    fragments = told.pop("fragments", None)
+    groups = told.pop("groups", None) or ()
+    return Scan(
+        **told,
+        groups=tuple(groups),
+        fragments=None if fragments is None else tuple(fragments),
+        aggregate=None if aggregate is None else tuple(Aggregate(**each) for each in aggregate),
+    )
+
+
+def write_of(options: Mapping[str, str]) -> Write | None:
+    """Return how the SQL catalog wants rows to be written, or None."""
+    if WRITE not in options:
+        return None
+    told = _json(options, WRITE)
+    fragments = tuple(told.get("fragments") or ())
+    write = Write(**{**told, "fragments": fragments, "may_create": False})
+    if write.mode not in MODES:
+        raise invalid(f"Mode {write.mode!r} is none of {', '.join(MODES)}")
+    return write
+
+
+def args_of(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of a metadata call."""
+    return dict(_json(options, ARGS))
+
+
+def _json(options: Mapping[str, str], key: str) -> Any:
+    try:
+        return json.loads(options[key])
+    except (KeyError, ValueError) as error:
+        raise invalid(f"Option '{key}' is for the SQL catalog alone, and must be JSON") from error

@@ -1,0 +1,104 @@
+"""Searches as options of a read: nearest vectors, or full text. One task does all of it.
+
+The rows come with one more column, their distance or their score. A filter is applied before the
+search, so that as many rows are found as were asked for, unless `nearest.prefilter` is false.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import lance
+from lance_namespace import QueryTableRequest
+from lance_namespace_urllib3_client.models import (
+    QueryTableRequestFullTextQuery,
+    QueryTableRequestVector,
+    StringFtsQuery,
+)
+
+from lance_bridge.errors import invalid
+from lance_bridge.tables.query import full_text, nearest
+from lance_bridge.tables.query.projection import DISTANCE, SCORE
+
+from .options import Options
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+_NEAREST = "nearest."
+_FULL_TEXT = "full_text."
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search as the scanner of pylance takes it. Pickles."""
+
+    column: str
+    """The one that it adds."""
+    options: dict[str, Any] = field(repr=False)
+    rows: int | None = None
+    """How many it finds at most, where the scanner has to be told."""
+
+
+def of(options: Options, table: Table, dataset: lance.LanceDataset) -> Search | None:
+    """Return the search that options ask for, or None.
+
+    Raises:
+        InvalidInputError: (13) options that do not fit together, or the table.
+        TableColumnNotFoundError: (12) the column to search is not there.
+    """
+    by_vector = options.text("nearest.query") is not None
+    by_text = options.text("full_text.query") is not None
+    for prefix, asked in ((_NEAREST, by_vector), (_FULL_TEXT, by_text)):
+        if not asked and options.has(prefix):
+            raise invalid(f"Options {prefix}… need '{prefix}query'")
+    if by_vector and by_text:
+        raise invalid("Option 'nearest.query' cannot be used together with 'full_text.query'")
+    if by_vector:
+        return _by_vector(options, table, dataset)
+    return _by_text(options, table, dataset) if by_text else None
+
+
+def _by_vector(options: Options, table: Table, dataset: lance.LanceDataset) -> Search:
+    request = QueryTableRequest(
+        id=list(table.record.path),
+        k=options.number("nearest.k") or nearest.DEFAULT_K,
+        vector=_vector(options.json("nearest.query")),
+        vector_column=options.text("nearest.column"),
+        distance_type=options.text("nearest.metric"),
+        nprobes=options.number("nearest.nprobes"),
+        refine_factor=options.number("nearest.refine"),
+    )
+    found = nearest.parse(dataset, table.record, request)
+    if found is None:
+        raise invalid("Option 'nearest.query' is an empty vector")
+    prefilter = options.text("nearest.prefilter") is None or options.flag("nearest.prefilter")
+    return Search(DISTANCE, {"nearest": found.options, "prefilter": prefilter})
+
+
+def _vector(given: Any) -> QueryTableRequestVector:
+    if isinstance(given, list) and given and all(_is_number(each) for each in given):
+        return QueryTableRequestVector(single_vector=given)
+    raise invalid(
+        "Option 'nearest.query' must be a JSON list of numbers, such as [0.5, 1], not "
+        f"{json.dumps(given)[:100]}"
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _by_text(options: Options, table: Table, dataset: lance.LanceDataset) -> Search:
+    columns = options.names("full_text.columns")
+    query = StringFtsQuery(
+        query=options.text("full_text.query") or "", columns=list(columns) if columns else None
+    )
+    found = full_text.parse(
+        dataset, table.record, QueryTableRequestFullTextQuery(string_query=query)
+    )
+    return Search(
+        SCORE, {"full_text_query": found, "prefilter": True}, options.number("full_text.k")
+    )

@@ -1,0 +1,217 @@
+"""Reading a table as a stream: the rows of each version that appends, in the order of versions.
+
+An offset is a version and how many of its new fragments have been read; after the last of them it
+is the next version, so that a version that was read may be cleaned up. Without `start_version` the
+stream begins with all rows that are there. A batch is cut between fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+import lance
+import pyarrow as pa
+import pyspark.sql.datasource as spark_datasource
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lance_bridge.errors import invalid, unsupported
+from lance_bridge.tables.dataset import Ref
+
+from ..addresses import TableAddress
+from . import planning
+from .errors import as_spark
+from .growth import FAIL, ON_CHANGE, Added, Growth
+from .options import Options, ReadOptions
+from .planning import Fragments
+from .reader import Reading
+from .requests import Scan
+
+LATEST = "latest"
+_BATCH_ONLY = ("version", "tag", "timestamp", "limit")
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a stream has come."""
+
+    version: int
+    fragments: int
+    """How many of the version's new fragments have been read."""
+    snapshot: int = 0
+    """The version of which all fragments are new, or 0."""
+
+    @classmethod
+    def of(cls, offset: dict[str, int]) -> Position:
+        return cls(int(offset["version"]), int(offset["fragments"]), int(offset["snapshot"]))
+
+    def offset(self) -> dict[str, int]:
+        """Return it as Spark keeps it. Spark compares offsets by their JSON."""
+        return {
+            "version": self.version, "fragments": self.fragments, "snapshot": self.snapshot
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much one batch may have; None is any number. One fragment is always read."""
+
+    rows: int | None = None
+    fragments: int | None = None
+    least_rows: int = 0
+
+    def is_passed(self, rows: int, fragments: int) -> bool:
+        """Return whether so much is more than a batch may have."""
+        over_rows = self.rows is not None and rows > self.rows
+        return over_rows or (self.fragments is not None and fragments > self.fragments)
+
+
+@dataclass(frozen=True)
+class Part(InputPartition):
+    """Fragments of one version."""
+
+    version: int
+    fragments: Fragments
+
+
+class Stream:
+    """The table of a stream on the driver, which is found anew for every batch."""
+
+    def __init__(self, address: TableAddress, options: Options, read: ReadOptions) -> None:
+        for name in _BATCH_ONLY:
+            if options.text(name) is not None:
+                raise invalid(f"Option '{name}' is for reads of one version, and not for streams")
+        self.address = address
+        self.branch = read.branch
+        self.limit = Limit(
+            options.number("max_rows_per_batch"), options.number("max_fragments_per_batch")
+        )
+        on_change = options.text("on_change") or FAIL
+        if on_change not in ON_CHANGE:
+            raise invalid(f"Option 'on_change' must be one of {', '.join(ON_CHANGE)}")
+        self._growth = Growth(address.name, on_change)
+        text = options.text("start_version")
+        self._start = None if text in (None, LATEST) else options.number("start_version")
+        self._from_latest = text == LATEST
+
+    def open(self) -> lance.LanceDataset:
+        """Return the latest version."""
+        return self.address.find().open(Ref(branch=self.branch))
+
+    def first(self) -> Position:
+        """Return where the stream begins."""
+        if self._start is not None:
+            return Position(self._start, 0)
+        latest = int(self.open().version)
+        return Position(latest + 1, 0) if self._from_latest else Position(latest, 0, latest)
+
+    def last(self) -> Position:
+        """Return the end of the latest version."""
+        return Position(int(self.open().version) + 1, 0)
+
+    def added(self, dataset: lance.LanceDataset, position: Position, version: int) -> Added:
+        """Return the fragments that are new in a version, for this stream."""
+        if version == position.snapshot:
+            return self._growth.snapshot(dataset, version)
+        return self._growth.of(dataset, version)
+
+    def next(self, start: Position, limit: Limit, last: int | None = None) -> Position:
+        """Return where a batch ends that begins at ``start``; the same where nothing is new.
+
+        Versions without new rows are passed over, so that they are not needed any more.
+
+        Args:
+            last: The version that the stream is to end with.
+        """
+        dataset = self.open()
+        latest = int(dataset.version) if last is None else last
+        rows = fragments = 0
+        end = start
+        for version in range(start.version, latest + 1):
+            done = start.fragments if version == start.version else 0
+            for index, (_, count) in enumerate(self.added(dataset, start, version).fragments):
+                if index < done:
+                    continue
+                if fragments and limit.is_passed(rows + count, fragments + 1):
+                    return end
+                rows, fragments = rows + count, fragments + 1
+                end = Position(version, index + 1, start.snapshot)
+            end = Position(version + 1, 0)
+        is_too_little = last is None and 0 < rows < limit.least_rows
+        return start if is_too_little else end
+
+    def parts(self, start: Position, end: Position) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+        """Yield the versions of a batch, and of each the fragments to read."""
+        table = self.address.find()
+        dataset = table.open(Ref(branch=self.branch))
+        # Of a managed table, this gives the latest version the name that tasks open it by.
+        table.access(dataset, branch=self.branch)
+        # An end with no fragment of its version is that of the version before.
+        for version in range(start.version, end.version + bool(end.fragments)):
+            found = self.added(dataset, start, version).fragments
+            first = start.fragments if version == start.version else 0
+            beyond = end.fragments if version == end.version else len(found)
+            if found[first:beyond]:
+                yield version, list(found[first:beyond])
+
+
+class LanceStreamReader(DataSourceStreamReader):
+    """Reads a stream without admission control of Spark's: 4.1 has none."""
+
+    def __init__(self, stream: Stream, reading: Reading) -> None:
+        self._stream = stream
+        self._reading = reading
+
+    def initialOffset(self) -> dict[str, int]:
+        with as_spark():
+            return self._stream.first().offset()
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # 4.1's form
+        """Return the end of what is there. Where the stream has come, Spark does not say."""
+        with as_spark():
+            return self._stream.last().offset()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        with as_spark():
+            found = self._stream.parts(Position.of(start), Position.of(end))
+            return [part for version, rows in found for part in self._parts(version, rows)]
+
+    def _parts(self, version: int, rows: list[tuple[int, int]]) -> list[InputPartition]:
+        reading = self._reading
+        groups = planning.grouped(rows, reading.width, reading.sizes)
+        return [Part(version, group) for group in groups]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = cast("Part", partition)
+        with as_spark():
+            access = replace(self._reading.access, version=part.version)
+            yield from replace(self._reading, access=access).read(part.fragments)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Do nothing: what has been read stays."""
+
+
+def stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
+    """Return a reader of a stream, with all that this version of Spark can do."""
+    if hasattr(spark_datasource, "ReadLimit"):
+        from .admission import AdmittedReader  # noqa: PLC0415 - what it imports is not in 4.1
+
+        return AdmittedReader(stream, reading)
+    if stream.limit != Limit():
+        raise unsupported(
+            "Options max_rows_per_batch and max_fragments_per_batch need Spark 4.2: before, a "
+            "Python source has no admission control"
+        )
+    return LanceStreamReader(stream, reading)
+
+
+def reading_of(
+    stream: Stream, schema: StructType, read: ReadOptions
+) -> tuple[Reading, lance.LanceDataset]:
+    """Return what tasks need to read fragments of any version of the stream's table."""
+    table = stream.address.find()
+    dataset = table.open(Ref(branch=stream.branch))
+    access = table.access(dataset, branch=stream.branch)
+    return Reading(access, schema, Scan(), read).sized(dataset), dataset

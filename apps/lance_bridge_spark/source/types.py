@@ -1,0 +1,146 @@
+"""Columns of Lance as Spark has them, and of Spark as Lance has them.
+
+Spark reads Arrow batches whose types are exactly those that it makes of its own schema. So each
+type of Lance is read as the one of Spark that holds all of its values, and converted on the way.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as arrow
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from lance_bridge.errors import invalid
+
+COMMENT = "comment"
+"""The key of a column's comment, in Spark's metadata and in Arrow's."""
+
+_ZONE: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+)
+"""From 4.2 on, Spark asks for the zone of timestamps; before, it is always UTC."""
+
+
+def spark_schema(schema: pa.Schema) -> spark.StructType:
+    """Return the schema that Spark reads a table of Lance with."""
+    read = pa.schema([pa.field(f.name, read_type(f.type), f.nullable) for f in schema])
+    fields = []
+    for made, field in zip(_from_arrow(read).fields, schema, strict=True):
+        comment = (field.metadata or {}).get(COMMENT.encode())
+        metadata = {COMMENT: comment.decode()} if comment else {}
+        fields.append(spark.StructField(made.name, made.dataType, made.nullable, metadata))
+    return spark.StructType(fields)
+
+
+def _from_arrow(schema: pa.Schema) -> spark.StructType:
+    # By default, times without a zone would be moments in the session's zone.
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def batch_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the schema of the batches that Spark hands over, or takes, for one of its own."""
+    return to_arrow_schema(schema, **_ZONE)
+
+
+def read_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that Spark is handed values of ``kind`` as."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return read_type(kind.storage_type)
+    if arrow.is_dictionary(kind):
+        return read_type(kind.value_type)
+    if _is_list(kind):
+        element = kind.value_field
+        return pa.list_(pa.field("element", read_type(element.type), element.nullable))
+    if arrow.is_struct(kind):
+        return pa.struct([pa.field(f.name, read_type(f.type), f.nullable) for f in kind])
+    if arrow.is_map(kind):
+        return pa.map_(
+            read_type(kind.key_type),
+            pa.field("value", read_type(kind.item_type), kind.item_field.nullable),
+        )
+    return _plain(kind)
+
+
+_READ_AS: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (arrow.is_float16, pa.float32()),
+    (arrow.is_uint8, pa.int16()),
+    (arrow.is_uint16, pa.int32()),
+    (arrow.is_uint32, pa.int64()),
+    (arrow.is_uint64, pa.decimal128(20, 0)),
+    (arrow.is_large_string, pa.string()),
+    (arrow.is_string_view, pa.string()),
+    (arrow.is_large_binary, pa.binary()),
+    (arrow.is_fixed_size_binary, pa.binary()),
+    (arrow.is_binary_view, pa.binary()),
+    (arrow.is_date64, pa.date32()),
+    (arrow.is_time, pa.int64()),
+    (arrow.is_duration, pa.duration("us")),
+)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    for matches, read in _READ_AS:
+        if matches(kind):
+            return read
+    if arrow.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if arrow.is_decimal(kind) and not arrow.is_decimal128(kind):
+        return pa.decimal128(min(38, kind.precision), kind.scale)
+    return kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
+
+
+# -- what cannot be stored -------------------------------------------------------------------------
+
+_UNSTORABLE = {
+    "CalendarIntervalType": "cast it to a string, or to an INTERVAL DAY TO SECOND",
+    "YearMonthIntervalType": "cast it to its number of months",
+    "VariantType": "turn it into a string with to_json",
+    "GeometryType": "turn it into binary with ST_AsBinary",
+    "GeographyType": "turn it into binary with ST_AsBinary",
+    "TimeType": "cast it to a string, or to its number of microseconds",
+}
+"""Types of Spark, by class (not each version has all), and what to do instead."""
+
+
+def refuse_unstorable(schema: spark.StructType) -> None:
+    """Check that Lance has a place for each column.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    for field in schema.fields:
+        bad = _unstorable_in(field.dataType)
+        if bad is not None:
+            hint = _UNSTORABLE.get(type(bad).__name__, "turn it into another one")
+            raise invalid(
+                f"Column '{field.name}' has the type {bad.simpleString()}, and Lance has none for "
+                f"that: {hint}"
+            )
+
+
+def _unstorable_in(kind: spark.DataType) -> spark.DataType | None:
+    if type(kind).__name__ in _UNSTORABLE or isinstance(kind, spark.UserDefinedType):
+        return kind
+    parts: list[spark.DataType] = []
+    if isinstance(kind, spark.StructType):
+        parts = [each.dataType for each in kind.fields]
+    elif isinstance(kind, spark.ArrayType):
+        parts = [kind.elementType]
+    elif isinstance(kind, spark.MapType):
+        parts = [kind.keyType, kind.valueType]
+    return next((bad for each in parts if (bad := _unstorable_in(each)) is not None), None)
+
+
+def nullable(schema: spark.StructType) -> spark.StructType:
+    """Return a schema whose columns may all be null, as Spark stores DataFrames everywhere."""
+    fields = [spark.StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
+    return spark.StructType(fields)

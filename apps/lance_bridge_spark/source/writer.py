@@ -1,0 +1,200 @@
+"""Writing to a table: files by the tasks, one commit by the driver.
+
+What can be wrong with the columns is found before the first task. Tasks get no catalog and no open
+dataset, only a place and options for its storage; fragments come back as JSON.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, write_fragments
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lance_bridge import location as locations
+from lance_bridge.entries.properties import ENTRY_ID
+from lance_bridge.tables.dataset import Ref
+from lance_bridge.tables.history.manifests import MAIN
+
+from ..addresses import Access, TableAddress
+from . import arrays, fit, requests
+from .commit import NO_FRAGMENT, Commit, guarded
+from .errors import as_spark
+from .options import WriteOptions
+from .requests import Write
+from .types import nullable
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task has written: its fragments, as JSON."""
+
+    fragments: tuple[str, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a task needs to write files. Pickles, with the credentials."""
+
+    access: Access
+    place: str
+    """The table's location, or its branch's under it."""
+    schema: bytes
+    """The table's, as Arrow's IPC has it."""
+    names: Mapping[str, str]
+    """The DataFrame's name for each column."""
+    mode: str
+    lance_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of a task as fragments that no version has yet.
+
+        Raises:
+            InvalidInputError: (13) values that the table cannot hold.
+            ServiceUnavailableError: (17)
+        """
+        schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        rows = arrays.ToLance(batches, schema, self.names)
+        first = next(rows, None)
+        if first is None:
+            return Written((), 0)
+        reader = pa.RecordBatchReader.from_batches(schema, itertools.chain([first], rows))
+        with rows.writing(f"The rows for table '{self.access.address.name}' are not written"):
+            fragments = write_fragments(
+                reader,
+                self.place,
+                schema=schema,
+                mode=self.mode,
+                storage_options=self.access.storage_options(),
+                **self.access.renewal(),
+                **self.lance_options,
+            )
+        return Written(tuple(json.dumps(each.to_json()) for each in fragments), rows.count)
+
+
+class Job:
+    """A write to one table: what its tasks do, and the commit to come. Pickles."""
+
+    def __init__(
+        self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
+    ) -> None:
+        """Find the table or create it, and check the columns.
+
+        Raises:
+            LanceNamespaceError: What finding, creating or opening it raises.
+            TableSchemaValidationError: (20) the columns do not fit the table.
+        """
+        self._write = write
+        table, dataset = found_or_created(address, schema, write, options)
+        keeps = not (options.overwrite_schema and write.mode == requests.OVERWRITE)
+        if keeps:
+            fit.require_vectors(dataset.schema, options.vectors, address.name)
+            names = fit.require_fit(schema, dataset.schema, address.name)
+            self._schema = dataset.schema
+        else:
+            self._schema = fit.new_schema(nullable(schema), options.vectors)
+            names = {name: name for name in self._schema.names}
+        access = table.access(dataset, branch=write.branch, write=True)
+        self.target = Target(
+            access,
+            place_of(access),
+            self._schema.serialize().to_pybytes(),
+            names,
+            "append" if keeps else "overwrite",
+            options.for_lance(),
+        )
+        self.commit = Commit(
+            address,
+            access.location,
+            access.version,
+            str(uuid.uuid4()),
+            write.branch,
+            alone=write.guard,
+            entry=table.record.properties.get(ENTRY_ID),
+        )
+
+    def operation(self, fragments: list[FragmentMetadata]) -> Any:
+        """Return what the commit does with the new fragments."""
+        if self._write.mode == requests.OVERWRITE:
+            return lance.LanceOperation.Overwrite(self._schema, fragments)
+        if self._write.mode == requests.REPLACE_FRAGMENTS:
+            return self._replacement(fragments)
+        return lance.LanceOperation.Append(fragments)
+
+    def _replacement(self, fragments: list[FragmentMetadata]) -> Any:
+        removed, kept = list(self._write.fragments), list[FragmentMetadata]()
+        if self._write.guard:
+            kept = guarded(self.target.access.open(), removed)
+            removed += [] if kept or removed else [NO_FRAGMENT]
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=removed, updated_fragments=kept, new_fragments=fragments
+        )
+
+
+class LanceWriter(DataSourceArrowWriter):
+    """Writes a DataFrame: made on the driver, sent to the tasks, and back there to commit."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with as_spark():
+            return self._job.target.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make the rows of all tasks visible, in one version."""
+        with as_spark():
+            self._job.commit.run(fragments_of(messages), self._job.operation)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leave the files: where a commit was tried, its outcome may not be known."""
+
+
+def place_of(access: Access) -> str:
+    """Return where the files of a table are, or of one of its branches."""
+    if access.branch in (None, MAIN):
+        return access.location
+    return locations.join(access.location, "tree", str(access.branch))
+
+
+def fragments_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
+    """Return the fragments that all tasks have written."""
+    return [each for m in messages if isinstance(m, Written) for each in m.fragments]
+
+
+def found_or_created(
+    address: TableAddress, schema: StructType, write: Write, options: WriteOptions
+) -> tuple[Table, lance.LanceDataset]:
+    """Return the table to write to; one that is not there is created, empty, with the columns.
+
+    Where two create it at once, one does, and both append: no rows are lost.
+    """
+    ref = Ref(version=write.version, branch=write.branch)
+    try:
+        table = address.find()
+        return table, table.open(ref, write=True)
+    except (TableNotFoundError, InvalidTableStateError):
+        if not write.may_create or write.version is not None or write.branch is not None:
+            raise
+    with suppress(TableAlreadyExistsError):
+        address.create(fit.new_schema(nullable(schema), options.vectors))
+    table = address.find()
+    return table, table.open(ref, write=True)

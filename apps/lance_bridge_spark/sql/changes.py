@@ -1,0 +1,283 @@
+"""ALTER TABLE: columns, comments and properties. One statement is one commit wherever Lance can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from lance_namespace.errors import TableColumnNotFoundError
+from lance_namespace_urllib3_client.models import AlterColumnsEntry, UpdateFieldMetadataEntry
+
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import (
+    IMPLEMENTATION,
+    MANAGED_BY,
+    RESERVED_PREFIX,
+    TABLE_TYPE,
+    TableRecord,
+)
+from lance_bridge.entries import tables as entries
+from lance_bridge.entries.properties import checked, manager_in, visible
+from lance_bridge.errors import display, invalid, unsupported
+from lance_bridge.managed import conversion
+from lance_bridge.managed.entry import refreshed, reload
+from lance_bridge.managed.state import state_of
+from lance_bridge.tables import paths
+from lance_bridge.tables.columns import evolve, metadata
+from lance_bridge.tables.commits import committing
+from lance_bridge.tables.dataset import LATEST, open_dataset
+
+from ..addresses import CatalogAddress
+from ..found_tables import Table
+from ..source.types import COMMENT
+from . import schemas, tables
+
+Args = Mapping[str, Any]
+Answer = dict[str, Any]
+Change = Mapping[str, Any]
+_Step = Callable[[Bridge, TableRecord, Sequence[Change]], None]
+
+
+def alter(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, changes}`` to a description of the table then. Errors: 0, 1, 4, 12, 13, 14, 17, 19.
+
+    Changes of a kind that follow one another are made together.
+    """
+    table = tables.find(catalog, args)
+    changes: Sequence[Change] = args["changes"]
+    for change in changes:
+        _refuse_impossible(table.record, change)
+    record = table.record
+    for step, same in groupby(changes, key=lambda change: _STEPS[change["kind"]]):
+        step(table.bridge, record, list(same))
+        record = _as_now(table.bridge, record, step)
+    after = Table(table.address, table.bridge, record)
+    return tables.described(record, after.open())
+
+
+def _as_now(bridge: Bridge, record: TableRecord, done: _Step) -> TableRecord:
+    """Return the entry after a step: it holds properties, and versions where it manages them."""
+    return reload(bridge, record) if done is _alter_properties else refreshed(bridge, record)
+
+
+def _refuse_impossible(record: TableRecord, change: Change) -> None:
+    """Check what the change itself shows, before any of the statement is done."""
+    kind, name = change["kind"], display(record.path)
+    if kind not in _STEPS:
+        raise unsupported(f"Table '{name}': ALTER TABLE cannot do '{kind}' with Lance")
+    if kind == "add_column":
+        column = paths.canonical(change["field"])
+        if not change.get("nullable", True):
+            raise invalid(
+                f"Column '{column}' cannot be NOT NULL: rows that are there have no value"
+            )
+        if change.get("position"):
+            raise unsupported(f"Column '{column}' comes last: Lance cannot add one elsewhere")
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+def _add_columns(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+    """Add columns of nulls, and fields of structs."""
+    dataset = open_dataset(bridge, record, write=True)
+    fields: list[pa.Field] = []
+    for change in changes:
+        *parents, name = change["field"]
+        _require_new(record, tuple(parents), name, _names_in(dataset, record, tuple(parents)))
+        fields.append(_nested(parents, _new_field(change)))
+    if len({field.name for field in fields}) < len(fields):
+        # Lance takes one new field of a struct at a time.
+        for change in changes:
+            _add_columns(bridge, refreshed(bridge, record), [change])
+        return
+    with committing(record, "no column was added", dataset):
+        dataset.add_columns(pa.schema(fields))
+
+
+def _names_in(dataset: Any, record: TableRecord, parents: tuple[str, ...]) -> list[str]:
+    """Return the names of the fields of a struct, or of the columns.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) it is no struct.
+    """
+    if parents:
+        parent = paths.find(dataset, record, paths.canonical(parents))
+        if not pa.types.is_struct(_type_of(dataset, parents)):
+            raise invalid(f"Column '{parent.path}' is no struct: nothing can be added to it")
+    return paths.siblings(dataset, parents)
+
+
+def _type_of(dataset: Any, segments: Sequence[str]) -> pa.DataType:
+    """Return the type of a field that is in structs only; else that of what it is in."""
+    kind = dataset.schema.field(segments[0]).type
+    for name in segments[1:]:
+        if not pa.types.is_struct(kind):
+            return kind
+        kind = kind.field(name).type
+    return kind
+
+
+def _require_new(
+    record: TableRecord, parents: tuple[str, ...], name: str, taken: Sequence[str]
+) -> None:
+    column = paths.canonical((*parents, name))
+    if name.lower() in {each.lower() for each in taken}:
+        raise invalid(f"Column '{column}' exists already in table '{display(record.path)}'")
+    if not name or "\0" in name or (not parents and ("." in name or name in evolve.RESERVED)):
+        raise invalid(f"{column!r} cannot be a column's name in Lance")
+
+
+def _new_field(change: Change) -> pa.Field:
+    comment = change.get("comment")
+    kind = schemas.to_arrow_type(change["type"])
+    return pa.field(change["field"][-1], kind, metadata={COMMENT: comment} if comment else None)
+
+
+def _nested(parents: Sequence[str], field: pa.Field) -> pa.Field:
+    for parent in reversed(parents):
+        field = pa.field(parent, pa.struct([field]))
+    return field
+
+
+def _drop_columns(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+    wanted = [paths.canonical(change["field"]) for change in changes]
+    optional = {
+        path for path, change in zip(wanted, changes, strict=True) if change.get("if_exists")
+    }
+    if optional:
+        dataset = open_dataset(bridge, record)
+        wanted = [path for path in wanted if path not in optional or _has(dataset, record, path)]
+    if wanted:
+        evolve.drop_columns(bridge, record, LATEST, wanted)
+
+
+def _has(dataset: Any, record: TableRecord, path: str) -> bool:
+    try:
+        paths.find(dataset, record, path)
+    except TableColumnNotFoundError:
+        return False
+    return True
+
+
+def _alter_columns(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+    evolve.alter_columns(bridge, record, LATEST, [_altered(change) for change in changes])
+    _note_lengths(bridge, refreshed(bridge, record), changes)
+
+
+def _note_lengths(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+    """Keep what columns that are strings by now were declared as, or forget it."""
+    found = open_dataset(bridge, record)
+    notes: list[UpdateFieldMetadataEntry] = []
+    for change in changes:
+        if change["kind"] == "update_type":
+            path, length = paths.canonical(change["field"]), schemas.length_in(change["type"])
+            before = paths.metadata_of(paths.find(found, record, path)).get(schemas.TYPE)
+            if length != before:
+                notes.append(UpdateFieldMetadataEntry(path=path, metadata={schemas.TYPE: length}))
+    if notes:
+        metadata.update_field_metadata(bridge, record, LATEST, notes)
+
+
+def _altered(change: Change) -> AlterColumnsEntry:
+    path = paths.canonical(change["field"])
+    if change["kind"] == "rename_column":
+        return AlterColumnsEntry(path=path, rename=change["to"])
+    if change["kind"] == "update_nullability":
+        return AlterColumnsEntry(path=path, nullable=change["nullable"])
+    return AlterColumnsEntry(path=path, data_type=_plain_type(change))
+
+
+def _plain_type(change: Change) -> dict[str, Any]:
+    """Return a type in the words of the namespace's requests."""
+    kind = schemas.to_arrow_type(change["type"])
+    if pa.types.is_nested(kind):
+        raise unsupported(
+            f"Column '{paths.canonical(change['field'])}' cannot become {change['type']}: Lance "
+            "changes types of plain values only"
+        )
+    if pa.types.is_decimal(kind):
+        return {"type": f"decimal{kind.bit_width}", "length": kind.precision * 1000 + kind.scale}
+    return {"type": _NAMES.get(str(kind), str(kind))}
+
+
+_NAMES = {"float": "float32", "double": "float64", "string": "utf8"}
+
+
+def _comment(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+    found = [
+        UpdateFieldMetadataEntry(
+            path=paths.canonical(change["field"]),
+            metadata={COMMENT: change.get("comment") or None},
+        )
+        for change in changes
+    ]
+    metadata.update_field_metadata(bridge, record, LATEST, found)
+
+
+# -- properties ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Properties:
+    """The caller's own properties as a statement leaves them, and who is to manage the table."""
+
+    own: Mapping[str, str]
+    manager: str | None
+
+    @classmethod
+    def after(cls, record: TableRecord, changes: Sequence[Change]) -> _Properties:
+        own = dict(visible(record.properties))
+        given: dict[str, str] = {}
+        for change in changes:
+            key = change["key"]
+            if change["kind"] == "remove_property":
+                _require_removable(record, key)
+                own.pop(key, None)
+                given.pop(key, None)
+            else:
+                _require_settable(record, key)
+                given[key] = change["value"]
+        return cls({**own, **checked(given)}, manager_in(given))
+
+
+def _require_removable(record: TableRecord, key: str) -> None:
+    if key.startswith(RESERVED_PREFIX) or key.lower() in (TABLE_TYPE, MANAGED_BY):
+        raise invalid(f"Property '{key}' of '{display(record.path)}' is Lance's, and stays")
+
+
+def _require_settable(record: TableRecord, key: str) -> None:
+    if key in ("location", "provider"):
+        raise unsupported(
+            f"The {key} of '{display(record.path)}' cannot change: make another table, or register "
+            "the data under another name"
+        )
+
+
+def _alter_properties(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+    wanted = _Properties.after(record, changes)
+    entries.require_settable(bridge, record, wanted.own)
+    if wanted.manager is not None:
+        is_managed = state_of(record) is not None
+        if wanted.manager == IMPLEMENTATION and not is_managed:
+            record = conversion.begin(bridge, record)
+        elif wanted.manager != IMPLEMENTATION and is_managed:
+            record = conversion.end(bridge, record)
+    entries.set_properties(bridge, record, wanted.own)
+
+
+_STEPS: Mapping[str, _Step] = {
+    "add_column": _add_columns,
+    "drop_column": _drop_columns,
+    "rename_column": _alter_columns,
+    "update_type": _alter_columns,
+    "update_nullability": _alter_columns,
+    "update_comment": _comment,
+    "set_property": _alter_properties,
+    "remove_property": _alter_properties,
+}
+"""What does a change; those that one function does can be one commit."""

@@ -1,0 +1,137 @@
+"""SHOW, CREATE, ALTER, DESCRIBE and DROP NAMESPACE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, NamespaceWords, Path
+from lance_bridge.entries import namespaces
+from lance_bridge.entries.modes import CreateMode, DropBehavior, DropMode
+from lance_bridge.entries.outcome import settle
+from lance_bridge.errors import display, invalid, require_text, unsupported
+from lance_bridge.identifier import parse_namespace
+from lance_bridge.managed import conversion
+
+from ..addresses import CatalogAddress
+
+Args = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+def list_children(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace}`` to ``{namespaces: [path, …]}``, sorted. Errors: 1, 13."""
+    bridge, path = _found(catalog, args)
+    names = sorted(namespaces.list_children(bridge, path))
+    return {"namespaces": [[*path, name] for name in names]}
+
+
+def load(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace}`` to ``{properties}``, as Spark spells them. Errors: 1, 13."""
+    bridge, path = _found(catalog, args)
+    found = namespaces.describe(bridge, path)
+    to_spark = {theirs: ours for ours, theirs in _spelling(bridge, path).items()}
+    return {"properties": {to_spark.get(key, key): value for key, value in found.items()}}
+
+
+def create(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace, properties}`` to ``{}``. Errors: 0, 1 (of the parent), 2, 13."""
+    bridge, path = _found(catalog, args)
+    properties = _spelled(bridge, path, args["properties"])
+    namespaces.create(bridge, path, CreateMode.CREATE, properties)
+    return {}
+
+
+def alter(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace, set, unset}`` to ``{}``; other properties stay. Errors: 0, 1, 13."""
+    bridge, path = _found(catalog, args)
+    if not path:
+        raise invalid("The root namespace has no properties")
+    wanted = _spelled(bridge, path, args.get("set") or {})
+    spelling = _spelling(bridge, path)
+    unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
+    _refuse_reserved({*wanted, *unwanted})
+    for key, value in wanted.items():
+        require_text("Property key", key)
+        require_text(f"Property '{key[:60]}'", value)
+    if wanted.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
+        conversion.require_possible(bridge, f"Tables of namespace '{display(path)}'")
+    _alter(bridge, path, wanted, unwanted)
+    _require_comment(bridge, path, wanted, spelling.get("comment"))
+    return {}
+
+
+def _alter(bridge: Bridge, path: Path, wanted: Mapping[str, str], unwanted: set[str]) -> None:
+    reason = bridge.capabilities.no_namespace_changes
+    if reason:
+        raise unsupported(f"Namespace '{display(path)}' cannot change: {reason}")
+    record = bridge.catalog.load_namespace(path)
+    kept = {key: value for key, value in record.properties.items() if key not in unwanted}
+    changed = replace(record, properties={**kept, **wanted})
+    if changed == record:
+        return
+
+    def has_happened() -> bool:
+        found = bridge.catalog.load_namespace(path).properties
+        was_set = all(found.get(key) == value for key, value in wanted.items())
+        return was_set and not any(key in found for key in unwanted - wanted.keys())
+
+    settle(lambda: bridge.catalog.alter_namespace(changed), has_happened)
+
+
+def _require_comment(
+    bridge: Bridge, path: Path, wanted: Mapping[str, str], key: str | None
+) -> None:
+    """Hive before 4 changes all but the comment, without a word."""
+    if key is None or key not in wanted:
+        return
+    if bridge.catalog.load_namespace(path).properties.get(key) != wanted[key]:
+        raise unsupported(
+            f"The comment of namespace '{display(path)}' cannot change: its catalog has kept the "
+            "one it was created with. What else was to change has"
+        )
+
+
+def _refuse_reserved(keys: set[str]) -> None:
+    reserved = sorted(key for key in keys if not key or key.startswith(RESERVED_PREFIX))
+    if reserved:
+        raise invalid(
+            f"Property key {reserved[0][:60]!r} is empty or reserved ('{RESERVED_PREFIX}…')"
+        )
+
+
+def drop(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace, cascade}`` to ``{}``. Cascade deletes its tables. Errors: 0, 1, 3, 13, 19."""
+    bridge, path = _found(catalog, args)
+    behavior = DropBehavior.CASCADE if args.get("cascade") else DropBehavior.RESTRICT
+    namespaces.drop(bridge, path, DropMode.FAIL, behavior)
+    return {}
+
+
+def _found(catalog: CatalogAddress, args: Args) -> tuple[Bridge, Path]:
+    bridge = catalog.connect()._bridge
+    return bridge, parse_namespace(args["namespace"], bridge.capabilities)
+
+
+def _spelling(bridge: Bridge, path: Path) -> Mapping[str, str]:
+    """Return what Spark's own properties are called in the catalog."""
+    words = bridge.capabilities.namespace_words
+    return _plain(words[len(path) - 1]) if 0 < len(path) <= len(words) else {}
+
+
+def _plain(words: NamespaceWords) -> dict[str, str]:
+    named = {"comment": words.comment, "location": words.location, "owner": words.owner}
+    return {ours: theirs for ours, theirs in named.items() if theirs}
+
+
+def _spelled(bridge: Bridge, path: Path, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties in the catalog's spelling.
+
+    Spark names itself the owner of all it makes; where the catalog has no word for that, it knows
+    its owners better.
+    """
+    spelling = _spelling(bridge, path)
+    given = {k: v for k, v in properties.items() if k != "owner" or k in spelling}
+    return {spelling.get(key, key): value for key, value in given.items()}

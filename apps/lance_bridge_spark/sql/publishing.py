@@ -1,0 +1,168 @@
+"""A new table whose data is there before its entry: nothing is seen of it until both are.
+
+The data becomes version 1 of a dataset at a place that no entry has, and then the catalog decides
+between creators of one name. Those that lose take away what they wrote, and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import lance
+import pyarrow as pa
+from lance.fragment import FragmentMetadata
+from lance_namespace.errors import LanceNamespaceError
+
+from lance_bridge import location as locations
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import TableRecord
+from lance_bridge.entries import properties as entry_properties
+from lance_bridge.entries import tables as entries
+from lance_bridge.entries.placement import Home
+from lance_bridge.errors import OutcomeUnknownError, display, table_already_exists
+from lance_bridge.managed import conversion
+from lance_bridge.table_files import RESERVED_FILE
+from lance_bridge.tables.create import FIRST_VERSION, not_written
+from lance_bridge.tables.dataset import LANCE_FAILURES, translated
+from lance_bridge.tables.history.manifests import VERSIONS, TableFiles, VersionDirectory
+from lance_bridge.tables.spark_types import columns_of
+
+from .definitions import Definition
+
+logger = logging.getLogger(__name__)
+
+_HINT = "latest_version_hint.json"
+"""What Lance writes beside a manifest."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is to become version 1, and where."""
+
+    location: str
+    schema: pa.Schema
+    fragments: Sequence[str] = ()
+    """In JSON; their files are at the location already."""
+    uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    """Names the transaction, so that it is recognised after a lost reply."""
+    is_own_place: bool = False
+    """Whether nothing else can be at the location."""
+
+    def metadata(self) -> list[FragmentMetadata]:
+        return [FragmentMetadata.from_json(each) for each in self.fragments]
+
+
+def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableRecord:
+    """Commit version 1, then add the entry; undo the one where the other fails.
+
+    Raises:
+        TableAlreadyExistsError: (5) the name is taken, or there is a dataset at the location.
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13)
+        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
+        OutcomeUnknownError: (17) the entry may be there; the data stays.
+        ServiceUnavailableError: (17) the storage did not take the data.
+    """
+    managed = is_to_be_managed(bridge, definition)
+    place = TableRecord(definition.path, data.location)
+    had_mark = not data.is_own_place and _files(bridge, place).head(RESERVED_FILE) is not None
+    _commit_first(bridge, place, data)
+    try:
+        record = _add_entry(bridge, definition, data)
+        with entries.undone(bridge, record):
+            return conversion.begin(bridge, record) if managed else record
+    except OutcomeUnknownError:
+        raise
+    except LanceNamespaceError:
+        _take_away(bridge, place, data, [] if had_mark else [RESERVED_FILE])
+        raise
+
+
+def is_to_be_managed(bridge: Bridge, definition: Definition) -> bool:
+    """Return whether the catalog is to hold the versions. Raises 0 and 1."""
+    home = Home(bridge, definition.path[:-1])
+    return conversion.is_wanted(bridge, definition.path, home, definition.properties)
+
+
+def _add_entry(bridge: Bridge, definition: Definition, data: Data) -> TableRecord:
+    record, is_new = entries.add_or_find(
+        bridge,
+        definition.path,
+        data.location,
+        entry_properties.checked(definition.properties),
+        columns=columns_of(data.schema),
+    )
+    if not is_new:
+        raise table_already_exists(definition.path, "another creator was first")
+    return record
+
+
+def _commit_first(bridge: Bridge, place: TableRecord, data: Data) -> None:
+    """Commit version 1 and no other. Raises 5 where there is one, 17."""
+    location = place.location or ""
+    options = bridge.storage_options(place, vend=None, write=True)
+    transaction = lance.Transaction(
+        read_version=0,
+        operation=lance.LanceOperation.Overwrite(data.schema, data.metadata()),
+        uuid=data.uuid,
+    )
+    try:
+        lance.LanceDataset.commit(
+            locations.for_lance(location), transaction, max_retries=0, storage_options=options
+        )
+    except LANCE_FAILURES as error:
+        if not bridge.storage(place, write=True).has_dataset(location):
+            raise not_written(place, error, "No table was made") from error
+        if not _is_first(place, data, options):
+            raise table_already_exists(
+                place.path, f"there is a Lance table at {location}"
+            ) from error
+
+
+def _is_first(place: TableRecord, data: Data, options: dict[str, str] | None) -> bool:
+    """Return whether version 1 is of this very transaction: its reply may have been lost."""
+    location = locations.for_lance(place.location or "")
+    with translated(f"What became of '{display(place.path)}' could not be read at {location}"):
+        dataset = lance.dataset(location, version=FIRST_VERSION, storage_options=options)
+        transaction = dataset.read_transaction(FIRST_VERSION)
+    return transaction is not None and transaction.uuid == data.uuid
+
+
+def _take_away(bridge: Bridge, place: TableRecord, data: Data, marks: Sequence[str]) -> None:
+    """Delete a dataset that was made here and has no entry; at a place of others, no more."""
+    try:
+        if data.is_own_place:
+            bridge.storage(place, write=True).delete_table(data.location)
+            return
+        files = _files(bridge, place)
+        made = VersionDirectory(files).list()
+        if [each.version for each in made] != [FIRST_VERSION]:
+            logger.warning("somebody has written to %s: version 1 of it stays", data.location)
+            return
+        versions = [f"{VERSIONS}/{name}" for name in (made[0].name, _HINT)]
+        transaction = f"_transactions/0-{data.uuid}.txn"
+        files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
+    except LanceNamespaceError as error:
+        logger.warning("files of '%s' stay at %s: %s", place.path, place.location, error)
+
+
+def remove_files(bridge: Bridge, place: TableRecord, fragments: Sequence[str]) -> None:
+    """Delete the data files of fragments that no version has."""
+    paths = _data_files([FragmentMetadata.from_json(each) for each in fragments])
+    if not paths:
+        return
+    try:
+        _files(bridge, place).remove(paths)
+    except LanceNamespaceError as error:
+        logger.warning("files of '%s' stay at %s: %s", place.path, place.location, error)
+
+
+def _files(bridge: Bridge, place: TableRecord) -> TableFiles:
+    return TableFiles(bridge.storage(place, write=True), place.location or "")
+
+
+def _data_files(fragments: Sequence[FragmentMetadata]) -> list[str]:
+    return [f"data/{file.path}" for each in fragments for file in each.files]

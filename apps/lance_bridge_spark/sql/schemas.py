@@ -1,0 +1,182 @@
+"""Columns between Spark and Lance: types, and what a column's metadata holds besides.
+
+A column's comment is its field's metadata ``comment`` on both sides. A vector is an array for
+Spark; its length is metadata there, so that a table made from a query keeps its vectors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
+
+from lance_bridge.errors import invalid
+
+from ..source import fit, types
+from ..source.fit import VECTOR_SIZE
+from ..source.types import COMMENT
+
+TYPE = "spark.type"
+"""The key in a column's metadata for ``char(n)`` and ``varchar(n)``; Spark checks the lengths."""
+_LENGTH_CHECKED = "__CHAR_VARCHAR_TYPE_STRING"
+"""The key by which Spark itself marks a string column whose values it checks for their length."""
+VECTOR = "vector."
+"""``'vector.v' = '16'`` among a table's properties makes column ``v`` vectors of 16 elements."""
+
+Json = dict[str, Any]
+
+
+def to_spark(schema: pa.Schema) -> str:
+    """Return the JSON text of the ``StructType`` that Spark sees."""
+    struct = types.spark_schema(schema).jsonValue()
+    return json.dumps(_told(struct, list(schema)))
+
+
+def _told(struct: Any, fields: list[pa.Field]) -> Any:
+    """Return the JSON of a struct with the metadata of its fields, at every depth."""
+    pairs = zip(struct["fields"], fields, strict=True)
+    return {**struct, "fields": [_told_field(each, field) for each, field in pairs]}
+
+
+def _told_field(told: Json, field: pa.Field) -> Json:
+    metadata: Json = {}
+    comment = (field.metadata or {}).get(COMMENT.encode())
+    if comment is not None:
+        metadata[COMMENT] = comment.decode(errors="replace")
+    if pa.types.is_fixed_size_list(field.type):
+        metadata[VECTOR_SIZE] = field.type.list_size
+    exact = (field.metadata or {}).get(TYPE.encode())
+    if exact is not None:
+        metadata[_LENGTH_CHECKED] = exact.decode(errors="replace")
+    return {**told, "type": _told_type(told["type"], field.type), "metadata": metadata}
+
+
+def _told_type(told: Any, kind: pa.DataType) -> Any:
+    if not isinstance(told, dict):
+        return told
+    if pa.types.is_struct(kind):
+        return _told(told, [kind.field(i) for i in range(kind.num_fields)])
+    if told.get("type") == "array":
+        return {**told, "elementType": _told_type(told["elementType"], kind.value_type)}
+    return told
+
+
+def converted(schema: pa.Schema) -> list[str]:
+    """Return the columns whose values are not the same in Spark as they are stored, at any depth.
+
+    What is only laid out otherwise, such as ``large_string``, is the same.
+    """
+    return [field.name for field in schema if _is_converted(field.type)]
+
+
+def _is_converted(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return True
+    if pa.types.is_map(kind):
+        return _is_converted(kind.key_type) or _is_converted(kind.item_type)
+    if pa.types.is_nested(kind):
+        return any(_is_converted(kind.field(i).type) for i in range(kind.num_fields))
+    if pa.types.is_duration(kind):
+        return True  # Lance and Spark do not write its literals alike
+    return bool(types.read_type(kind) != kind and not any(same(kind) for same in _SAME_VALUES))
+
+
+_SAME_VALUES = (
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+)
+
+
+def to_arrow(text: str, properties: Mapping[str, str] | None = None) -> pa.Schema:
+    """Return the Arrow schema of a table with these columns.
+
+    Args:
+        text: The JSON text of a ``StructType``.
+        properties: The table's, which may say which columns are vectors.
+
+    Raises:
+        InvalidInputError: (13) a type that Lance has not, or a vector that is none.
+    """
+    struct = StructType.fromJson(json.loads(text))
+    schema = fit.new_schema(_without_lengths(struct), _vectors(properties or {}))
+    return pa.schema([_marked(field, struct[field.name]) for field in schema])
+
+
+def to_arrow_type(text: str) -> pa.DataType:
+    """Return the Arrow type for the JSON text of a type of Spark.
+
+    Raises:
+        InvalidInputError: (13) Lance has no such type.
+    """
+    told = {"name": "value", "type": json.loads(text), "nullable": True, "metadata": {}}
+    return to_arrow(json.dumps({"type": "struct", "fields": [told]})).field(0).type
+
+
+def length_in(text: str) -> str | None:
+    """Return ``varchar(10)`` or ``char(3)`` where the JSON text of a type says so, or None."""
+    told = json.loads(text)
+    return told if isinstance(told, str) and told.startswith(("char(", "varchar(")) else None
+
+
+def _vectors(properties: Mapping[str, str]) -> dict[str, int]:
+    return {
+        key.removeprefix(VECTOR): _length(key, value)
+        for key, value in properties.items()
+        if key.startswith(VECTOR)
+    }
+
+
+def _length(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise invalid(f"Property '{key}' must be a whole number above 0, not {text[:60]!r}")
+    return int(text)
+
+
+def _without_lengths(struct: StructType) -> StructType:
+    """Return the columns with ``char(n)`` and ``varchar(n)`` as strings, which Arrow has."""
+    return StructType(
+        [
+            StructField(each.name, StringType(), each.nullable, each.metadata)
+            if isinstance(each.dataType, CharType | VarcharType)
+            else each
+            for each in struct.fields
+        ]
+    )
+
+
+def _marked(field: pa.Field, spark: StructField) -> pa.Field:
+    """Return a column with what only its metadata can say: lengths of strings, inner comments."""
+    metadata = dict(field.metadata or {})
+    if isinstance(spark.dataType, CharType | VarcharType):
+        metadata[TYPE.encode()] = spark.dataType.simpleString().encode()
+    kind = _commented_type(field.type, spark.dataType)
+    return field.with_type(kind).with_metadata(metadata or None)
+
+
+def _commented_type(kind: pa.DataType, spark: DataType) -> pa.DataType:
+    if isinstance(spark, StructType) and pa.types.is_struct(kind):
+        children = [kind.field(i) for i in range(kind.num_fields)]
+        return pa.struct([_commented(child, spark[child.name]) for child in children])
+    if isinstance(spark, ArrayType) and pa.types.is_list(kind):
+        inner = kind.value_field
+        return pa.list_(inner.with_type(_commented_type(inner.type, spark.elementType)))
+    return kind
+
+
+def _commented(field: pa.Field, spark: StructField) -> pa.Field:
+    comment = (spark.metadata or {}).get(COMMENT)
+    kind = _commented_type(field.type, spark.dataType)
+    return field.with_type(kind).with_metadata({COMMENT: comment} if comment else None)

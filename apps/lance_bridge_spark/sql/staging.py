@@ -1,0 +1,333 @@
+"""CREATE and REPLACE TABLE with a query: nothing of it is seen before all of it is there.
+
+A stage says where the tasks write. When they have, the driver's writer leaves the fragments' JSON
+in a file of the stage, and `commit` makes the new table, or the version that replaces the old one,
+in one step.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import (
+    InternalError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
+
+from lance_bridge import location as locations
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import IMPLEMENTATION, TableRecord
+from lance_bridge.entries import tables as entries
+from lance_bridge.entries.placement import Home, default_location
+from lance_bridge.entries.properties import checked, manager_in
+from lance_bridge.errors import display, invalid
+from lance_bridge.managed import conversion
+from lance_bridge.managed.entry import refreshed
+from lance_bridge.tables.commits import transaction_at
+from lance_bridge.tables.dataset import LANCE_FAILURES, brief
+from lance_bridge.tables.history.manifests import TableFiles
+
+from ..addresses import Access, CatalogAddress, TableAddress
+from ..source.commit import Commit
+from . import publishing, schemas
+from .definitions import Definition
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+Args = Mapping[str, Any]
+Answer = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A table that is being made or replaced. Goes through Spark as JSON; holds no secret."""
+
+    uuid: str
+    """Names the transaction, and the file that the writer leaves."""
+    table: tuple[str, ...]
+    location: str
+    struct: str
+    """The JSON text of the new ``StructType``."""
+    properties: Mapping[str, str]
+    replaces: int = 0
+    """The version that the query has found; 0 where a new table is made."""
+    is_own_place: bool = False
+    """Whether nobody else can have written to the location."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Stage:
+        """Return the stage that `told` has sent."""
+        return cls(**{**told, "table": tuple(told["table"])})
+
+    def told(self) -> Answer:
+        """Return the stage as JSON holds it."""
+        return {**asdict(self), "table": list(self.table)}
+
+    @property
+    def write_mode(self) -> str:
+        """How ``lance.fragment.write_fragments`` is to write the rows."""
+        return "overwrite" if self.replaces else "create"
+
+    @property
+    def definition(self) -> Definition:
+        return Definition(self.table, self.struct, self.properties, self.location)
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of the rows to write."""
+        return self.definition.schema()
+
+    @property
+    def file(self) -> str:
+        """Where the fragments are kept, under the location, among files of Lance's own."""
+        return f"_transactions/{self.uuid}.staged.json"
+
+
+# -- beginning -----------------------------------------------------------------------------------
+
+
+def create(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, schema, properties}`` to ``{stage, schema, properties}``. Errors: 0, 1, 13."""
+    bridge = catalog.connect()._bridge
+    return _begun(_new(bridge, _defined(bridge, args)))
+
+
+def replace(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, schema, properties, or_create}`` to the same. Errors: 0, 1, 4, 13, 15, 17, 19."""
+    bridge = catalog.connect()._bridge
+    definition = _defined(bridge, args)
+    try:
+        table = TableAddress(catalog, definition.path).find()
+    except TableNotFoundError:
+        if not args.get("or_create"):
+            raise
+        return _begun(_new(bridge, definition))
+    _require_replaceable(table, definition)
+    stage = Stage(
+        str(uuid.uuid4()),
+        definition.path,
+        table.record.location or "",
+        definition.struct,
+        definition.properties,
+        replaces=int(table.open(write=True).version),
+    )
+    return _begun(stage)
+
+
+def _defined(bridge: Bridge, args: Args) -> Definition:
+    definition = Definition.of(bridge.table_path(args["table"]), args)
+    if not definition.has_columns:
+        raise invalid(f"Table '{display(definition.path)}' needs at least one column")
+    definition.schema()
+    return definition
+
+
+def _new(bridge: Bridge, definition: Definition) -> Stage:
+    publishing.is_to_be_managed(bridge, definition)
+    name = str(uuid.uuid4())
+    place, given = _own_place(bridge, definition, name), definition.location
+    return Stage(
+        name,
+        definition.path,
+        given or place,
+        definition.struct,
+        definition.properties,
+        is_own_place=given is None,
+    )
+
+
+def _own_place(bridge: Bridge, definition: Definition, name: str) -> str:
+    """Return a place that no other creator of the same name is given."""
+    if definition.location is not None:
+        return ""
+    home = Home(bridge, definition.path[:-1])
+    plain = default_location(bridge, definition.path, home).removesuffix(".lance")
+    return f"{plain}-{name[:8]}.lance"
+
+
+def _require_replaceable(table: Table, definition: Definition) -> None:
+    given = definition.location
+    if given and locations.key(given) != locations.key(table.record.location or "/"):
+        raise invalid(
+            f"Table '{display(definition.path)}' is at {table.record.location}, and REPLACE cannot "
+            "move it: leave LOCATION out"
+        )
+    entries.require_settable(table.bridge, table.record, checked(definition.properties))
+
+
+def _begun(stage: Stage) -> Answer:
+    schema = schemas.to_spark(stage.schema())
+    return {"stage": stage.told(), "schema": schema, "properties": dict(stage.properties)}
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StagedAccess(Access):
+    """What a task needs to write where a table is not yet."""
+
+    stage: Stage | None = None
+
+    def renewed(self) -> dict[str, str] | None:
+        catalog, stage = self.address.catalog, self.stage
+        if catalog is None or stage is None or stage.replaces:
+            return super().renewed()
+        # The catalog has no entry yet by which credentials could be asked for.
+        return dict(access(catalog, stage).storage)
+
+
+def access(catalog: CatalogAddress, stage: Stage) -> Access:
+    """Return what tasks need to write the stage's rows."""
+    bridge = catalog.connect()._bridge
+    return StagedAccess(
+        TableAddress(catalog, stage.table),
+        locations.for_lance(stage.location),
+        stage.replaces,
+        write=True,
+        storage=bridge.storage_options(_place(stage), vend=None, write=True) or {},
+        stage=stage,
+    )
+
+
+def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> None:
+    """Keep the fragments (in JSON) that all tasks have written. Safe to repeat.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    bridge = catalog.connect()._bridge
+    place = locations.for_lance(stage.location)
+    if locations.is_local(place):
+        # Without rows, no task has made the directory.
+        Path(place).mkdir(parents=True, exist_ok=True)
+    _files(bridge, stage).put_over(stage.file, json.dumps(list(fragments)).encode())
+
+
+def _kept(bridge: Bridge, stage: Stage) -> list[str] | None:
+    content = _files(bridge, stage).read(stage.file)
+    return None if content is None else [str(each) for each in json.loads(content)]
+
+
+def _files(bridge: Bridge, stage: Stage) -> TableFiles:
+    return TableFiles(bridge.storage(_place(stage), write=True), stage.location)
+
+
+def _place(stage: Stage) -> TableRecord:
+    return TableRecord(stage.table, stage.location)
+
+
+# -- ending --------------------------------------------------------------------------------------
+
+
+def commit(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{stage, written?}`` to ``{}``: the table is there. Errors: 0, 1, 4, 5, 13, 14, 17, 18, 19.
+
+    ``written`` says that rows were to be written, so that a missing record of them is an error.
+    """
+    stage = Stage.of(args["stage"])
+    bridge = catalog.connect()._bridge
+    kept = _kept(bridge, stage)
+    if kept is None and args.get("written"):
+        raise InternalError(
+            f"Table '{display(stage.table)}' is not made: there is no record of its rows at "
+            f"{stage.location}. Repeat the statement"
+        )
+    if stage.replaces:
+        _replace(catalog, stage, kept or [])
+    else:
+        data = publishing.Data(
+            stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_place
+        )
+        publishing.publish_new(bridge, stage.definition, data)
+        _forget(bridge, stage)
+    return {}
+
+
+def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None:
+    """Make the version that replaces the old ones, then the entry's properties."""
+    address = TableAddress(catalog, stage.table)
+    _commit_of(address, stage).run(
+        kept, lambda fragments: lance.LanceOperation.Overwrite(stage.schema(), fragments)
+    )
+    # From here on, the files are those of a version: nothing may take them for the stage's own.
+    _forget(catalog.connect()._bridge, stage)
+    table = address.find()
+    try:
+        if manager_in(stage.properties) == IMPLEMENTATION:
+            conversion.begin(table.bridge, table.record)
+        record = refreshed(table.bridge, table.record)
+        entries.set_properties(table.bridge, record, checked(stage.properties))
+    except LanceNamespaceError as error:
+        raise type(error)(
+            f"Table '{display(stage.table)}' has its new rows, but its new properties are not "
+            f"stored: {error}"
+        ) from error
+
+
+def _commit_of(address: TableAddress, stage: Stage) -> Commit:
+    place = locations.for_lance(stage.location)
+    # The query may have read the table itself: what others add meanwhile must not be lost.
+    return Commit(address, place, stage.replaces, stage.uuid, alone=True)
+
+
+def _forget(bridge: Bridge, stage: Stage) -> None:
+    try:
+        _files(bridge, stage).remove([stage.file])
+    except LanceNamespaceError as error:
+        logger.warning("%s stays at %s: %s", stage.file, stage.location, error)
+
+
+def abort(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{stage}`` to ``{}``: what it wrote is deleted, unless it is part of a table by now.
+
+    Of a table that was to be replaced, files of tasks that failed stay, for the clean-up of files
+    that no version has. Errors: 17.
+    """
+    stage = Stage.of(args["stage"])
+    bridge = catalog.connect()._bridge
+    if _is_committed(catalog, stage):
+        return {}
+    if stage.is_own_place:
+        bridge.storage(_place(stage), write=True).delete_table(stage.location)
+        return {}
+    publishing.remove_files(bridge, _place(stage), _kept(bridge, stage) or [])
+    _forget(bridge, stage)
+    return {}
+
+
+def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
+    """Return whether somebody may read what the stage wrote. Raises 17 where that is not known."""
+    try:
+        table = TableAddress(catalog, stage.table).find()
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return False
+    if locations.key(table.record.location or "/") != locations.key(stage.location):
+        return False
+    if not stage.replaces:
+        return True
+    try:
+        dataset = table.open()
+        return any(
+            made is not None and made.uuid == stage.uuid
+            for made in (
+                transaction_at(dataset, version)
+                for version in range(stage.replaces + 1, dataset.version + 1)
+            )
+        )
+    except LANCE_FAILURES as error:
+        raise InternalError(
+            f"Whether '{display(stage.table)}' was replaced cannot be read: {brief(error)}"
+        ) from error

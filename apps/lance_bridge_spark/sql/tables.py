@@ -1,0 +1,247 @@
+"""SHOW TABLES, DESCRIBE, CREATE, DROP and RENAME TABLE, and what needs no task: counts, deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
+
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.entries import namespaces, registration
+from lance_bridge.entries import rename as renaming
+from lance_bridge.entries import tables as entries
+from lance_bridge.entries.modes import CreateMode
+from lance_bridge.entries.properties import ENTRY_ID, visible
+from lance_bridge.errors import display, invalid
+from lance_bridge.identifier import parse_namespace
+from lance_bridge.location import for_lance
+from lance_bridge.managed.entry import refreshed
+from lance_bridge.tables import change
+from lance_bridge.tables.create import NewTable, create_table
+from lance_bridge.tables.data import Rows
+from lance_bridge.tables.dataset import LATEST, Ref, translated
+from lance_bridge.tables.expressions import running
+
+from ..addresses import CatalogAddress, TableAddress
+from ..found_tables import Table
+from ..source.options import Options, ReadOptions
+from . import publishing, schemas
+from .definitions import LANCE, Definition
+from .travel import When
+
+Args = Mapping[str, Any]
+Answer = dict[str, Any]
+
+_FRAGMENT_BITS = 32
+"""A row's address is its fragment's id, and in that many low bits its place there."""
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def list_names(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{namespace}`` to ``{tables: [name, …]}``: Lance's only, sorted. Errors: 1, 13.
+
+    A namespace of namespaces holds none.
+    """
+    bridge = catalog.connect()._bridge
+    path = parse_namespace(args["namespace"], bridge.capabilities)
+    if len(path) < bridge.capabilities.levels:
+        namespaces.describe(bridge, path)
+        return {"tables": []}
+    return {"tables": list(bridge.catalog.list_tables(path, lance_only=True))}
+
+
+def exists(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table}`` to ``{exists}``, without looking at storage. Errors: 13 (also: not Lance's)."""
+    try:
+        find(catalog, args)
+    except (TableNotFoundError, NamespaceNotFoundError):
+        return {"exists": False}
+    return {"exists": True}
+
+
+def load(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, version?, timestamp_us?, options?}`` to a description. Errors: 1, 4, 8, 11, 13, 19.
+
+    ``version`` is a number or the name of a tag; ``timestamp_us`` is in microseconds since 1970.
+    ``options`` are those of the relation, as the data source has them: version, tag, branch and
+    timestamp among them, and others that mean nothing here. ``chosen`` in the answer says that the
+    version is one that the caller wants, and not the latest.
+    """
+    when = When.of(args.get("version"), args.get("timestamp_us"))
+    options = args.get("options")
+    if options and when == When():
+        when = _chosen(Options(options).reading())
+    table = find(catalog, args)
+    told = described(table.record, when.open(table))
+    if when.ref.branch is not None:
+        told["branch"] = when.ref.branch
+    return {**told, "chosen": True} if when.is_chosen else told
+
+
+def _chosen(read: ReadOptions) -> When:
+    moment = None if read.timestamp is None else round(read.timestamp.timestamp() * 1_000_000)
+    return When(Ref.of(read.version, read.tag, read.branch), moment)
+
+
+def find(catalog: CatalogAddress, args: Args) -> Table:
+    """Return the table that a call is about, with one call to the catalog."""
+    return TableAddress(catalog, tuple(args["table"])).find()
+
+
+def described(record: TableRecord, dataset: lance.LanceDataset) -> Answer:
+    """Return what Spark is told of a table at one version.
+
+    ``bytes`` are those of its data files; ``converted`` are the columns whose values Spark does not
+    have as they are stored, so that only Spark can compare them.
+    """
+    with translated(f"Table '{display(record.path)}' could not be read"):
+        rows = int(dataset.count_rows())
+        size = sum(
+            file.file_size_bytes or 0
+            for fragment in dataset.get_fragments()
+            for file in fragment.metadata.files
+        )
+    return {
+        "schema": schemas.to_spark(dataset.schema),
+        "converted": schemas.converted(dataset.schema),
+        "version": int(dataset.version),
+        "rows": rows,
+        "bytes": size,
+        "id": record.properties.get(ENTRY_ID) or record.identity or record.location,
+        "properties": shown(record),
+    }
+
+
+def shown(record: TableRecord) -> dict[str, str]:
+    """Return a table's properties as Spark shows them: the caller's own, and Spark's."""
+    own = {**visible(record.properties), "provider": LANCE}
+    return {**own, "location": for_lance(record.location)} if record.location else own
+
+
+# -- creating, dropping, renaming ----------------------------------------------------------------
+
+
+def create(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, schema, properties}`` to a description. Errors: 0, 1, 5, 13, 14, 17.
+
+    With a location and no columns, the table is the one that lies there.
+    """
+    bridge = catalog.connect()._bridge
+    definition = Definition.of(bridge.table_path(args["table"]), args)
+    if not definition.has_columns:
+        record = _registered(bridge, definition)
+    elif definition.location is not None:
+        record = publishing.publish_new(
+            bridge, definition, publishing.Data(definition.location, definition.schema())
+        )
+    else:
+        empty = Rows.of(definition.schema().empty_table())
+        new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
+        record, _ = create_table(bridge, new)
+        record = refreshed(bridge, record)
+    return described(record, Table(_address(catalog, args), bridge, record).open())
+
+
+def _registered(bridge: Bridge, definition: Definition) -> TableRecord:
+    name, place = display(definition.path), definition.location
+    if place is None:
+        raise invalid(
+            f"Table '{name}' has no columns: name them, or give the LOCATION of a Lance table"
+        )
+    there = TableRecord(definition.path, place)
+    if not bridge.storage(there).has_dataset(place):
+        raise invalid(f"Table '{name}' has no columns, and there is no Lance table at {place}")
+    return registration.register(
+        bridge, definition.path, place, definition.properties, overwrite=False
+    )
+
+
+def _address(catalog: CatalogAddress, args: Args) -> TableAddress:
+    return TableAddress(catalog, tuple(args["table"]))
+
+
+def drop(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, purge}`` to ``{}``; the data goes, with PURGE or without. Errors: 1, 4, 13, 19."""
+    bridge = catalog.connect()._bridge
+    entries.drop(bridge, bridge.table_path(args["table"]))
+    return {}
+
+
+def rename(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, to}`` to ``{}``. Errors: 0, 1, 4, 5, 13, 14, 19.
+
+    ``to`` is a path, with or without the catalog's name, or a name in the same namespace.
+    """
+    bridge = catalog.connect()._bridge
+    path = bridge.table_path(args["table"])
+    target = _target(catalog, path, tuple(args["to"]))
+    renaming.rename(bridge, path, bridge.table_path(target))
+    return {}
+
+
+def _target(catalog: CatalogAddress, path: Path, to: Path) -> Path:
+    if len(to) == 1:
+        return (*path[:-1], *to)
+    if len(to) == len(path) + 1 and to[0] == catalog.name:
+        return to[1:]
+    return to
+
+
+# -- rows, without tasks -------------------------------------------------------------------------
+
+
+def truncate(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table}`` to ``{version}``, in which it has no row. Errors: 1, 4, 13, 14, 17, 19."""
+    return delete_where(catalog, {**args, "where": "true"})
+
+
+def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, where}`` to ``{version}``; where others change the same rows, it begins anew.
+
+    Errors: 1, 4, 12, 13, 14, 17, 19.
+    """
+    table = find(catalog, args)
+    version, _ = change.delete(table.bridge, table.record, args["where"], LATEST)
+    return {"version": version}
+
+
+def count(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, version, branch?, filter}`` to ``{rows}``. Errors: 1, 4, 11, 12, 13, 17, 19, 22."""
+    table, dataset = _at_version(catalog, args)
+    with running(f"Rows of table '{table.address.name}' could not be counted"):
+        return {"rows": int(dataset.count_rows(filter=args.get("filter")))}
+
+
+def fragments(catalog: CatalogAddress, args: Args) -> Answer:
+    """``{table, version, branch?, filter}`` to ``{fragments}``: ids of those with a row that fits.
+
+    Errors: 1, 4, 11, 12, 13, 17, 19, 22.
+    """
+    table, dataset = _at_version(catalog, args)
+    wanted = args.get("filter")
+    with running(f"Rows of table '{table.address.name}' could not be looked for"):
+        if wanted is None:
+            return {"fragments": [each.fragment_id for each in dataset.get_fragments()]}
+        return {"fragments": sorted(_fragments_with(dataset, wanted))}
+
+
+def _fragments_with(dataset: lance.LanceDataset, wanted: str) -> set[int]:
+    found: set[int] = set()
+    scanner = dataset.scanner(columns=[], filter=wanted, with_row_address=True, scan_in_order=False)
+    for batch in scanner.to_batches():
+        addresses = batch.column("_rowaddr").cast(pa.uint64()).to_numpy()
+        found.update(np.unique(addresses >> np.uint64(_FRAGMENT_BITS)).tolist())
+    return found
+
+
+def _at_version(catalog: CatalogAddress, args: Args) -> tuple[Table, lance.LanceDataset]:
+    table = find(catalog, args)
+    ref = Ref.of(args.get("version"), branch=args.get("branch"))
+    return table, table.open(ref)

@@ -1,0 +1,107 @@
+"""VERSION AS OF and TIMESTAMP AS OF: which version of a table a query means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import lance
+from lance_namespace.errors import TableVersionNotFoundError
+
+from lance_bridge.tables.dataset import LATEST, Ref, translated
+
+if TYPE_CHECKING:
+    from ..found_tables import Table
+
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class When:
+    """What a query means: a version, tag or branch, or the state of a branch at a moment."""
+
+    ref: Ref = LATEST
+    timestamp_us: int | None = None
+    """In microseconds since 1970 (UTC)."""
+
+    @classmethod
+    def of(cls, version: str | None, timestamp_us: int | None) -> When:
+        """Return what VERSION AS OF and TIMESTAMP AS OF say.
+
+        Args:
+            version: A number, or else the name of a tag; None for the latest.
+            timestamp_us: In microseconds since 1970 (UTC).
+
+        Raises:
+            InvalidInputError: (13) the version is 0.
+        """
+        if version is None:
+            return cls(timestamp_us=timestamp_us)
+        is_number = version.isascii() and version.isdigit()
+        return cls(Ref.of(version=int(version)) if is_number else Ref.of(tag=version))
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it is one version for ever, and not the latest of a branch."""
+        chosen = (self.ref.version, self.ref.tag, self.timestamp_us)
+        return any(each is not None for each in chosen)
+
+    def open(self, table: Table) -> lance.LanceDataset:
+        """Open a table then.
+
+        Raises:
+            TableVersionNotFoundError: (11)
+            TableTagNotFoundError: (8)
+            TableBranchNotFoundError: (22)
+            InvalidTableStateError: (19) it is declared, and has no data yet.
+            ServiceUnavailableError: (17)
+        """
+        dataset = table.open(self.ref)
+        if self.timestamp_us is None:
+            return dataset
+        found = version_at(dataset, self.timestamp_us, table.address.name)
+        if found == dataset.version:
+            return dataset
+        return table.open(Ref(version=found, branch=self.ref.branch))
+
+
+def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int:
+    """Return the last version that was committed at a moment or before it.
+
+    Args:
+        dataset: The table at its latest version.
+        timestamp_us: In microseconds since 1970 (UTC).
+        name: What messages call the table.
+
+    Raises:
+        TableVersionNotFoundError: (11) the first version that is left is later.
+        ServiceUnavailableError: (17)
+    """
+    with translated(f"The versions of table '{name}' could not be read"):
+        known = {int(each["version"]): _micros(each["timestamp"]) for each in dataset.versions()}
+    # Of a table that its catalog manages, the storage may have versions beyond the latest.
+    made = {number: at for number, at in known.items() if number <= dataset.version}
+    found = [number for number, at in made.items() if at <= timestamp_us]
+    if not found:
+        first = min(made, default=int(dataset.version))
+        since = f": its version {first} is of {_shown(made[first])}" if made else ""
+        raise TableVersionNotFoundError(
+            f"Table '{name}' has no version at or before {_shown(timestamp_us)}{since}"
+        )
+    return max(found)
+
+
+def _micros(moment: Any) -> int:
+    """Return a moment (a local ``datetime``, as pylance tells it) in microseconds since 1970."""
+    seconds: float = moment.timestamp()
+    return round(seconds * _MICROSECONDS)
+
+
+def _shown(micros: int) -> str:
+    seconds, rest = divmod(micros, _MICROSECONDS)
+    try:
+        moment = datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return f"{micros} µs after 1970"
+    return moment.replace(microsecond=rest).isoformat()

@@ -24,8 +24,9 @@ JDBC_JAR := docker/jars/postgresql.jar
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test test-all test-clients test-fast test-releases test-slow test-spark check check-lint check-format \
-	check-types check-docs demo bench bench-spark bench-migrate kerberos metastores sparks wheel lock \
+.PHONY: help venv test test-all test-clients test-fast test-releases test-slow test-spark check check-lint \
+	check-format check-types check-layers check-docs demo bench bench-spark bench-migrate kerberos metastores sparks \
+	wheel lock \
 	docker-driver clean
 
 help: ## list the targets
@@ -95,7 +96,7 @@ $(CLIENTS)/.complete: requirements/build.txt requirements/clients.txt pyproject.
 	@$(CLIENTS_PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
 
-check: check-lint check-format check-types check-docs ## lint, format, types, documents (make -k check: all of them)
+check: check-lint check-format check-types check-layers check-docs ## lint, format, types, layers, documents (make -k check: all of them)
 
 check-lint: $(STAMP)
 	@echo "ruff check"; $(PY) -m ruff check --quiet .
@@ -106,6 +107,10 @@ check-format: $(STAMP)
 
 check-types: $(STAMP)
 	@echo "mypy --strict"; $(PY) -m mypy --strict --no-error-summary $(TYPED)
+
+check-layers: $(STAMP)
+	@echo "import-linter"; $(VENV)/bin/lint-imports --no-logo --no-cache > $(VENV)/layers.txt || { \
+		cat $(VENV)/layers.txt; exit 1; }
 
 check-docs: $(STAMP)
 	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark and not slow and not clients" tests/docs

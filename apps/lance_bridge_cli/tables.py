@@ -121,11 +121,12 @@ def _read_schema(
 ) -> pa.Schema:
     """Return the schema as Arrow has it: the answer's JSON leaves out units and time zones."""
     from lance_bridge.entries import tables as entries  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.tables.dataset import Ref, open_dataset  # noqa: PLC0415 - the same
+    from lance_bridge.table import Ref  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.table import Table as LanceTable  # noqa: PLC0415 - rich has a Table, too
 
     bridge = namespace._bridge
     record = entries.load_lance(bridge, bridge.table_path(names))
-    return open_dataset(bridge, record, Ref.of(version)).schema
+    return LanceTable(bridge, record).open(Ref.of(version)).schema
 
 
 def _add_sql_types(fields: dict[str, Any], schema: pa.Schema) -> None:

@@ -20,12 +20,12 @@ from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNa
 
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge.errors import display
-from lance_bridge.tables.dataset import translated
+from lance_bridge.lance_errors import translate_lance_errors
 
 if TYPE_CHECKING:
     from lance_bridge.namespace import LanceBridgeNamespace
 
-    from .found_tables import Table
+    from .found_tables import SparkTable
 
 _LEAST_SECONDS = 300.0
 """Credentials that end sooner than this are fetched anew by the task that gets them."""
@@ -70,7 +70,7 @@ class TableAddress:
             return self.location
         return f"{self.catalog.name}.{display(self.path)}"
 
-    def find(self) -> Table:
+    def find(self) -> SparkTable:
         """Return the table on the driver, with the one catalog call that this takes.
 
         Raises:
@@ -116,7 +116,9 @@ class Access:
         """
         options, renewal = self.storage_options(), self.renewal()
         on_main = self.version if self.branch is None else None
-        with translated(f"Table '{self.address.name}' at {self.location} could not be opened"):
+        with translate_lance_errors(
+            f"Table '{self.address.name}' at {self.location} could not be opened"
+        ):
             dataset = lance.LanceDataset(
                 self.location,
                 version=on_main,

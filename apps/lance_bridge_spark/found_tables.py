@@ -6,7 +6,7 @@ Workers of Spark import `addresses` alone, and this when a task needs new creden
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import lance
@@ -14,20 +14,16 @@ import pyarrow as pa
 from lance_namespace import CreateTableRequest, LanceNamespace
 from lance_namespace.errors import TableNotFoundError
 
-from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
-from lance_bridge.catalog import TableRecord
 from lance_bridge.config import environment
 from lance_bridge.entries import tables as entries
 from lance_bridge.errors import unsupported
 from lance_bridge.managed import conversion
-from lance_bridge.managed.state import state_of
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect as connect_by_name
 from lance_bridge.registry import implementation
+from lance_bridge.table import Table
 from lance_bridge.tables.create import write_first
 from lance_bridge.tables.data import Rows
-from lance_bridge.tables.dataset import LATEST, Ref, open_dataset
 
 from .addresses import Access, CatalogAddress, TableAddress
 from .log_redaction import redact_logs
@@ -35,45 +31,27 @@ from .places import bridge_at
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table as the driver has found it. Does not pickle: tasks get an `Access`."""
+class SparkTable(Table):
+    """A table on the driver, and the address by which Spark names it. Tasks get an `Access`."""
 
     address: TableAddress
-    bridge: Bridge = field(repr=False)
-    record: TableRecord
-
-    def open(self, ref: Ref = LATEST, *, write: bool = False) -> lance.LanceDataset:
-        """Open it at a version, tag or branch. A dataset to write to commits where it has to.
-
-        Raises:
-            TableVersionNotFoundError: (11)
-            TableTagNotFoundError: (8)
-            TableBranchNotFoundError: (22)
-            InvalidTableStateError: (19) it is declared, and has no data yet.
-            ServiceUnavailableError: (17)
-        """
-        return open_dataset(self.bridge, self.record, ref, write=write)
 
     def access(
         self, dataset: lance.LanceDataset, *, branch: str | None = None, write: bool = False
     ) -> Access:
         """Return what tasks need to open this very version of an opened dataset."""
         redact_logs()
-        if state_of(self.record) is not None:
+        if self.managed is not None:
             # Tasks open versions by their final names, without asking the catalog.
             conversion.finish_latest(self.bridge, self.record)
         return Access(
             self.address,
-            locations.for_lance(self.record.location or ""),
+            self.uri,
             int(dataset.version),
             branch,
             write,
             self.storage_options(write=write) or {},
         )
-
-    def storage_options(self, *, write: bool) -> dict[str, str] | None:
-        """Return the options for the table's location, credentials among them, or None for none."""
-        return self.bridge.storage_options(self.record, vend=None, write=write)
 
 
 def connect(address: CatalogAddress) -> LanceBridgeNamespace:
@@ -98,15 +76,16 @@ def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
     return connect_by_name(impl, properties)
 
 
-def find(address: TableAddress) -> Table:
+def find(address: TableAddress) -> SparkTable:
     """Do what `TableAddress.find` says."""
     if address.catalog is None:
         bridge, record = bridge_at(address.location, address.storage)
-        if entries.is_only_declared(bridge, record):
+        if Table(bridge, record).is_declared():
             raise TableNotFoundError(f"There is no Lance table at {address.location}")
-        return Table(address, bridge, record)
+        return SparkTable(bridge, record, address)
     bridge = address.catalog.connect()._bridge
-    return Table(address, bridge, entries.load_lance(bridge, bridge.table_path(address.path)))
+    record = entries.load_lance(bridge, bridge.table_path(address.path))
+    return SparkTable(bridge, record, address)
 
 
 def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None) -> None:
@@ -114,7 +93,7 @@ def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, st
     empty = schema.empty_table()
     if address.catalog is None:
         bridge, record = bridge_at(address.location, address.storage)
-        write_first(bridge, record, Rows.of(empty))
+        write_first(Table(bridge, record), Rows.of(empty))
         return
     request = CreateTableRequest(
         id=list(address.path), mode="Create", properties=dict(properties or {}) or None

@@ -12,6 +12,7 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.table import Table
 from lance_bridge.tables.history import batches
 from lance_bridge.tables.history.staging import Staged
 
@@ -99,7 +100,7 @@ def steps(ns: MemoryNamespace, server: MemoryServer, *tables: list[str]) -> list
         version, staged = stage(ns, table)
         made.append(
             batches.create_version(
-                ns._bridge, server.tables[tuple(table)], Staged(version, str(staged))
+                Table(ns._bridge, server.tables[tuple(table)]), Staged(version, str(staged))
             )
         )
     return made

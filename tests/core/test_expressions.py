@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.tables import expressions
-from lance_bridge.tables.dataset import LANCE_FAILURES
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
@@ -155,7 +155,7 @@ def test_pylance_says_what_is_read_from_its_texts(filled: MemoryNamespace) -> No
             expressions.not_planned(missing.value, ""), errors.TableColumnNotFoundError
         )
     for predicate in ON_A_ROW:
-        with pytest.raises(LANCE_FAILURES) as failed:
+        with pytest.raises(LANCE_ERRORS) as failed:
             opened.scanner(filter=predicate).to_table()
         assert isinstance(expressions.failed(failed.value, ""), errors.InvalidInputError)
 

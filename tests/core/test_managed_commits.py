@@ -17,8 +17,7 @@ from lance_namespace import errors
 
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import directory as directories
-from lance_bridge.tables.commits import committing
-from lance_bridge.tables.dataset import open_dataset
+from lance_bridge.table import Table
 
 from .building import TABLE, create, stream
 from .managing import (
@@ -304,13 +303,13 @@ def test_what_lance_gives_up_because_of_others_is_a_concurrent_modification(
     namespace: MemoryNamespace, server: MemoryServer, managed: bool
 ) -> None:
     create(namespace, TABLE, properties=MANAGED if managed else {})
-    record = server.tables[KEY]
-    opened = open_dataset(namespace._bridge, record, write=True)
+    changed = Table(namespace._bridge, server.tables[KEY])
+    opened = changed.open(write=True)
     other = lance.dataset(namespace_client=namespace, table_id=TABLE)
     other.update({"a": "a + 10"}, where="a = 1")
     with (
         pytest.raises(errors.ConcurrentModificationError) as caught,
-        committing(record, "it was not updated", opened),
+        changed.committing(opened, "it was not updated"),
     ):
         opened.update({"a": "a + 20"}, where="a = 1", retry_timeout=timedelta(0))
     assert "Too many concurrent writers" in str(caught.value.__cause__)
@@ -322,8 +321,9 @@ def test_others_who_are_faster_each_time_are_a_concurrent_modification(
 ) -> None:
     create_managed(namespace)
     opened = lance.dataset(str(directory(server)))
+    table = Table(namespace._bridge, server.tables[KEY])
     with (
         pytest.raises(errors.ConcurrentModificationError),
-        committing(server.tables[KEY], "it was not compacted", opened),
+        table.committing(opened, "it was not compacted"),
     ):
         raise OSError("Too many concurrent writers. Attempted 5 times, but failed on retry_timeout")

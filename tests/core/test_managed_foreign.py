@@ -12,6 +12,7 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import MANAGED_BY
 from lance_bridge.managed import directory as directories
+from lance_bridge.table import Table
 from lance_bridge.tables.compaction import compact
 from lance_bridge.tables.history.manifests import TableFiles
 
@@ -220,7 +221,7 @@ def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
     namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
     assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 1
     bridge = namespace._bridge
-    assert compact(bridge, bridge.catalog.load_table(KEY)).version > 2
+    assert compact(Table(bridge, bridge.catalog.load_table(KEY))).version > 2
     assert rows(namespace) == [0, 0, 1, 2]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
+from lance_bridge.table import Table
 from lance_bridge.tables.history import pruning
 from lance_bridge.tables.history.manifests import Manifest
 
@@ -189,7 +190,7 @@ def test_a_version_that_is_tagged_meanwhile_comes_back(
 ) -> None:
     build(namespace, 3)
     planned = pruning.prepare(
-        namespace._bridge, server.tables[at("Orders")], None, pruning.check_ranges([(1, 3)])
+        Table(namespace._bridge, server.tables[at("Orders")]), None, pruning.check_ranges([(1, 3)])
     )
     dataset(namespace).tags.create("late", 2)
     with pytest.raises(errors.ConcurrentModificationError, match="tag 'late'"):
@@ -204,7 +205,7 @@ def test_versions_come_back_where_nobody_can_tell_whether_they_are_needed(
     build(namespace, 3)
     dataset(namespace).tags.create("t", 3)
     planned = pruning.prepare(
-        namespace._bridge, server.tables[at("Orders")], None, pruning.check_ranges([(1, 3)])
+        Table(namespace._bridge, server.tables[at("Orders")]), None, pruning.check_ranges([(1, 3)])
     )
     (directory(namespace) / "_refs/tags/t.json").write_bytes(b"broken")
     with pytest.raises(errors.ServiceUnavailableError, match="Tags or branches"):

@@ -15,6 +15,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.storage import TableStorage
+from lance_bridge.table import Table
 from lance_bridge.tables.history import versions
 from lance_bridge.tables.history.manifests import Scheme, TableFiles, VersionDirectory, name_of
 from lance_bridge.tables.history.staging import Staged
@@ -209,7 +210,7 @@ def test_a_version_whose_reply_was_lost_is_created_once(
     build(namespace, 1)
     version, staged = stage(namespace)
     record = server.tables[at("Orders")]
-    planned = versions.prepare(namespace._bridge, record, Staged(version, str(staged)))
+    planned = versions.prepare(Table(namespace._bridge, record), Staged(version, str(staged)))
     files = LosingFiles(TableStorage({}), record.location or "")
     files.twice = twice
     made = replace(planned, directory=VersionDirectory(files)).do()

@@ -8,7 +8,7 @@ from typing import Any
 from migrate.sparking import Scene, each_file_by_itself, failed
 
 from lance_bridge.entries.tables import load_lance
-from lance_bridge.tables.dataset import open_dataset
+from lance_bridge.table import Table
 from lance_bridge_cli.migrating import reconnected
 from lance_bridge_migrate import Migrations, execute, undo
 from lance_bridge_migrate.ends import bridge_of
@@ -37,7 +37,7 @@ def go_on(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as 
         record = execute(kind, ends, migration)
         [path] = [each.target for each in record.plan.items if each.rows is not None]
         bridge = bridge_of(ends.target)
-        dataset = open_dataset(bridge, load_lance(bridge, path))
+        dataset = Table(bridge, load_lance(bridge, path)).open()
         named = {file.path for each in dataset.get_fragments() for file in each.data_files()}
         files = {file.name for file in Path(dataset.uri, "data").iterdir()}
         return {

@@ -19,7 +19,7 @@ from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display, invalid
-from lance_bridge.tables.dataset import Ref, open_dataset
+from lance_bridge.table import Ref, Table
 
 from .. import targets
 from ..ends import bridge_of
@@ -127,7 +127,7 @@ class CatchUp(IntoCatalog[Any, CatchUpOptions]):
         become_active(ends.source)
         source = SourceTable.model_validate(item.facts["source"])
         record = load_lance(bridge_of(ends.target), item.target)
-        version = int(open_dataset(bridge_of(ends.target), record).version)
+        version = int(Table(bridge_of(ends.target), record).open().version)
         return _fingerprint(sources.described_again(ends.source, source), record, version)
 
     def steps(self, item: Item) -> Sequence[Step[Any, Any, Any]]:
@@ -164,7 +164,7 @@ def _surveyed(ends: CatchUpEnds, options: CatchUpOptions, tracked: Tracked, item
     record = load_lance(bridge, item.target)
     if tracked.mark is None or record.properties.get(targets.MARK) != tracked.mark:
         return item.with_problems(blocker(_OTHER_TABLE))
-    dataset = open_dataset(bridge, record)
+    dataset = Table(bridge, record).open()
     version = int(dataset.version)
     target = read_back(spark, address_at(ends.target, item.target), version)
     settings = {"casts": tracked.casts, "renames": tracked.renames}
@@ -307,7 +307,7 @@ def _checks(work: CatchUpWork, level: Level) -> Iterator[Check]:
     """Compare all of the source, as the round read it, with the table."""
     spark, bridge = work.ends.source, target_bridge(work)
     path, version = path_now(work.item, work.facts), int(work.facts["version"])
-    dataset = open_dataset(bridge, load_lance(bridge, path), Ref(version=version))
+    dataset = Table(bridge, load_lance(bridge, path)).open(Ref(version=version))
     target = read_back(spark, address_at(work.ends.target, path), version)
     source = _as_read(work, target)
     if level.includes(Level.CHECKSUMS):

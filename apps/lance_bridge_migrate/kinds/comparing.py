@@ -8,7 +8,7 @@ from itertools import zip_longest
 import lance
 import pyarrow as pa
 
-from lance_bridge.tables.dataset import translated
+from lance_bridge.lance_errors import translate_lance_errors
 
 from ..journal import Check
 from ..levels import Level
@@ -26,7 +26,7 @@ def compare(source: lance.LanceDataset, target: lance.LanceDataset, level: Level
     Raises:
         ServiceUnavailableError: (17) one of them cannot be read.
     """
-    with translated(f"{source.uri} and {target.uri} could not be compared"):
+    with translate_lance_errors(f"{source.uri} and {target.uri} could not be compared"):
         return list(_checks(source, target, level))
 
 

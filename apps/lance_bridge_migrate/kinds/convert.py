@@ -21,7 +21,7 @@ from lance_namespace.errors import LanceNamespaceError
 from lance_bridge import location as locations
 from lance_bridge.bridge import Bridge
 from lance_bridge.errors import display, invalid
-from lance_bridge.tables.dataset import Ref, open_dataset
+from lance_bridge.table import Ref, Table
 
 from .. import namespaces
 from ..ends import bridge_of
@@ -314,7 +314,7 @@ def checks_of(work: ConvertWork, source: Any, level: Level) -> Iterator[Check]:
     bridge = target_bridge(work)
     record = own_entry(bridge, work)
     version = int(work.facts["version"])
-    dataset = open_dataset(bridge, record, Ref(version=version))
+    dataset = Table(bridge, record).open(Ref(version=version))
     yield checksums.schema_check(_schema(work), dataset.schema)
     count = dataset.count_rows()
     yield from missing_files.completeness_checks(work, count)

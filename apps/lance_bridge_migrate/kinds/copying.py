@@ -16,10 +16,11 @@ from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
-from lance_bridge.entries.tables import is_only_declared, load_lance
+from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display
+from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
-from lance_bridge.tables.dataset import Ref, open_dataset, translated
+from lance_bridge.table import Ref, Table
 from lance_bridge.tables.history.references import branches_of
 from lance_bridge.tables.spark_types import columns_of
 
@@ -77,7 +78,7 @@ class Copy(BetweenCatalogs[CopyOptions]):
             return []
         bridge = target_bridge(work)
         version = work.item.facts["version"]
-        made = open_dataset(bridge, own_entry(bridge, work), Ref(version=version))
+        made = Table(bridge, own_entry(bridge, work)).open(Ref(version=version))
         return compare(_source(work), made, level)
 
 
@@ -86,7 +87,7 @@ class Copy(BetweenCatalogs[CopyOptions]):
 
 def _surveyed(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidate:
     try:
-        if not found.problems and is_only_declared(bridge, record):
+        if not found.problems and Table(bridge, record).is_declared():
             return replace(found, location="", nothing_to_do="It is declared and holds no data yet")
         return _with_data(bridge, record, found) if not found.problems else found
     except LanceNamespaceError as error:
@@ -94,7 +95,7 @@ def _surveyed(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidat
 
 
 def _with_data(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidate:
-    dataset = open_dataset(bridge, record)
+    dataset = Table(bridge, record).open()
     version = int(dataset.version)
     problems = found.problems
     if _has_other_bases(dataset):
@@ -112,7 +113,7 @@ def _with_data(bridge: Bridge, record: TableRecord, found: Candidate) -> Candida
 
 def _has_other_bases(dataset: lance.LanceDataset) -> bool:
     """Return whether the latest version, or the first one that is kept, has files elsewhere."""
-    with translated(f"The versions of {dataset.uri} could not be read"):
+    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
         first = min(int(each["version"]) for each in dataset.versions())
         fragments = [*dataset.get_fragments(), *dataset.checkout_version(first).get_fragments()]
     kept = (file for each in fragments for file in each.metadata.files)
@@ -126,7 +127,7 @@ def _place(bridge: Bridge, record: TableRecord, *, write: bool = False) -> Place
 def _source(work: CopyWork) -> lance.LanceDataset:
     bridge = bridge_of(work.ends.source)
     record = load_lance(bridge, work.item.source)
-    return open_dataset(bridge, record, Ref(version=work.item.facts["version"]))
+    return Table(bridge, record).open(Ref(version=work.item.facts["version"]))
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -181,10 +182,10 @@ def _check_take_back(work: CopyWork) -> None:
 
 def _require_own_files(bridge: Bridge, work: CopyWork, record: TableRecord) -> None:
     """Raise InvalidTableState (19) where the table has versions that were not copied."""
-    if is_only_declared(bridge, record):
+    if Table(bridge, record).is_declared():
         return
     others = files.others_manifests(_place(bridge, record), work.facts.get(_MANIFESTS, {}))
-    dataset = open_dataset(bridge, record)
+    dataset = Table(bridge, record).open()
     others += [f"branch {name}" for name in sorted(branches_of(dataset))]
     if others:
         raise InvalidTableStateError(

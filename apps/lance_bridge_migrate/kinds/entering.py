@@ -19,7 +19,7 @@ from lance_bridge.entries.placement import Home
 from lance_bridge.entries.tables import what_is
 from lance_bridge.errors import concurrent_modification, display
 from lance_bridge.managed import conversion
-from lance_bridge.tables.dataset import open_dataset
+from lance_bridge.table import Table
 
 from .. import namespaces, targets
 from ..journal import Check
@@ -218,5 +218,5 @@ def verify(bridge: Bridge, work: AnyWork, level: Level, open_source: OpenSource)
     checks = [Check(name="entry", ok=is_same, expected=expected, found=found)]
     if record is None or not is_same:
         return checks
-    dataset = open_dataset(bridge, record)
+    dataset = Table(bridge, record).open()
     return checks + compare(open_source(int(dataset.version)), dataset, level)

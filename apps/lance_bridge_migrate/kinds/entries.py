@@ -13,7 +13,7 @@ from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path, TableRecord
 from lance_bridge.entries.properties import visible
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import invalid
-from lance_bridge.tables.dataset import Ref, open_dataset
+from lance_bridge.table import Ref, Table
 
 from ..ends import bridge_of
 from ..journal import Check
@@ -82,7 +82,7 @@ class Entries(BetweenCatalogs[EntriesOptions]):
 
 
 def _open(source: Bridge, path: Path, version: int) -> lance.LanceDataset:
-    return open_dataset(source, load_lance(source, path), Ref(version))
+    return Table(source, load_lance(source, path)).open(Ref(version))
 
 
 def candidates(

@@ -23,7 +23,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
-from lance_bridge.tables.dataset import Ref, open_dataset
+from lance_bridge.table import Ref, Table
 
 from ..ends import bridge_of, catalog_at
 from ..journal import Check
@@ -94,7 +94,7 @@ class Export(Kind[Namespace, Any, ExportOptions]):
         bridge = bridge_of(ends.source)
         record = load_lance(bridge, item.source)
         try:
-            open_dataset(bridge, record, Ref(version=item.facts["version"]))
+            Table(bridge, record).open(Ref(version=item.facts["version"]))
         except TableVersionNotFoundError:
             return _CLEANED_UP
         return fingerprint_of(record)
@@ -122,7 +122,7 @@ def _item(ends: ExportEnds, record: TableRecord, options: ExportOptions) -> Item
 
 
 def _surveyed(ends: ExportEnds, record: TableRecord, options: ExportOptions, item: Item) -> Item:
-    dataset = open_dataset(bridge_of(ends.source), record)
+    dataset = Table(bridge_of(ends.source), record).open()
     size = bytes_of(dataset)
     table = None
     problems = outgoing.problems_of(dataset.schema)

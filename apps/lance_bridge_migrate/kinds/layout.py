@@ -20,9 +20,9 @@ import obstore
 from lance_namespace.errors import InvalidTableStateError
 
 from lance_bridge import location as locations
+from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.storage import store_errors
 from lance_bridge.table_files import RESERVED_FILE
-from lance_bridge.tables.dataset import LANCE_FAILURES
 
 from ..ends import Directory
 
@@ -128,7 +128,7 @@ def _in_manifest(directory: Directory) -> Iterator[Found]:
     try:
         manifest = lance.dataset(place, storage_options=directory.storage.options or None)
         rows = manifest.to_table(columns=columns).to_pylist()
-    except LANCE_FAILURES as error:
+    except LANCE_ERRORS as error:
         raise InvalidTableStateError(
             f"{place} is not the manifest of a directory of tables, or cannot be read: "
             f"{str(error)[:200]}"

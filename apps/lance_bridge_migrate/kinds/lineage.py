@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import lance
 
-from lance_bridge.tables.commits import transaction_at
-from lance_bridge.tables.dataset import translated
+from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.table import transaction_at
 
 _KEEPS_ROWS = (
     lance.LanceOperation.CreateIndex,
@@ -33,7 +33,7 @@ def origin(dataset: lance.LanceDataset, floor: int) -> int | None:
     version = int(dataset.version)
     if version <= floor:
         return version
-    with translated(f"The versions of {dataset.uri} could not be read"):
+    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
         kept = {int(each["version"]) for each in dataset.versions()}
         while version > floor:
             made_by = transaction_at(dataset, version) if version in kept else None

@@ -15,15 +15,15 @@ from pydantic import Field
 
 from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
-from lance_bridge.entries.tables import is_only_declared, load_lance
+from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display, table_already_exists
+from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
 from lance_bridge.managed.state import state_of as managed_state
+from lance_bridge.table import Ref, Table, transaction_at
 from lance_bridge.tables import index_types
-from lance_bridge.tables.commits import transaction_at
 from lance_bridge.tables.create import FIRST_VERSION, write_first
 from lance_bridge.tables.data import Rows
-from lance_bridge.tables.dataset import Ref, open_dataset, translated
 from lance_bridge.tables.history.references import branches_of
 from lance_bridge.tables.indices import described
 from lance_bridge.tables.spark_types import columns_of
@@ -156,7 +156,7 @@ def _orphans_left(bridge: Bridge, record: TableRecord) -> Facts:
     They are of tasks that failed and were repeated. They stay: the table can be seen by now, and
     another writer's files look the same before its commit.
     """
-    dataset = open_dataset(bridge, load_lance(bridge, record.path))
+    dataset = Table(bridge, load_lance(bridge, record.path)).open()
     named = {f"data/{file.path}" for each in dataset.get_fragments() for file in each.data_files()}
     found = bridge.storage(record).sizes(record.location or "", "data")
     left = {name: size for name, size in found.items() if name not in named}
@@ -174,10 +174,12 @@ def _delete_orphans(bridge: Bridge, record: TableRecord, work: AnyWork) -> int:
     """
     if not work.is_repeated or managed_state(record) is not None:
         return 0
-    dataset = open_dataset(bridge, record, write=True)
+    dataset = Table(bridge, record).open(write=True)
     if int(dataset.version) != FIRST_VERSION or branches_of(dataset):
         return 0
-    with translated(f"The files of interrupted loads of '{display(record.path)}' remain"):
+    with translate_lance_errors(
+        f"The files of interrupted loads of '{display(record.path)}' remain"
+    ):
         stats = dataset.cleanup_old_versions(
             older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
         )
@@ -207,7 +209,7 @@ def _own_writing_options(work: AnyWork) -> Mapping[str, Any]:
 def written_facts(bridge: Bridge, record: TableRecord, loaded: Loaded) -> Facts:
     """Return what a report tells of a write."""
     # The entry itself may say which version is the latest.
-    dataset = open_dataset(bridge, load_lance(bridge, record.path), Ref(version=loaded.version))
+    dataset = Table(bridge, load_lance(bridge, record.path)).open(Ref(version=loaded.version))
     size = bytes_of(dataset)
     return {
         "version": loaded.version,
@@ -225,15 +227,15 @@ def bytes_of(dataset: lance.LanceDataset) -> int:
 
 def _begin_data(bridge: Bridge, record: TableRecord, schema: pa.Schema, work: AnyWork) -> None:
     """Make version 1, empty; or find the one that an earlier run made."""
-    if is_only_declared(bridge, record):
+    if Table(bridge, record).is_declared():
         try:
-            write_first(bridge, record, Rows.of(schema.empty_table()))
+            write_first(Table(bridge, record), Rows.of(schema.empty_table()))
         except TableAlreadyExistsError:
             if not work.is_repeated:
                 raise
         else:
             return
-    first = open_dataset(bridge, record, Ref(version=FIRST_VERSION))
+    first = Table(bridge, record).open(Ref(version=FIRST_VERSION))
     is_ours = first.count_rows() == 0 and first.schema.equals(schema)
     if not (work.is_repeated and is_ours):
         raise table_already_exists(record.path, "somebody else has written to it")
@@ -245,8 +247,8 @@ def _begin_data(bridge: Bridge, record: TableRecord, schema: pa.Schema, work: An
 def _index(index: IndexOptions, work: AnyWork) -> Facts:
     bridge = target_bridge(work)
     record = own_entry(bridge, work)
-    dataset = open_dataset(bridge, record)
-    with translated(f"The indices of '{display(record.path)}' could not be read"):
+    dataset = Table(bridge, record).open()
+    with translate_lance_errors(f"The indices of '{display(record.path)}' could not be read"):
         there = {each.name for each in described(dataset)}
     if index.index_name in there or index.column not in dataset.schema.names:
         return {}
@@ -277,9 +279,9 @@ def require_own_rows(bridge: Bridge, work: AnyWork, record: TableRecord) -> None
     Raises:
         InvalidTableStateError: (19)
     """
-    if is_only_declared(bridge, record):
+    if Table(bridge, record).is_declared():
         return
-    dataset = open_dataset(bridge, record)
+    dataset = Table(bridge, record).open()
     version = origin(dataset, FIRST_VERSION)
     branches = sorted(branches_of(dataset))
     if branches:
@@ -298,7 +300,7 @@ def require_own_rows(bridge: Bridge, work: AnyWork, record: TableRecord) -> None
 
 
 def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool:
-    with translated(f"Version {version} of {dataset.uri} could not be read"):
+    with translate_lance_errors(f"Version {version} of {dataset.uri} could not be read"):
         if version == FIRST_VERSION:
             return not dataset.count_rows()
         made_by = transaction_at(dataset, version)

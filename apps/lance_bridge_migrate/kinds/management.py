@@ -15,7 +15,7 @@ from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import LanceNamespaceError, concurrent_modification, display
 from lance_bridge.managed import conversion, foreign
 from lance_bridge.managed.state import require_own, state_of
-from lance_bridge.tables.dataset import open_dataset
+from lance_bridge.table import Table
 
 from ..ends import bridge_of
 from ..journal import Check
@@ -75,7 +75,7 @@ class Management(BetweenCatalogs[ManagementOptions]):
         before = work.facts.get("version", 0)
         if not level.includes(Level.COUNTS) or before == 0:
             return checks
-        version = int(open_dataset(bridge, record).version)
+        version = int(Table(bridge, record).open().version)
         return [
             *checks,
             Check(name="version", ok=version >= before, expected=before, found=version),

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from lance_bridge import identifier
 from lance_bridge.errors import display
-from lance_bridge.tables.dataset import translated
+from lance_bridge.lance_errors import translate_lance_errors
 
 from ..ends import Directory, bridge_of, directory_at
 from ..journal import Check
@@ -89,7 +89,7 @@ class Register(IntoCatalog[Directory, RegisterOptions]):
 
         def open_source(version: int) -> lance.LanceDataset:
             place = work.item.facts["location"]
-            with translated(f"The table at {place} could not be opened"):
+            with translate_lance_errors(f"The table at {place} could not be opened"):
                 return lance.dataset(
                     place, version=version, storage_options=source.storage.options or None
                 )

@@ -16,8 +16,7 @@ from pydantic import Field
 from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.entries.tables import load_lance
-from lance_bridge.tables.commits import committing
-from lance_bridge.tables.dataset import Ref, open_dataset
+from lance_bridge.table import Ref, Table
 from lance_bridge_spark.functions.rows import change
 from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
@@ -193,7 +192,7 @@ def _made_before(work: CatchUpWork, record: TableRecord) -> int | None:
     """Return the version that an earlier run of the step has made, or None."""
     if not work.is_repeated:
         return None
-    dataset = open_dataset(target_bridge(work), record)
+    dataset = Table(target_bridge(work), record).open()
     return committed(dataset, transaction_of(work.mark, ROWS), _version_before(work))
 
 
@@ -257,8 +256,8 @@ def restore(work: CatchUpWork) -> None:
     if record is None:
         return
     before = _version_before(work)
-    dataset = open_dataset(bridge, record, Ref(version=before), write=True)
-    with committing(record, f"version {before} was not restored", dataset):
+    dataset = Table(bridge, record).open(Ref(version=before), write=True)
+    with Table(bridge, record).committing(dataset, f"version {before} was not restored"):
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
 
 
@@ -271,7 +270,7 @@ def _to_take_back(work: CatchUpWork, bridge: Bridge) -> TableRecord | None:
     record = _record(work, bridge)
     if record is None:
         return None
-    dataset, before = open_dataset(bridge, record), _version_before(work)
+    dataset, before = Table(bridge, record).open(), _version_before(work)
     made = _version_made(work, dataset)
     if made in (None, before):
         return None

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
+from lance_bridge.lance_errors import LANCE_ERRORS, first_line
 from lance_bridge.names import quoted
 from lance_bridge.tables.data import Rows
-from lance_bridge.tables.dataset import LANCE_FAILURES, brief
 from lance_bridge_spark.source import fit
 from lance_bridge_spark.source.types import nullable
 
@@ -83,8 +83,8 @@ def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Pr
         lance.write_dataset(rows.reader(), "memory://plan", **asked)
     except InvalidInputError as error:
         return [blocker(str(error))]
-    except LANCE_FAILURES as error:
-        return [blocker(f"Lance does not take these columns: {brief(error)}")]
+    except LANCE_ERRORS as error:
+        return [blocker(f"Lance does not take these columns: {first_line(error)}")]
     return []
 
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.tables.commits import transaction_at
-from lance_bridge.tables.dataset import Ref, translated
+from lance_bridge.table import Ref, transaction_at
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.functions.rows.snapshot import load
 from lance_bridge_spark.jobs.engine import address_in
@@ -59,7 +59,7 @@ def address_at(namespace: LanceBridgeNamespace, path: tuple[str, ...]) -> TableA
 
 def committed(dataset: lance.LanceDataset, transaction: str, after: int) -> int | None:
     """Return the version after `after` that a transaction has made, or None."""
-    with translated(f"The versions of {dataset.uri} could not be read"):
+    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
         for version in range(after + 1, int(dataset.latest_version) + 1):
             found = transaction_at(dataset, version)
             if found is not None and found.uuid == transaction:
@@ -111,7 +111,7 @@ def append(
 
 def _rows_added(address: TableAddress, version: int) -> int:
     table = address.find()
-    with translated(f"The rows of '{address.name}' could not be counted"):
+    with translate_lance_errors(f"The rows of '{address.name}' could not be counted"):
         after = table.open(Ref(version=version)).count_rows()
         return int(after - table.open(Ref(version=version - 1)).count_rows())
 
@@ -152,7 +152,7 @@ def sample_of(spark: Any, dataset: lance.LanceDataset, places: list[int]) -> Dat
     """Return some rows of a dataset, by their places, as a DataFrame."""
     shown: StructType = spark_schema(dataset.schema)
     expected = batch_schema(shown)
-    with translated(f"Rows of {dataset.uri} could not be read"):
+    with translate_lance_errors(f"Rows of {dataset.uri} could not be read"):
         taken = dataset.take(places)
     batches = [arrays.to_spark(batch, expected) for batch in taken.to_batches()]
     frame: DataFrame = spark.createDataFrame(

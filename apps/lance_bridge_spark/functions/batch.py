@@ -23,8 +23,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, StructType
 
 from lance_bridge.errors import invalid
+from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.table import Ref
 from lance_bridge.tables import expressions, index_types
-from lance_bridge.tables.dataset import Ref, translated
 from lance_bridge.tables.query import nearest as vectors
 
 from ..addresses import Access
@@ -139,7 +140,7 @@ def _search(
     size = int(kind.list_size)
     zeros = QueryTableRequestVector(single_vector=[0.0] * size)
     request = QueryTableRequest(vector=zeros, vector_column=column, **wanted)
-    checked = vectors.parse(target.dataset, target.table.record, request)
+    checked = vectors.parse(target.dataset, target.table, request)
     if checked is None:
         raise invalid(f"Column '{column}' of table '{target.name}' has vectors of no numbers")
     if condition is not None:
@@ -242,7 +243,9 @@ def taken(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
             some = batch.slice(start, _ROWS_AT_ONCE)
             ids, places = np.unique(some.column(ROW_ID).to_numpy(), return_inverse=True)
             dataset = dataset or search.access.open()
-            with translated(f"Rows of table '{search.access.address.name}' are not read"):
+            with translate_lance_errors(
+                f"Rows of table '{search.access.address.name}' are not read"
+            ):
                 found = dataset._take_rows(ids.astype(np.uint64), columns=list(search.names))
             rows = found.take(pa.array(places)).combine_chunks().to_batches()
             columns = {name: rows[0].column(name) for name in search.names}

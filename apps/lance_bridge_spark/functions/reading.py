@@ -11,9 +11,9 @@ import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.errors import invalid
+from lance_bridge.lance_errors import LANCE_ERRORS, first_line, is_refusal, translate_lance_errors
+from lance_bridge.table import LATEST, Ref
 from lance_bridge.tables import read as tables
-from lance_bridge.tables.commits import committing, is_refusal
-from lance_bridge.tables.dataset import LANCE_FAILURES, LATEST, Ref, brief, translated
 from lance_bridge.tables.history.versions import directory_of
 
 from ..names import address_of
@@ -106,7 +106,7 @@ def count(
     """
     found = address_of(spark, table).find()
     ref = Ref.of(version, tag, branch)
-    return tables.count_rows(found.bridge, found.record, ref, sql_of(filter))
+    return tables.count_rows(found, ref, sql_of(filter))
 
 
 def take(
@@ -151,9 +151,9 @@ def _taken(target: Snapshot, row_ids: Sequence[int], names: Sequence[str]) -> pa
     told = f"Rows of table '{target.name}' could not be read by their ids"
     try:
         found = target.dataset._take_rows(pa.array(row_ids, pa.uint64()), columns=list(names))
-    except LANCE_FAILURES as error:
+    except LANCE_ERRORS as error:
         kind = invalid if is_refusal(error) else ServiceUnavailableError
-        raise kind(f"{told}: {brief(error)}") from error
+        raise kind(f"{told}: {first_line(error)}") from error
     if found.num_rows != len(row_ids):
         missing = len(row_ids) - found.num_rows
         raise invalid(f"{told}: version {target.version} has no rows with {missing} of the ids")
@@ -174,8 +174,8 @@ def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
     """
     found = address_of(spark, table).find()
     dataset = found.open(Ref.of(branch=branch))
-    present = {each.version for each in directory_of(found.bridge, found.record, branch).list()}
-    with translated(f"The versions of table '{found.address.name}' could not be read"):
+    present = {each.version for each in directory_of(found, branch).list()}
+    with translate_lance_errors(f"The versions of table '{found.address.name}' could not be read"):
         listed: Any = dataset.versions()
     times = {each["version"]: each["timestamp"] for each in listed}
     rows = [(v, times[v].astimezone(timezone.utc)) for v in sorted(present & times.keys())]
@@ -212,6 +212,6 @@ def restore(spark: Any, table: str, version: int | None = None, *, tag: str | No
         raise invalid("restore needs a version or a tag, and not both")
     ref = Ref.of(version, tag)
     target = Snapshot.open(spark, table, ref, write=True)
-    with committing(target.table.record, f"{ref} was not restored", target.dataset):
+    with target.table.committing(target.dataset, f"{ref} was not restored"):
         target.dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
     return target.version

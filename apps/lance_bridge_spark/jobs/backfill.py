@@ -11,8 +11,8 @@ import pyarrow as pa
 from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge.errors import concurrent_modification, invalid
+from lance_bridge.table import LATEST, Ref
 from lance_bridge.tables import expressions, paths
-from lance_bridge.tables.dataset import LATEST, Ref
 
 from ..names import address_of
 from ..source.types import batch_schema, spark_schema
@@ -35,7 +35,7 @@ from .sqltext import read_columns
 from .tasks import RESULTS_DDL, collect, numbers, run, spark_failures
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 BATCH_ROWS = 8192
 _ATTEMPTS = 5
@@ -63,7 +63,7 @@ class _Order:
     """What a caller asks for."""
 
     spark: Any
-    table: Table
+    table: SparkTable
     ref: Ref
     column: str
     expression: str | Function | OfLance
@@ -133,7 +133,7 @@ def backfill(
 
 def fill(
     spark: Any,
-    table: Table,
+    table: SparkTable,
     ref: Ref,
     column: str,
     expression: str | Function | OfLance,
@@ -159,7 +159,7 @@ def fill(
         filling = _filling(order, dataset)
         if attempt and not filling.is_new:
             # Somebody else has added the column meanwhile.
-            raise concurrent_modification(table.record.path)
+            raise concurrent_modification(table.path)
         if schema != str(dataset.lance_schema):
             known.clear()
             schema = str(dataset.lance_schema)

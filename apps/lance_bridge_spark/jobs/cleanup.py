@@ -47,8 +47,7 @@ def clean_up(
         shown.begin("explain" if dry_run else "delete")
         found = address_of(spark, table).find()
         return cleanup.clean_up(
-            found.bridge,
-            found.record,
+            found,
             older_than=older_than,
             keep_versions=keep_versions,
             dry_run=dry_run,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
 
-from lance_bridge.tables.commits import committing, latest_of, transaction_at
-from lance_bridge.tables.dataset import LANCE_FAILURES
+from lance_bridge.lance_errors import LANCE_ERRORS
+from lance_bridge.table import latest_version, transaction_at
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 _ATTEMPTS = 3
 """How often a commit is sent whose failure was the storage's or the catalog's."""
@@ -22,7 +22,7 @@ IsOwn = Callable[[Any], bool]
 
 
 def commit(
-    table: Table, dataset: lance.LanceDataset, transaction: lance.Transaction, what: str
+    table: SparkTable, dataset: lance.LanceDataset, transaction: lance.Transaction, what: str
 ) -> int:
     """Commit a transaction through what manages the table's versions; return the version.
 
@@ -43,7 +43,11 @@ def commit(
 
 
 def sent_once(
-    table: Table, dataset: lance.LanceDataset, send: Callable[[], int], is_own: IsOwn, what: str
+    table: SparkTable,
+    dataset: lance.LanceDataset,
+    send: Callable[[], int],
+    is_own: IsOwn,
+    what: str,
 ) -> int:
     """Send a commit until it is known to be there or to have failed.
 
@@ -53,7 +57,7 @@ def sent_once(
     since = int(dataset.version)
     for attempt in range(_ATTEMPTS):
         try:
-            with committing(table.record, what, dataset):
+            with table.committing(dataset, what):
                 return send()
         except (ConcurrentModificationError, ServiceUnavailableError) as error:
             found = version_made(dataset, since, is_own)
@@ -79,8 +83,8 @@ def version_made(dataset: lance.LanceDataset, since: int, is_own: IsOwn) -> int 
 
 def transactions(dataset: lance.LanceDataset, since: int) -> Iterator[tuple[int, Any]]:
     """Yield each version after ``since`` and its transaction, or None where that is gone."""
-    for version in range(since + 1, max(int(dataset.version), latest_of(dataset)) + 1):
+    for version in range(since + 1, max(int(dataset.version), latest_version(dataset)) + 1):
         try:
             yield version, transaction_at(dataset, version)
-        except LANCE_FAILURES:
+        except LANCE_ERRORS:
             yield version, None

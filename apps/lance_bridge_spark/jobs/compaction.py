@@ -9,7 +9,7 @@ import lance
 from lance import optimize
 
 from lance_bridge.errors import invalid
-from lance_bridge.tables.dataset import translated
+from lance_bridge.lance_errors import translate_lance_errors
 
 from ..addresses import Access
 from ..names import address_of
@@ -18,7 +18,7 @@ from .progress import phases
 from .tasks import run
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 _lance: Any = optimize
 """Untyped: pylance's stub has not all that the module has."""
@@ -99,7 +99,7 @@ def compact(
         shown.begin("plan")
         found = address_of(spark, table).find()
         dataset = found.open(write=True)
-        with translated(f"No compaction of table '{table}' could be planned"):
+        with translate_lance_errors(f"No compaction of table '{table}' could be planned"):
             plan = _lance.Compaction.plan(dataset, given)
         shown.begin(f"rewrite, {plan.num_tasks()} tasks")
         access = found.access(dataset, write=True)
@@ -112,7 +112,7 @@ def compact(
 
 
 def _commit(
-    table: Table,
+    table: SparkTable,
     dataset: lance.LanceDataset,
     rewrites: list[Any],
     options: dict[str, Any],

@@ -11,10 +11,10 @@ from lance_bridge import engine as port
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.errors import unsupported
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.tables.dataset import Ref
+from lance_bridge.table import Ref
 
 from ..addresses import CatalogAddress, TableAddress
-from ..found_tables import Table
+from ..found_tables import SparkTable
 from . import views
 from .backfill import BATCH_ROWS, OfLance, fill
 from .progress import phases
@@ -35,7 +35,7 @@ class SparkEngine:
     ) -> str:
         """Fill a computed column. Source: `lance_bridge.engine.Engine`."""
         address = address_in(namespace, record.path)
-        table = Table(address, _own(namespace)._bridge, record)
+        table = SparkTable(_own(namespace)._bridge, record, address)
         with phases(f"backfill {address.name}.{order.column}", 3) as shown:
             shown.begin("plan")
             filled = fill(

@@ -13,9 +13,9 @@ from lance_namespace import CreateTableIndexRequest
 from lance_namespace.errors import TableIndexAlreadyExistsError
 from pydantic import ValidationError
 
-from lance_bridge.errors import display, invalid
+from lance_bridge.errors import invalid
+from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.tables import index_types, paths
-from lance_bridge.tables.dataset import translated
 from lance_bridge.tables.index_types import IndexType
 from lance_bridge.tables.indices import described
 
@@ -28,7 +28,7 @@ from .tasks import run
 from .training import Model, Training
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 _FULL_TEXT = "FTS"
 _SYSTEM = "__lance"
@@ -87,7 +87,7 @@ class _Merge:
 class _Plan:
     """What index is to be built, checked."""
 
-    table: Table
+    table: SparkTable
     dataset: lance.LanceDataset
     column: paths.Column
     kind: IndexType
@@ -197,10 +197,10 @@ def index_request(
         raise invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def _plan(table: Table, request: CreateTableIndexRequest, *, replace: bool) -> _Plan:
+def _plan(table: SparkTable, request: CreateTableIndexRequest, *, replace: bool) -> _Plan:
     wanted = index_types.parse(request.index_type)
     dataset = table.open(write=True)
-    at = paths.find(dataset, table.record, request.column)
+    at = paths.find(dataset, table, request.column)
     field = at.field.to_arrow()
     if not wanted.fits(field):
         raise invalid(f"{wanted.name} is for {wanted.needs}; '{at.path}' is {field.type}")
@@ -211,16 +211,16 @@ def _plan(table: Table, request: CreateTableIndexRequest, *, replace: bool) -> _
 
 
 def _to_remove(
-    table: Table, dataset: lance.LanceDataset, name: str, replace: bool
+    table: SparkTable, dataset: lance.LanceDataset, name: str, replace: bool
 ) -> tuple[Any, ...]:
     """Return the parts of the index that has the name."""
     if not name or "\0" in name or name.startswith(_SYSTEM):
         raise invalid(f"{name!r} cannot be an index's name")
-    with translated(f"The indices of table '{table.address.name}' could not be read"):
+    with translate_lance_errors(f"The indices of table '{table.address.name}' could not be read"):
         same = [each for each in described(dataset) if each.name == name]
     if same and not replace:
         raise TableIndexAlreadyExistsError(
-            f"Table '{display(table.record.path)}' has an index '{name}' already: give "
+            f"Table '{table.name}' has an index '{name}' already: give "
             "replace=True, or another name"
         )
     return tuple(segment for each in same for segment in each.segments)
@@ -276,7 +276,7 @@ def _commit(plan: _Plan, segments: list[Any]) -> int:
     """Make the segments the index, in the place of one that has the name."""
     dataset = plan.dataset
     if not segments:
-        raise invalid(f"Table '{display(plan.table.record.path)}' has no rows to build an index on")
+        raise invalid(f"Table '{plan.table.name}' has no rows to build an index on")
     new = [dataclasses.replace(each, name=plan.name) for each in segments]
     old = [
         dataclasses.replace(new[0], uuid=each.uuid, fragment_ids=set(each.fragment_ids))

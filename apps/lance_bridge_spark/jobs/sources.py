@@ -14,9 +14,9 @@ import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.config import named_catalogs
+from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.names import parts_of
-from lance_bridge.tables.commits import transaction_at
-from lance_bridge.tables.dataset import LANCE_FAILURES, Ref
+from lance_bridge.table import Ref, transaction_at
 
 from ..addresses import TableAddress
 from ..names import address_of, catalogs_of
@@ -26,7 +26,7 @@ from .commits import transactions
 from .sqltext import Mention, mentions, read_columns, replaced
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 FORMAT = "lance"
 
@@ -36,7 +36,7 @@ class Source:
     """A table of ours in a query, and the version that is read."""
 
     name: str
-    table: Table
+    table: SparkTable
     dataset: lance.LanceDataset
 
     @property
@@ -47,7 +47,7 @@ class Source:
         """Return what made a version, or None where that is gone: a new table has old numbers."""
         try:
             transaction = transaction_at(self.dataset, version)
-        except LANCE_FAILURES:
+        except LANCE_ERRORS:
             return None
         return None if transaction is None else str(transaction.uuid)
 

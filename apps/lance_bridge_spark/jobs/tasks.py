@@ -21,8 +21,7 @@ from lance_namespace.errors import (
 from pyspark.errors import AnalysisException, PySparkException
 
 from lance_bridge.errors import invalid
-from lance_bridge.tables.commits import is_refusal
-from lance_bridge.tables.dataset import LANCE_FAILURES, brief
+from lance_bridge.lance_errors import LANCE_ERRORS, first_line, is_refusal
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -63,10 +62,10 @@ def done(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
         raise
     except LanceNamespaceError as error:
         return Refused(error)
-    except LANCE_FAILURES as error:
+    except LANCE_ERRORS as error:
         if not is_refusal(error):
             raise
-        return Refused(invalid(brief(error)))
+        return Refused(invalid(first_line(error)))
 
 
 def answer(number: int, result: Any) -> pa.RecordBatch:

@@ -19,9 +19,9 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from lance_bridge.errors import invalid
+from lance_bridge.lance_errors import LANCE_ERRORS
+from lance_bridge.table import transaction_at
 from lance_bridge.tables import paths
-from lance_bridge.tables.commits import transaction_at
-from lance_bridge.tables.dataset import LANCE_FAILURES
 from lance_bridge.tables.passing import Passing
 
 from ..addresses import Access, TableAddress
@@ -36,7 +36,7 @@ from .sqltext import may_be_by_row
 from .tasks import RESULTS_DDL, Refused, answer, done, spark_failures
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 DEFINITION = "lance_bridge.view"
 """The key in the schema's metadata that has the query."""
@@ -71,7 +71,7 @@ class Definition:
     by_row: bool
 
     @classmethod
-    def of(cls, table: Table, schema: pa.Schema) -> Definition:
+    def of(cls, table: SparkTable, schema: pa.Schema) -> Definition:
         """Return that of a view. Raises InvalidInput (13) where the table is none."""
         text = (schema.metadata or {}).get(DEFINITION.encode())
         if text is None:
@@ -227,7 +227,7 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
     for version in range(int(dataset.version), 0, -1):
         try:
             transaction = transaction_at(dataset, version)
-        except LANCE_FAILURES:
+        except LANCE_ERRORS:
             return None
         if transaction is None:
             return None
@@ -261,7 +261,7 @@ class _Job:
     """The computing of a view's rows: all, or those of parts of its one source."""
 
     spark: Any
-    table: Table
+    table: SparkTable
     dataset: lance.LanceDataset
     query: str
     sources: list[Source]

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.types as arrow
 
 from lance_bridge.errors import invalid
+from lance_bridge.lance_errors import LANCE_ERRORS, as_namespace_error, first_line, is_refusal
 from lance_bridge.tables.alignment import align
-from lance_bridge.tables.commits import is_refusal
-from lance_bridge.tables.dataset import LANCE_FAILURES, brief, failure
 from lance_bridge.tables.passing import Passing
 
 
@@ -34,7 +33,7 @@ def _read(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return _as(array, field.type)
     except pa.ArrowException as error:
-        raise invalid(f"Column '{field.name}' cannot be read: {brief(error)}") from error
+        raise invalid(f"Column '{field.name}' cannot be read: {first_line(error)}") from error
 
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -92,12 +91,12 @@ class ToLance(Passing):
         try:
             with self.blamed():
                 yield
-        except LANCE_FAILURES as error:
+        except LANCE_ERRORS as error:
             if error is self.failure:
                 raise
             if is_refusal(error):
-                raise invalid(f"{what}: {brief(error)}") from error
-            raise failure(what, error) from error
+                raise invalid(f"{what}: {first_line(error)}") from error
+            raise as_namespace_error(what, error) from error
 
 
 def stored(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -111,7 +110,7 @@ def stored(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return align(_converted(array, field.type, field.name))
     except pa.ArrowException as error:
-        raise invalid(f"Column '{field.name}' cannot be stored: {brief(error)}") from error
+        raise invalid(f"Column '{field.name}' cannot be stored: {first_line(error)}") from error
 
 
 def _converted(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:

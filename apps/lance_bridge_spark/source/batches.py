@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import lance
 from lance_namespace.errors import InvalidTableStateError, ServiceUnavailableError
 
-from lance_bridge.tables.commits import transaction_at
-from lance_bridge.tables.dataset import LANCE_FAILURES, brief, translated
+from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
+from lance_bridge.table import transaction_at
 from lance_bridge.tables.history.manifests import TableFiles
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 QUERY = "lance_bridge.stream.query"
 """The property of a transaction with the identifier of a query, which outlives its restarts."""
@@ -41,7 +41,7 @@ class Batch:
         """What its transaction says of it."""
         return {QUERY: self.query, BATCH: str(self.number)}
 
-    def begin(self, table: Table, dataset: lance.LanceDataset) -> bool:
+    def begin(self, table: SparkTable, dataset: lance.LanceDataset) -> bool:
         """Note that the batch is to be committed, unless it has been; return whether it has not.
 
         Args:
@@ -51,11 +51,11 @@ class Batch:
             InvalidTableStateError: (19) a version was cleaned up that may have been the batch's.
             ServiceUnavailableError: (17) a version, or the note, cannot be read or written.
         """
-        files = TableFiles(
-            table.bridge.storage(table.record, write=True), table.record.location or ""
-        )
+        files = TableFiles(table.storage(write=True), table.location)
         path = f"{_DIRECTORY}/{self.query}.stream.json"
-        with translated(f"The versions of table '{table.address.name}' could not be read"):
+        with translate_lance_errors(
+            f"The versions of table '{table.address.name}' could not be read"
+        ):
             latest = int(dataset.latest_version)
         noted = json.loads(files.read(path) or b"{}")
         begun = int(noted.get("batch", -1))
@@ -70,16 +70,18 @@ class Batch:
             files.put_over(path, json.dumps(note).encode())
         return begun < self.number
 
-    def _is_of(self, table: Table, dataset: lance.LanceDataset, version: int, where: str) -> bool:
+    def _is_of(
+        self, table: SparkTable, dataset: lance.LanceDataset, version: int, where: str
+    ) -> bool:
         name = table.address.name
         try:
             transaction = transaction_at(dataset, version)
-        except LANCE_FAILURES as error:
-            with translated(f"The versions of table '{name}' could not be read"):
+        except LANCE_ERRORS as error:
+            with translate_lance_errors(f"The versions of table '{name}' could not be read"):
                 is_there = version in {each["version"] for each in dataset.versions()}
             if is_there:
                 raise ServiceUnavailableError(
-                    f"Version {version} of table '{name}' could not be read: {brief(error)}"
+                    f"Version {version} of table '{name}' could not be read: {first_line(error)}"
                 ) from error
             raise InvalidTableStateError(
                 f"Whether table '{name}' has batch {self.number} of the stream is not known: "

@@ -14,16 +14,15 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
-from lance_bridge import location as locations
 from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.errors import OutcomeUnknownError, concurrent_modification
-from lance_bridge.tables.commits import committing, transaction_at
-from lance_bridge.tables.dataset import LANCE_FAILURES, Ref, brief, translated
+from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
+from lance_bridge.table import Ref, transaction_at
 
 from ..addresses import TableAddress
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 Operation = Callable[[list[FragmentMetadata]], Any]
 """Makes the operation of a transaction out of the new fragments."""
@@ -58,14 +57,14 @@ class Commit:
     entry: str | None = None
     """The identifier of the table's entry when the write began, where it has one."""
 
-    def open(self) -> tuple[Table, lance.LanceDataset]:
+    def open(self) -> tuple[SparkTable, lance.LanceDataset]:
         """Return the table as it is now, to be written to.
 
         Raises:
             InvalidTableStateError: (19) another table has its name by now.
         """
         table = self.address.find()
-        if locations.for_lance(table.record.location or "") != self.location:
+        if table.uri != self.location:
             raise InvalidTableStateError(
                 f"Table '{self.address.name}' was at {self.location} when the write began, and is "
                 f"now at {table.record.location}: write again"
@@ -95,7 +94,7 @@ class Commit:
 
 
 def commit_once(
-    table: Table,
+    table: SparkTable,
     dataset: lance.LanceDataset,
     transaction: lance.Transaction,
     branch: str | None = None,
@@ -118,18 +117,18 @@ def commit_once(
         ServiceUnavailableError: (17)
     """
     name = table.address.name
-    with translated(f"The versions of table '{name}' could not be read"):
+    with translate_lance_errors(f"The versions of table '{name}' could not be read"):
         done = _made_by(transaction, dataset)
         is_latest = int(dataset.latest_version) == int(transaction.read_version)
     if done is not None:
         return done
     if alone and not is_latest:
-        raise concurrent_modification(table.record.path)
+        raise concurrent_modification(table.path)
     options = table.storage_options(write=True)
     # Without retries Lance overwrites the version that was read, and no later one.
     strict: dict[str, Any] = {"max_retries": 0} if alone and _is_overwrite(transaction) else {}
     try:
-        with committing(table.record, "the change is not committed", dataset):
+        with table.committing(dataset, "the change is not committed"):
             committed = lance.LanceDataset.commit(
                 dataset, transaction, storage_options=options, **strict
             )
@@ -155,13 +154,16 @@ def _made_by(transaction: lance.Transaction, dataset: lance.LanceDataset) -> int
 
 
 def _look_back(
-    table: Table, branch: str | None, transaction: lance.Transaction, error: LanceNamespaceError
+    table: SparkTable,
+    branch: str | None,
+    transaction: lance.Transaction,
+    error: LanceNamespaceError,
 ) -> int | None:
     try:
         return _made_by(transaction, table.address.find().open(Ref(branch=branch)))
-    except (LanceNamespaceError, *LANCE_FAILURES) as unread:
+    except (LanceNamespaceError, *LANCE_ERRORS) as unread:
         raise OutcomeUnknownError(
             f"Table '{table.address.name}': whether the change is committed is not known, since "
-            f"the table cannot be read after a commit that failed ({brief(error)}). It is if a "
-            f"version has the transaction {transaction.uuid}"
+            f"the table cannot be read after a commit that failed ({first_line(error)}). It is if "
+            f"a version has the transaction {transaction.uuid}"
         ) from unread

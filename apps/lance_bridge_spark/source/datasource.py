@@ -18,8 +18,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lance_bridge.errors import invalid
+from lance_bridge.table import Ref
 from lance_bridge.tables import expressions
-from lance_bridge.tables.dataset import Ref
 
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..sql.travel import version_at

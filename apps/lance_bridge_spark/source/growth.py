@@ -9,8 +9,8 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError, TableVersionNotFoundError
 
-from lance_bridge.tables.commits import transaction_at
-from lance_bridge.tables.dataset import LANCE_FAILURES, translated
+from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
+from lance_bridge.table import transaction_at
 
 from .planning import rows_of
 
@@ -89,7 +89,7 @@ class Growth:
         )
 
     def _operation(self, dataset: lance.LanceDataset, version: int) -> Any:
-        with translated(f"Version {version} of table '{self._name}' could not be read"):
+        with translate_lance_errors(f"Version {version} of table '{self._name}' could not be read"):
             transaction = transaction_at(dataset, version)
         return None if transaction is None else transaction.operation
 
@@ -98,8 +98,8 @@ class Growth:
             return dataset
         try:
             return dataset.checkout_version(version)
-        except LANCE_FAILURES as error:
-            with translated(f"The versions of table '{self._name}' could not be read"):
+        except LANCE_ERRORS as error:
+            with translate_lance_errors(f"The versions of table '{self._name}' could not be read"):
                 known = {each["version"] for each in dataset.versions()}
             if version in known:
                 raise

@@ -25,7 +25,7 @@ from lance_bridge.tables.query.projection import DISTANCE, SCORE
 from .options import Options
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 _NEAREST = "nearest."
 _FULL_TEXT = "full_text."
@@ -42,7 +42,7 @@ class Search:
     """How many it finds at most, where the scanner has to be told."""
 
 
-def of(options: Options, table: Table, dataset: lance.LanceDataset) -> Search | None:
+def of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search | None:
     """Return the search that options ask for, or None.
 
     Raises:
@@ -61,9 +61,9 @@ def of(options: Options, table: Table, dataset: lance.LanceDataset) -> Search | 
     return _by_text(options, table, dataset) if by_text else None
 
 
-def _by_vector(options: Options, table: Table, dataset: lance.LanceDataset) -> Search:
+def _by_vector(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search:
     request = QueryTableRequest(
-        id=list(table.record.path),
+        id=list(table.path),
         k=options.number("nearest.k") or nearest.DEFAULT_K,
         vector=_vector(options.json("nearest.query")),
         vector_column=options.text("nearest.column"),
@@ -71,7 +71,7 @@ def _by_vector(options: Options, table: Table, dataset: lance.LanceDataset) -> S
         nprobes=options.number("nearest.nprobes"),
         refine_factor=options.number("nearest.refine"),
     )
-    found = nearest.parse(dataset, table.record, request)
+    found = nearest.parse(dataset, table, request)
     if found is None:
         raise invalid("Option 'nearest.query' is an empty vector")
     prefilter = options.text("nearest.prefilter") is None or options.flag("nearest.prefilter")
@@ -91,14 +91,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _by_text(options: Options, table: Table, dataset: lance.LanceDataset) -> Search:
+def _by_text(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search:
     columns = options.names("full_text.columns")
     query = StringFtsQuery(
         query=options.text("full_text.query") or "", columns=list(columns) if columns else None
     )
-    found = full_text.parse(
-        dataset, table.record, QueryTableRequestFullTextQuery(string_query=query)
-    )
+    found = full_text.parse(dataset, table, QueryTableRequestFullTextQuery(string_query=query))
     return Search(
         SCORE, {"full_text_query": found, "prefilter": True}, options.number("full_text.k")
     )

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
 from lance_bridge.entries.properties import ENTRY_ID
-from lance_bridge.tables.dataset import Ref
+from lance_bridge.table import Ref
 from lance_bridge.tables.history.manifests import MAIN
 
 from ..addresses import Access, TableAddress
@@ -39,7 +39,7 @@ from .requests import Write
 from .types import nullable
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def fragments_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
 
 def found_or_created(
     address: TableAddress, schema: StructType, write: Write, options: WriteOptions
-) -> tuple[Table, lance.LanceDataset]:
+) -> tuple[SparkTable, lance.LanceDataset]:
     """Return the table to write to; one that is not there is created, empty, with the columns.
 
     Where two create it at once, one does, and both append: no rows are lost.

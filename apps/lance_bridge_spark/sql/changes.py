@@ -11,34 +11,29 @@ import pyarrow as pa
 from lance_namespace.errors import TableColumnNotFoundError
 from lance_namespace_urllib3_client.models import AlterColumnsEntry, UpdateFieldMetadataEntry
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import (
     IMPLEMENTATION,
     MANAGED_BY,
     RESERVED_PREFIX,
     TABLE_TYPE,
-    TableRecord,
 )
 from lance_bridge.entries import tables as entries
-from lance_bridge.entries.properties import checked, manager_in, visible
-from lance_bridge.errors import display, invalid, unsupported
+from lance_bridge.entries.properties import checked, manager_in
+from lance_bridge.errors import invalid, unsupported
 from lance_bridge.managed import conversion
-from lance_bridge.managed.entry import refreshed, reload
-from lance_bridge.managed.state import state_of
+from lance_bridge.managed.entry import refreshed
+from lance_bridge.table import LATEST, Table
 from lance_bridge.tables import paths
 from lance_bridge.tables.columns import evolve, metadata
-from lance_bridge.tables.commits import committing
-from lance_bridge.tables.dataset import LATEST, open_dataset
 
 from ..addresses import CatalogAddress
-from ..found_tables import Table
 from ..source.types import COMMENT
 from . import schemas, tables
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
 Change = Mapping[str, Any]
-_Step = Callable[[Bridge, TableRecord, Sequence[Change]], None]
+_Step = Callable[[Table, Sequence[Change]], None]
 
 
 def alter(catalog: CatalogAddress, args: Args) -> Answer:
@@ -49,23 +44,17 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
     table = tables.find(catalog, args)
     changes: Sequence[Change] = args["changes"]
     for change in changes:
-        _refuse_impossible(table.record, change)
-    record = table.record
+        _refuse_impossible(table, change)
     for step, same in groupby(changes, key=lambda change: _STEPS[change["kind"]]):
-        step(table.bridge, record, list(same))
-        record = _as_now(table.bridge, record, step)
-    after = Table(table.address, table.bridge, record)
-    return tables.described(record, after.open())
+        step(table, list(same))
+        # The entry holds the properties, and the versions of a table that the catalog manages.
+        table = table.reloaded() if step is _alter_properties else table.refreshed()
+    return tables.described(table, table.open())
 
 
-def _as_now(bridge: Bridge, record: TableRecord, done: _Step) -> TableRecord:
-    """Return the entry after a step: it holds properties, and versions where it manages them."""
-    return reload(bridge, record) if done is _alter_properties else refreshed(bridge, record)
-
-
-def _refuse_impossible(record: TableRecord, change: Change) -> None:
+def _refuse_impossible(table: Table, change: Change) -> None:
     """Check what the change itself shows, before any of the statement is done."""
-    kind, name = change["kind"], display(record.path)
+    kind, name = change["kind"], table.name
     if kind not in _STEPS:
         raise unsupported(f"Table '{name}': ALTER TABLE cannot do '{kind}' with Lance")
     if kind == "add_column":
@@ -81,24 +70,24 @@ def _refuse_impossible(record: TableRecord, change: Change) -> None:
 # -- columns -------------------------------------------------------------------------------------
 
 
-def _add_columns(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+def _add_columns(table: Table, changes: Sequence[Change]) -> None:
     """Add columns of nulls, and fields of structs."""
-    dataset = open_dataset(bridge, record, write=True)
+    dataset = table.open(write=True)
     fields: list[pa.Field] = []
     for change in changes:
         *parents, name = change["field"]
-        _require_new(record, tuple(parents), name, _names_in(dataset, record, tuple(parents)))
+        _require_new(table, tuple(parents), name, _names_in(dataset, table, tuple(parents)))
         fields.append(_nested(parents, _new_field(change)))
     if len({field.name for field in fields}) < len(fields):
         # Lance takes one new field of a struct at a time.
         for change in changes:
-            _add_columns(bridge, refreshed(bridge, record), [change])
+            _add_columns(Table(table.bridge, refreshed(table.bridge, table.record)), [change])
         return
-    with committing(record, "no column was added", dataset):
+    with table.committing(dataset, "no column was added"):
         dataset.add_columns(pa.schema(fields))
 
 
-def _names_in(dataset: Any, record: TableRecord, parents: tuple[str, ...]) -> list[str]:
+def _names_in(dataset: Any, table: Table, parents: tuple[str, ...]) -> list[str]:
     """Return the names of the fields of a struct, or of the columns.
 
     Raises:
@@ -106,7 +95,7 @@ def _names_in(dataset: Any, record: TableRecord, parents: tuple[str, ...]) -> li
         InvalidInputError: (13) it is no struct.
     """
     if parents:
-        parent = paths.find(dataset, record, paths.canonical(parents))
+        parent = paths.find(dataset, table, paths.canonical(parents))
         if not pa.types.is_struct(_type_of(dataset, parents)):
             raise invalid(f"Column '{parent.path}' is no struct: nothing can be added to it")
     return paths.siblings(dataset, parents)
@@ -122,12 +111,10 @@ def _type_of(dataset: Any, segments: Sequence[str]) -> pa.DataType:
     return kind
 
 
-def _require_new(
-    record: TableRecord, parents: tuple[str, ...], name: str, taken: Sequence[str]
-) -> None:
+def _require_new(table: Table, parents: tuple[str, ...], name: str, taken: Sequence[str]) -> None:
     column = paths.canonical((*parents, name))
     if name.lower() in {each.lower() for each in taken}:
-        raise invalid(f"Column '{column}' exists already in table '{display(record.path)}'")
+        raise invalid(f"Column '{column}' exists already in table '{table.name}'")
     if not name or "\0" in name or (not parents and ("." in name or name in evolve.RESERVED)):
         raise invalid(f"{column!r} cannot be a column's name in Lance")
 
@@ -144,43 +131,43 @@ def _nested(parents: Sequence[str], field: pa.Field) -> pa.Field:
     return field
 
 
-def _drop_columns(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+def _drop_columns(table: Table, changes: Sequence[Change]) -> None:
     wanted = [paths.canonical(change["field"]) for change in changes]
     optional = {
         path for path, change in zip(wanted, changes, strict=True) if change.get("if_exists")
     }
     if optional:
-        dataset = open_dataset(bridge, record)
-        wanted = [path for path in wanted if path not in optional or _has(dataset, record, path)]
+        dataset = table.open()
+        wanted = [path for path in wanted if path not in optional or _has(dataset, table, path)]
     if wanted:
-        evolve.drop_columns(bridge, record, LATEST, wanted)
+        evolve.drop_columns(table, LATEST, wanted)
 
 
-def _has(dataset: Any, record: TableRecord, path: str) -> bool:
+def _has(dataset: Any, table: Table, path: str) -> bool:
     try:
-        paths.find(dataset, record, path)
+        paths.find(dataset, table, path)
     except TableColumnNotFoundError:
         return False
     return True
 
 
-def _alter_columns(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
-    evolve.alter_columns(bridge, record, LATEST, [_altered(change) for change in changes])
-    _note_lengths(bridge, refreshed(bridge, record), changes)
+def _alter_columns(table: Table, changes: Sequence[Change]) -> None:
+    evolve.alter_columns(table, LATEST, [_altered(change) for change in changes])
+    _note_lengths(Table(table.bridge, refreshed(table.bridge, table.record)), changes)
 
 
-def _note_lengths(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+def _note_lengths(table: Table, changes: Sequence[Change]) -> None:
     """Keep what columns that are strings by now were declared as, or forget it."""
-    found = open_dataset(bridge, record)
+    found = table.open()
     notes: list[UpdateFieldMetadataEntry] = []
     for change in changes:
         if change["kind"] == "update_type":
             path, length = paths.canonical(change["field"]), schemas.length_in(change["type"])
-            before = paths.metadata_of(paths.find(found, record, path)).get(schemas.TYPE)
+            before = paths.metadata_of(paths.find(found, table, path)).get(schemas.TYPE)
             if length != before:
                 notes.append(UpdateFieldMetadataEntry(path=path, metadata={schemas.TYPE: length}))
     if notes:
-        metadata.update_field_metadata(bridge, record, LATEST, notes)
+        metadata.update_field_metadata(table, LATEST, notes)
 
 
 def _altered(change: Change) -> AlterColumnsEntry:
@@ -208,7 +195,7 @@ def _plain_type(change: Change) -> dict[str, Any]:
 _NAMES = {"float": "float32", "double": "float64", "string": "utf8"}
 
 
-def _comment(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
+def _comment(table: Table, changes: Sequence[Change]) -> None:
     found = [
         UpdateFieldMetadataEntry(
             path=paths.canonical(change["field"]),
@@ -216,7 +203,7 @@ def _comment(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> 
         )
         for change in changes
     ]
-    metadata.update_field_metadata(bridge, record, LATEST, found)
+    metadata.update_field_metadata(table, LATEST, found)
 
 
 # -- properties ----------------------------------------------------------------------------------
@@ -230,44 +217,45 @@ class _Properties:
     manager: str | None
 
     @classmethod
-    def after(cls, record: TableRecord, changes: Sequence[Change]) -> _Properties:
-        own = dict(visible(record.properties))
+    def after(cls, table: Table, changes: Sequence[Change]) -> _Properties:
+        own = dict(table.properties)
         given: dict[str, str] = {}
         for change in changes:
             key = change["key"]
             if change["kind"] == "remove_property":
-                _require_removable(record, key)
+                _require_removable(table, key)
                 own.pop(key, None)
                 given.pop(key, None)
             else:
-                _require_settable(record, key)
+                _require_settable(table, key)
                 given[key] = change["value"]
         return cls({**own, **checked(given)}, manager_in(given))
 
 
-def _require_removable(record: TableRecord, key: str) -> None:
+def _require_removable(table: Table, key: str) -> None:
     if key.startswith(RESERVED_PREFIX) or key.lower() in (TABLE_TYPE, MANAGED_BY):
-        raise invalid(f"Property '{key}' of '{display(record.path)}' is Lance's, and stays")
+        raise invalid(f"Property '{key}' of '{table.name}' is Lance's, and stays")
 
 
-def _require_settable(record: TableRecord, key: str) -> None:
+def _require_settable(table: Table, key: str) -> None:
     if key in ("location", "provider"):
         raise unsupported(
-            f"The {key} of '{display(record.path)}' cannot change: make another table, or register "
+            f"The {key} of '{table.name}' cannot change: make another table, or register "
             "the data under another name"
         )
 
 
-def _alter_properties(bridge: Bridge, record: TableRecord, changes: Sequence[Change]) -> None:
-    wanted = _Properties.after(record, changes)
-    entries.require_settable(bridge, record, wanted.own)
+def _alter_properties(table: Table, changes: Sequence[Change]) -> None:
+    wanted = _Properties.after(table, changes)
+    record = table.record
+    entries.require_settable(table.bridge, record, wanted.own)
     if wanted.manager is not None:
-        is_managed = state_of(record) is not None
+        is_managed = table.managed is not None
         if wanted.manager == IMPLEMENTATION and not is_managed:
-            record = conversion.begin(bridge, record)
+            record = conversion.begin(table.bridge, record)
         elif wanted.manager != IMPLEMENTATION and is_managed:
-            record = conversion.end(bridge, record)
-    entries.set_properties(bridge, record, wanted.own)
+            record = conversion.end(table.bridge, record)
+    entries.set_properties(table.bridge, record, wanted.own)
 
 
 _STEPS: Mapping[str, _Step] = {

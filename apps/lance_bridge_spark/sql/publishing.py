@@ -22,11 +22,12 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.entries import properties as entry_properties
 from lance_bridge.entries import tables as entries
 from lance_bridge.entries.placement import Home
-from lance_bridge.errors import OutcomeUnknownError, display, table_already_exists
+from lance_bridge.errors import OutcomeUnknownError, table_already_exists
+from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
 from lance_bridge.managed import conversion
+from lance_bridge.table import Table
 from lance_bridge.table_files import RESERVED_FILE
 from lance_bridge.tables.create import FIRST_VERSION, not_written
-from lance_bridge.tables.dataset import LANCE_FAILURES, translated
 from lance_bridge.tables.history.manifests import VERSIONS, TableFiles, VersionDirectory
 from lance_bridge.tables.spark_types import columns_of
 
@@ -68,8 +69,10 @@ def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableReco
     """
     managed = is_to_be_managed(bridge, definition)
     place = TableRecord(definition.path, data.location)
-    had_mark = not data.is_own_place and _files(bridge, place).head(RESERVED_FILE) is not None
-    _commit_first(bridge, place, data)
+    had_mark = (
+        not data.is_own_place and _files(Table(bridge, place)).head(RESERVED_FILE) is not None
+    )
+    _commit_first(Table(bridge, place), data)
     try:
         record = _add_entry(bridge, definition, data)
         with entries.undone(bridge, record):
@@ -77,7 +80,7 @@ def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableReco
     except OutcomeUnknownError:
         raise
     except LanceNamespaceError:
-        _take_away(bridge, place, data, [] if had_mark else [RESERVED_FILE])
+        _take_away(Table(bridge, place), data, [] if had_mark else [RESERVED_FILE])
         raise
 
 
@@ -100,10 +103,10 @@ def _add_entry(bridge: Bridge, definition: Definition, data: Data) -> TableRecor
     return record
 
 
-def _commit_first(bridge: Bridge, place: TableRecord, data: Data) -> None:
+def _commit_first(table: Table, data: Data) -> None:
     """Commit version 1 and no other. Raises 5 where there is one, 17."""
-    location = place.location or ""
-    options = bridge.storage_options(place, vend=None, write=True)
+    location = table.location
+    options = table.storage_options(vend=None, write=True)
     transaction = lance.Transaction(
         read_version=0,
         operation=lance.LanceOperation.Overwrite(data.schema, data.metadata()),
@@ -113,31 +116,31 @@ def _commit_first(bridge: Bridge, place: TableRecord, data: Data) -> None:
         lance.LanceDataset.commit(
             locations.for_lance(location), transaction, max_retries=0, storage_options=options
         )
-    except LANCE_FAILURES as error:
-        if not bridge.storage(place, write=True).has_dataset(location):
-            raise not_written(place, error, "No table was made") from error
-        if not _is_first(place, data, options):
+    except LANCE_ERRORS as error:
+        if not table.storage(write=True).has_dataset(location):
+            raise not_written(table, error, "No table was made") from error
+        if not _is_first(table, data, options):
             raise table_already_exists(
-                place.path, f"there is a Lance table at {location}"
+                table.path, f"there is a Lance table at {location}"
             ) from error
 
 
-def _is_first(place: TableRecord, data: Data, options: dict[str, str] | None) -> bool:
+def _is_first(table: Table, data: Data, options: dict[str, str] | None) -> bool:
     """Return whether version 1 is of this very transaction: its reply may have been lost."""
-    location = locations.for_lance(place.location or "")
-    with translated(f"What became of '{display(place.path)}' could not be read at {location}"):
+    location = table.uri
+    with translate_lance_errors(f"What became of '{table.name}' could not be read at {location}"):
         dataset = lance.dataset(location, version=FIRST_VERSION, storage_options=options)
         transaction = dataset.read_transaction(FIRST_VERSION)
     return transaction is not None and transaction.uuid == data.uuid
 
 
-def _take_away(bridge: Bridge, place: TableRecord, data: Data, marks: Sequence[str]) -> None:
+def _take_away(table: Table, data: Data, marks: Sequence[str]) -> None:
     """Delete a dataset that was made here and has no entry; at a place of others, no more."""
     try:
         if data.is_own_place:
-            bridge.storage(place, write=True).delete_table(data.location)
+            table.storage(write=True).delete_table(data.location)
             return
-        files = _files(bridge, place)
+        files = _files(table)
         made = VersionDirectory(files).list()
         if [each.version for each in made] != [FIRST_VERSION]:
             logger.warning("somebody has written to %s: version 1 of it stays", data.location)
@@ -146,22 +149,22 @@ def _take_away(bridge: Bridge, place: TableRecord, data: Data, marks: Sequence[s
         transaction = f"_transactions/0-{data.uuid}.txn"
         files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' stay at %s: %s", place.path, place.location, error)
+        logger.warning("files of '%s' stay at %s: %s", table.path, table.record.location, error)
 
 
-def remove_files(bridge: Bridge, place: TableRecord, fragments: Sequence[str]) -> None:
+def remove_files(table: Table, fragments: Sequence[str]) -> None:
     """Delete the data files of fragments that no version has."""
     paths = _data_files([FragmentMetadata.from_json(each) for each in fragments])
     if not paths:
         return
     try:
-        _files(bridge, place).remove(paths)
+        _files(table).remove(paths)
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' stay at %s: %s", place.path, place.location, error)
+        logger.warning("files of '%s' stay at %s: %s", table.path, table.record.location, error)
 
 
-def _files(bridge: Bridge, place: TableRecord) -> TableFiles:
-    return TableFiles(bridge.storage(place, write=True), place.location or "")
+def _files(table: Table) -> TableFiles:
+    return TableFiles(table.storage(write=True), table.location)
 
 
 def _data_files(fragments: Sequence[FragmentMetadata]) -> list[str]:

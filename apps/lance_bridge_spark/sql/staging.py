@@ -31,10 +31,10 @@ from lance_bridge.entries import tables as entries
 from lance_bridge.entries.placement import Home, default_location
 from lance_bridge.entries.properties import checked, manager_in
 from lance_bridge.errors import display, invalid
+from lance_bridge.lance_errors import LANCE_ERRORS, first_line
 from lance_bridge.managed import conversion
 from lance_bridge.managed.entry import refreshed
-from lance_bridge.tables.commits import transaction_at
-from lance_bridge.tables.dataset import LANCE_FAILURES, brief
+from lance_bridge.table import Table, transaction_at
 from lance_bridge.tables.history.manifests import TableFiles
 
 from ..addresses import Access, CatalogAddress, TableAddress
@@ -43,7 +43,7 @@ from . import publishing, schemas
 from .definitions import Definition
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -118,7 +118,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     stage = Stage(
         str(uuid.uuid4()),
         definition.path,
-        table.record.location or "",
+        table.location,
         definition.struct,
         definition.properties,
         replaces=int(table.open(write=True).version),
@@ -157,7 +157,7 @@ def _own_place(bridge: Bridge, definition: Definition, name: str) -> str:
     return f"{plain}-{name[:8]}.lance"
 
 
-def _require_replaceable(table: Table, definition: Definition) -> None:
+def _require_replaceable(table: SparkTable, definition: Definition) -> None:
     given = definition.location
     if given and locations.key(given) != locations.key(table.record.location or "/"):
         raise invalid(
@@ -303,7 +303,7 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
     if stage.is_own_place:
         bridge.storage(_place(stage), write=True).delete_table(stage.location)
         return {}
-    publishing.remove_files(bridge, _place(stage), _kept(bridge, stage) or [])
+    publishing.remove_files(Table(bridge, _place(stage)), _kept(bridge, stage) or [])
     _forget(bridge, stage)
     return {}
 
@@ -327,7 +327,7 @@ def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
                 for version in range(stage.replaces + 1, dataset.version + 1)
             )
         )
-    except LANCE_FAILURES as error:
+    except LANCE_ERRORS as error:
         raise InternalError(
-            f"Whether '{display(stage.table)}' was replaced cannot be read: {brief(error)}"
+            f"Whether '{display(stage.table)}' was replaced cannot be read: {first_line(error)}"
         ) from error

@@ -16,19 +16,20 @@ from lance_bridge.entries import namespaces, registration
 from lance_bridge.entries import rename as renaming
 from lance_bridge.entries import tables as entries
 from lance_bridge.entries.modes import CreateMode
-from lance_bridge.entries.properties import ENTRY_ID, visible
+from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.errors import display, invalid
 from lance_bridge.identifier import parse_namespace
+from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.location import for_lance
 from lance_bridge.managed.entry import refreshed
+from lance_bridge.table import LATEST, Ref, Table
 from lance_bridge.tables import change
 from lance_bridge.tables.create import NewTable, create_table
 from lance_bridge.tables.data import Rows
-from lance_bridge.tables.dataset import LATEST, Ref, translated
 from lance_bridge.tables.expressions import running
 
 from ..addresses import CatalogAddress, TableAddress
-from ..found_tables import Table
+from ..found_tables import SparkTable
 from ..source.options import Options, ReadOptions
 from . import publishing, schemas
 from .definitions import LANCE, Definition
@@ -79,7 +80,7 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     if options and when == When():
         when = _chosen(Options(options).reading())
     table = find(catalog, args)
-    told = described(table.record, when.open(table))
+    told = described(table, when.open(table))
     if when.ref.branch is not None:
         told["branch"] = when.ref.branch
     return {**told, "chosen": True} if when.is_chosen else told
@@ -90,18 +91,18 @@ def _chosen(read: ReadOptions) -> When:
     return When(Ref.of(read.version, read.tag, read.branch), moment)
 
 
-def find(catalog: CatalogAddress, args: Args) -> Table:
+def find(catalog: CatalogAddress, args: Args) -> SparkTable:
     """Return the table that a call is about, with one call to the catalog."""
     return TableAddress(catalog, tuple(args["table"])).find()
 
 
-def described(record: TableRecord, dataset: lance.LanceDataset) -> Answer:
+def described(table: Table, dataset: lance.LanceDataset) -> Answer:
     """Return what Spark is told of a table at one version.
 
     ``bytes`` are those of its data files; ``converted`` are the columns whose values Spark does not
     have as they are stored, so that only Spark can compare them.
     """
-    with translated(f"Table '{display(record.path)}' could not be read"):
+    with translate_lance_errors(f"Table '{table.name}' could not be read"):
         rows = int(dataset.count_rows())
         size = sum(
             file.file_size_bytes or 0
@@ -114,15 +115,17 @@ def described(record: TableRecord, dataset: lance.LanceDataset) -> Answer:
         "version": int(dataset.version),
         "rows": rows,
         "bytes": size,
-        "id": record.properties.get(ENTRY_ID) or record.identity or record.location,
-        "properties": shown(record),
+        "id": table.record.properties.get(ENTRY_ID)
+        or table.record.identity
+        or table.record.location,
+        "properties": shown(table),
     }
 
 
-def shown(record: TableRecord) -> dict[str, str]:
+def shown(table: Table) -> dict[str, str]:
     """Return a table's properties as Spark shows them: the caller's own, and Spark's."""
-    own = {**visible(record.properties), "provider": LANCE}
-    return {**own, "location": for_lance(record.location)} if record.location else own
+    own = {**table.properties, "provider": LANCE}
+    return {**own, "location": for_lance(table.record.location)} if table.record.location else own
 
 
 # -- creating, dropping, renaming ----------------------------------------------------------------
@@ -146,7 +149,9 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
         record, _ = create_table(bridge, new)
         record = refreshed(bridge, record)
-    return described(record, Table(_address(catalog, args), bridge, record).open())
+    return described(
+        Table(bridge, record), SparkTable(bridge, record, _address(catalog, args)).open()
+    )
 
 
 def _registered(bridge: Bridge, definition: Definition) -> TableRecord:
@@ -208,7 +213,7 @@ def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
     Errors: 1, 4, 12, 13, 14, 17, 19.
     """
     table = find(catalog, args)
-    version, _ = change.delete(table.bridge, table.record, args["where"], LATEST)
+    version, _ = change.delete(table, args["where"], LATEST)
     return {"version": version}
 
 
@@ -241,7 +246,7 @@ def _fragments_with(dataset: lance.LanceDataset, wanted: str) -> set[int]:
     return found
 
 
-def _at_version(catalog: CatalogAddress, args: Args) -> tuple[Table, lance.LanceDataset]:
+def _at_version(catalog: CatalogAddress, args: Args) -> tuple[SparkTable, lance.LanceDataset]:
     table = find(catalog, args)
     ref = Ref.of(args.get("version"), branch=args.get("branch"))
     return table, table.open(ref)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance_namespace.errors import TableVersionNotFoundError
 
-from lance_bridge.tables.dataset import LATEST, Ref, translated
+from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.table import LATEST, Ref
 
 if TYPE_CHECKING:
-    from ..found_tables import Table
+    from ..found_tables import SparkTable
 
 _MICROSECONDS = 1_000_000
 
@@ -47,7 +48,7 @@ class When:
         chosen = (self.ref.version, self.ref.tag, self.timestamp_us)
         return any(each is not None for each in chosen)
 
-    def open(self, table: Table) -> lance.LanceDataset:
+    def open(self, table: SparkTable) -> lance.LanceDataset:
         """Open a table then.
 
         Raises:
@@ -78,7 +79,7 @@ def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int
         TableVersionNotFoundError: (11) the first version that is left is later.
         ServiceUnavailableError: (17)
     """
-    with translated(f"The versions of table '{name}' could not be read"):
+    with translate_lance_errors(f"The versions of table '{name}' could not be read"):
         known = {int(each["version"]): _micros(each["timestamp"]) for each in dataset.versions()}
     # Of a table that its catalog manages, the storage may have versions beyond the latest.
     made = {number: at for number, at in known.items() if number <= dataset.version}

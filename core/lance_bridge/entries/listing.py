@@ -17,8 +17,8 @@ from ..bridge import Bridge
 from ..catalog import Path, TableRecord
 from ..errors import display
 from ..paging import PageRequest
+from ..table import Table
 from .sharing import innermost_namespaces
-from .tables import is_only_declared
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def _with_data(bridge: Bridge, records: Iterable[TableRecord]) -> Iterator[Path]
 def _may_have_data(bridge: Bridge, record: TableRecord) -> bool:
     """One table whose storage does not answer neither ends the listing nor counts as empty."""
     try:
-        return not is_only_declared(bridge, record)
+        return not Table(bridge, record).is_declared()
     except LanceNamespaceError as error:
         logger.warning("listed without knowing whether it has data: %s: %s", record.path, error)
         return True

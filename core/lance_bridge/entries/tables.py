@@ -34,6 +34,7 @@ from ..errors import (
 from ..managed import conversion
 from ..managed.entry import refreshed
 from ..managed.state import state_of
+from ..table import Table
 from ..table_files import LocationFiles
 from . import placement
 from . import properties as entry_properties
@@ -85,14 +86,6 @@ def load_lance(bridge: Bridge, path: Path) -> TableRecord:
 def what_is(record: TableRecord) -> str:
     """Return what the catalog calls an entry, for messages."""
     return f"an entry of kind {record.kind or 'unknown'}"
-
-
-def is_only_declared(bridge: Bridge, record: TableRecord) -> bool:
-    """Return True where the table has no version: where its entry says so, or else its location."""
-    state = state_of(record)
-    if state is not None:
-        return state.version == 0
-    return not bridge.storage(record).has_dataset(record.location or "")
 
 
 # -- creating ------------------------------------------------------------------------------------
@@ -171,7 +164,7 @@ def _require_declaration(bridge: Bridge, record: TableRecord) -> None:
     """Raise code 5 unless a Lance table's entry is a declaration that may be repeated."""
     path = record.path
     try:
-        declared = is_only_declared(bridge, record)
+        declared = Table(bridge, record).is_declared()
     except LanceNamespaceError as error:
         raise table_already_exists(path, f"its storage cannot be looked at: {error}") from error
     if not declared:

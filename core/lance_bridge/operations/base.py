@@ -19,6 +19,7 @@ from ..entries import tables as entries
 from ..errors import internal, is_callers_own, is_panic
 from ..managed.state import state_of
 from ..requests import as_model
+from ..table import Table
 
 _FIRST_PARAMETERS = ("request", "id")
 
@@ -44,12 +45,12 @@ class Operations(LanceNamespace):
     def _table(self, names: Sequence[str] | None) -> Path:
         return self._bridge.table_path(names)
 
-    def _lance_table(self, names: Sequence[str] | None) -> TableRecord:
-        """Return a Lance table's entry: the one catalog call of an operation on its inside.
+    def _lance_table(self, names: Sequence[str] | None) -> Table:
+        """Load a Lance table: the one catalog call of an operation on its inside.
 
         Raises InvalidInput (13), NamespaceNotFound (1), TableNotFound (4), InvalidTableState (19).
         """
-        return entries.load_lance(self._bridge, self._table(names))
+        return Table(self._bridge, entries.load_lance(self._bridge, self._table(names)))
 
 
 def _is_operation(name: str, function: Any) -> bool:

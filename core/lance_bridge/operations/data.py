@@ -11,9 +11,9 @@ from lance_namespace import (
 
 from ..entries import modes
 from ..entries.properties import visible
+from ..table import Ref
 from ..tables import create, read
 from ..tables.data import Data, Rows
-from ..tables.dataset import Ref
 from .base import Operations, location_of
 
 
@@ -47,6 +47,6 @@ class DataOperations(Operations):
     def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
         """Count rows, with a version, branch and predicate. Errors: 1, 4, 11, 12, 13, 19, 22."""
         ref = Ref.of(request.version, branch=request.branch)
-        record = self._lance_table(request.id)
-        count = read.count_rows(self._bridge, record, ref, request.predicate)
+        table = self._lance_table(request.id)
+        count = read.count_rows(table, ref, request.predicate)
         return CountTableRowsResponse(count=count)

@@ -118,8 +118,8 @@ class EntryOperations(Operations):
         except TableAlreadyExistsError:
             if mode is modes.CreateMode.CREATE:
                 raise
-            record = self._lance_table(request.id)
-            options = self._bridge.storage_options(record, vend=None, write=True)
+            table = self._lance_table(request.id)
+            record, options = table.record, table.storage_options(write=True)
         return CreateEmptyTableResponse(
             location=location_of(record),
             storage_options=options,
@@ -147,12 +147,12 @@ class EntryOperations(Operations):
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
         """Describe a Lance table. Errors: 1, 4, 8, 11, 13 (also: not Lance's), 19, 22."""
-        return read.describe(self._bridge, self._lance_table(request.id), request)
+        return read.describe(self._lance_table(request.id), request)
 
     def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
         """Return normally where the Lance table exists. Errors: 1, 4, 11, 13, 19."""
-        record = self._lance_table(request.id)
-        read.describe(self._bridge, record, DescribeTableRequest(version=request.version))
+        table = self._lance_table(request.id)
+        read.describe(table, DescribeTableRequest(version=request.version))
         return TableExistsResponse()
 
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:

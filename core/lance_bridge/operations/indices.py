@@ -17,8 +17,8 @@ from lance_namespace import (
 )
 
 from ..paging import PageRequest
+from ..table import Ref
 from ..tables import indices, stats
-from ..tables.dataset import Ref
 from .base import Operations
 
 
@@ -28,8 +28,8 @@ class IndexOperations(Operations):
     def create_table_index(self, request: CreateTableIndexRequest) -> CreateTableIndexResponse:
         """Build an index; it is ready on return. Errors: 1, 4, 7, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        transaction = indices.create(self._bridge, record, ref, request)
+        table = self._lance_table(request.id)
+        transaction = indices.create(table, ref, request)
         return CreateTableIndexResponse(transaction_id=transaction)
 
     def create_table_scalar_index(
@@ -37,8 +37,8 @@ class IndexOperations(Operations):
     ) -> CreateTableScalarIndexResponse:
         """Build an index that is not on vectors. Errors: 1, 4, 7, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        transaction = indices.create(self._bridge, record, ref, request, only_scalar=True)
+        table = self._lance_table(request.id)
+        transaction = indices.create(table, ref, request, only_scalar=True)
         return CreateTableScalarIndexResponse(transaction_id=transaction)
 
     def list_table_indices(self, request: ListTableIndicesRequest) -> ListTableIndicesResponse:
@@ -46,8 +46,8 @@ class IndexOperations(Operations):
         ref = Ref.of(request.version, branch=request.branch)
         path = self._table(request.id)
         page = PageRequest.parse(f"indices {path} {ref}", request.limit, request.page_token)
-        record = self._lance_table(request.id)
-        found, token = indices.list_indices(self._bridge, record, ref, page)
+        table = self._lance_table(request.id)
+        found, token = indices.list_indices(table, ref, page)
         return ListTableIndicesResponse(indexes=found, page_token=token)
 
     def describe_table_index_stats(
@@ -55,17 +55,17 @@ class IndexOperations(Operations):
     ) -> DescribeTableIndexStatsResponse:
         """Return what an index covers. Errors: 1, 4, 6, 11, 13, 19, 22."""
         ref = Ref.of(request.version, branch=request.branch)
-        record = self._lance_table(request.id)
-        return indices.describe_stats(self._bridge, record, ref, request.index_name)
+        table = self._lance_table(request.id)
+        return indices.describe_stats(table, ref, request.index_name)
 
     def drop_table_index(self, request: DropTableIndexRequest) -> DropTableIndexResponse:
         """Drop an index. Errors: 1, 4, 6, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        transaction = indices.drop(self._bridge, record, ref, request.index_name)
+        table = self._lance_table(request.id)
+        transaction = indices.drop(table, ref, request.index_name)
         return DropTableIndexResponse(transaction_id=transaction)
 
     def get_table_stats(self, request: GetTableStatsRequest) -> GetTableStatsResponse:
         """Return bytes, rows and the spread of rows over fragments. Errors: 1, 4, 13, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        return stats.table_stats(self._bridge, self._lance_table(request.id), ref)
+        return stats.table_stats(self._lance_table(request.id), ref)

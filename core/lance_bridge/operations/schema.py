@@ -18,8 +18,8 @@ from lance_namespace import (
 )
 
 from .. import engine
+from ..table import Ref
 from ..tables.columns import computed, evolve, metadata
-from ..tables.dataset import Ref
 from .base import Operations
 
 
@@ -31,8 +31,8 @@ class SchemaOperations(Operations):
     ) -> AlterTableAddColumnsResponse:
         """Add columns by SQL expression. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        version = evolve.add_columns(self._bridge, record, ref, request.new_columns)
+        table = self._lance_table(request.id)
+        version = evolve.add_columns(table, ref, request.new_columns)
         return AlterTableAddColumnsResponse(version=version)
 
     def alter_table_alter_columns(
@@ -40,8 +40,8 @@ class SchemaOperations(Operations):
     ) -> AlterTableAlterColumnsResponse:
         """Rename, retype, allow nulls or not. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        version = evolve.alter_columns(self._bridge, record, ref, request.alterations)
+        table = self._lance_table(request.id)
+        version = evolve.alter_columns(table, ref, request.alterations)
         return AlterTableAlterColumnsResponse(version=version)
 
     def alter_table_drop_columns(
@@ -49,8 +49,8 @@ class SchemaOperations(Operations):
     ) -> AlterTableDropColumnsResponse:
         """Drop columns and the indices on them. Errors: 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        version, transaction = evolve.drop_columns(self._bridge, record, ref, request.columns)
+        table = self._lance_table(request.id)
+        version, transaction = evolve.drop_columns(table, ref, request.columns)
         return AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
 
     def alter_table_backfill_columns(
@@ -60,12 +60,12 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         worker = engine.current()
         computed.refuse_options(request, has_engine=worker is not None)
-        record = self._lance_table(request.id)
+        table = self._lance_table(request.id)
         if worker is None:
-            job = computed.backfill(self._bridge, record, ref, request)
+            job = computed.backfill(table, ref, request)
         else:
-            order = computed.plan(self._bridge, record, ref, request)
-            job = worker.backfill(self, record, ref, order)
+            order = computed.plan(table, ref, request)
+            job = worker.backfill(self, table.record, ref, order)
         return AlterTableBackfillColumnsResponse(job_id=job)
 
     def update_table_schema_metadata(
@@ -73,10 +73,8 @@ class SchemaOperations(Operations):
     ) -> UpdateTableSchemaMetadataResponse:
         """Replace the schema's metadata. Errors: 1, 4, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        now, transaction = metadata.replace_schema_metadata(
-            self._bridge, record, ref, request.metadata
-        )
+        table = self._lance_table(request.id)
+        now, transaction = metadata.replace_schema_metadata(table, ref, request.metadata)
         return UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
 
     def update_field_metadata(
@@ -84,6 +82,6 @@ class SchemaOperations(Operations):
     ) -> UpdateFieldMetadataResponse:
         """Merge into or replace the metadata of fields. Errors: 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        version, fields = metadata.update_field_metadata(self._bridge, record, ref, request.updates)
+        table = self._lance_table(request.id)
+        version, fields = metadata.update_field_metadata(table, ref, request.updates)
         return UpdateFieldMetadataResponse(version=version, fields=fields)

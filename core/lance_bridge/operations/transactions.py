@@ -19,9 +19,9 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTableResult
 
-from ..catalog import TableRecord
 from ..entries.properties import visible
 from ..errors import invalid
+from ..table import Table
 from ..tables.history import batches, transactions
 from ..tables.history.staging import Staged
 from .base import Operations, is_managed, location_of
@@ -38,16 +38,16 @@ class TransactionOperations(Operations):
 
         The identifier is that of the table, and after it that of the transaction.
         """
-        record, name = self._transaction(request.id)
-        found = transactions.describe(self._bridge, record, name)
+        table, name = self._transaction(request.id)
+        found = transactions.describe(table, name)
         return DescribeTransactionResponse(
             status=found.status.value, properties=dict(found.properties)
         )
 
     def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
         """Accept what holds already; nothing else can change. Errors: 0, 1, 4, 10, 13, 19."""
-        record, name = self._transaction(request.id)
-        found = transactions.alter(self._bridge, record, name, request.actions)
+        table, name = self._transaction(request.id)
+        found = transactions.alter(table, name, request.actions)
         return AlterTransactionResponse(
             status=found.status.value, properties=dict(found.properties)
         )
@@ -64,7 +64,7 @@ class TransactionOperations(Operations):
             results=[_result(kind, done) for kind, done in zip(kinds, results, strict=True)]
         )
 
-    def _transaction(self, names: Sequence[str] | None) -> tuple[TableRecord, str]:
+    def _transaction(self, names: Sequence[str] | None) -> tuple[Table, str]:
         if not names:
             raise invalid("A transaction is named by its table's identifier and its own id")
         return self._lance_table(names[:-1]), names[-1]
@@ -81,10 +81,10 @@ class TransactionOperations(Operations):
             )
         if kind == "deregister_table":
             return batches.deregister(bridge, self._table(request.id))
-        record = self._lance_table(request.id)
+        table = self._lance_table(request.id)
         if kind == "create_table_version":
-            return batches.create_version(bridge, record, Staged.of(request))
-        return batches.delete_versions(bridge, record, request.branch, ranges_of(request))
+            return batches.create_version(table, Staged.of(request))
+        return batches.delete_versions(table, request.branch, ranges_of(request))
 
 
 def _kind_of(operation: CommitTableOperation) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lance_namespace import (
     BatchCreateTableVersionsRequest,
     BatchCreateTableVersionsResponse,
@@ -35,7 +37,7 @@ from lance_namespace import (
 
 from ..managed import foreign
 from ..paging import PageRequest
-from ..tables.dataset import Ref
+from ..table import Ref
 from ..tables.history import batches, branches, pruning, tags, versions
 from ..tables.history.staging import Staged
 from .base import Operations
@@ -57,10 +59,11 @@ class VersionOperations(Operations):
         path = self._table(request.id)
         scope = f"versions {path} {request.branch or ''} {descending}"
         page = PageRequest.parse(scope, request.limit, request.page_token)
-        record = self._lance_table(request.id)
+        table = self._lance_table(request.id)
         if versions.is_for_latest(page, descending=descending):
-            record = foreign.make_room_for_lance(self._bridge, record)
-        directory = versions.directory_of(self._bridge, record, request.branch)
+            record = foreign.make_room_for_lance(self._bridge, table.record)
+            table = replace(table, record=record)
+        directory = versions.directory_of(table, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)
         return ListTableVersionsResponse(
             versions=[each.described() for each in found], page_token=token
@@ -70,17 +73,17 @@ class VersionOperations(Operations):
         self, request: DescribeTableVersionRequest
     ) -> DescribeTableVersionResponse:
         """Describe a version, or the latest. Errors: 1, 4, 11, 13, 19, 22."""
-        record = self._lance_table(request.id)
-        directory = versions.directory_of(self._bridge, record, request.branch)
-        found = versions.describe(record, directory, request.version)
+        table = self._lance_table(request.id)
+        directory = versions.directory_of(table, request.branch)
+        found = versions.describe(table, directory, request.version)
         return DescribeTableVersionResponse(version=found.described())
 
     def create_table_version(
         self, request: CreateTableVersionRequest
     ) -> CreateTableVersionResponse:
         """Make a staged manifest the next version. Errors: 0, 1, 4, 13, 14, 19, 22."""
-        record = self._lance_table(request.id)
-        made = versions.create(self._bridge, record, Staged.of(request))
+        table = self._lance_table(request.id)
+        made = versions.create(table, Staged.of(request))
         return CreateTableVersionResponse(version=made.described())
 
     def batch_create_table_versions(
@@ -88,7 +91,7 @@ class VersionOperations(Operations):
     ) -> BatchCreateTableVersionsResponse:
         """Create versions of several tables, all or none. Errors: 0, 1, 4, 13, 14, 18, 19, 22."""
         steps = [
-            batches.create_version(self._bridge, self._lance_table(entry.id), Staged.of(entry))
+            batches.create_version(self._lance_table(entry.id), Staged.of(entry))
             for entry in request.entries
         ]
         made = batches.run(steps)
@@ -99,15 +102,15 @@ class VersionOperations(Operations):
     ) -> BatchDeleteTableVersionsResponse:
         """Delete versions that nothing needs. Errors: 1, 4, 13, 14, 19, 22."""
         ranges = ranges_of(request)
-        record = self._lance_table(request.id)
-        planned = pruning.prepare(self._bridge, record, request.branch, ranges)
+        table = self._lance_table(request.id)
+        planned = pruning.prepare(table, request.branch, ranges)
         return BatchDeleteTableVersionsResponse(deleted_count=pruning.execute(planned))
 
     def restore_table(self, request: RestoreTableRequest) -> RestoreTableResponse:
         """Make an old version's state the latest. Errors: 1, 4, 11, 13, 14, 19, 22."""
         ref = Ref.of(request.version, branch=request.branch)
-        record = self._lance_table(request.id)
-        return RestoreTableResponse(transaction_id=versions.restore(self._bridge, record, ref))
+        table = self._lance_table(request.id)
+        return RestoreTableResponse(transaction_id=versions.restore(table, ref))
 
     # -- tags ------------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class VersionOperations(Operations):
         """List tags, sorted by name. Errors: 1, 4, 13, 19."""
         path = self._table(request.id)
         page = PageRequest.parse(f"tags {path}", request.limit, request.page_token)
-        found = tags.list_all(self._bridge, self._lance_table(request.id))
+        found = tags.list_all(self._lance_table(request.id))
         names, token = page.cut_names(list(found))
         return ListTableTagsResponse(tags={n: found[n] for n in names}, page_token=token)
 
@@ -123,24 +126,24 @@ class VersionOperations(Operations):
         self, request: GetTableTagVersionRequest
     ) -> GetTableTagVersionResponse:
         """Return what a tag points to. Errors: 1, 4, 8, 13, 19."""
-        found = tags.get(self._bridge, self._lance_table(request.id), request.tag)
+        found = tags.get(self._lance_table(request.id), request.tag)
         return GetTableTagVersionResponse(version=found.version, branch=found.branch)
 
     def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
         """Tag a version. Errors: 1, 4, 9, 11, 13, 19, 22."""
         ref = Ref.of(request.version, branch=request.branch)
-        tags.create(self._bridge, self._lance_table(request.id), request.tag, ref)
+        tags.create(self._lance_table(request.id), request.tag, ref)
         return CreateTableTagResponse()
 
     def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
         """Let a tag point to another version. Errors: 1, 4, 8, 11, 13, 19, 22."""
         ref = Ref.of(request.version, branch=request.branch)
-        tags.update(self._bridge, self._lance_table(request.id), request.tag, ref)
+        tags.update(self._lance_table(request.id), request.tag, ref)
         return UpdateTableTagResponse()
 
     def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
         """Delete a tag; its version stays. Errors: 1, 4, 8, 13, 19."""
-        tags.delete(self._bridge, self._lance_table(request.id), request.tag)
+        tags.delete(self._lance_table(request.id), request.tag)
         return DeleteTableTagResponse()
 
     # -- branches --------------------------------------------------------------------------------
@@ -148,18 +151,18 @@ class VersionOperations(Operations):
     def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
         """Make a branch of a version. Errors: 0, 1, 4, 11, 13, 14, 19, 22 (of the source), 23."""
         source = Ref.of(request.from_version, branch=request.from_branch)
-        branches.create(self._bridge, self._lance_table(request.id), request.name, source)
+        branches.create(self._lance_table(request.id), request.name, source)
         return CreateTableBranchResponse()
 
     def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
         """List branches but main, sorted by name. Errors: 1, 4, 13, 19."""
         path = self._table(request.id)
         page = PageRequest.parse(f"branches {path}", request.limit, request.page_token)
-        found = branches.list_all(self._bridge, self._lance_table(request.id))
+        found = branches.list_all(self._lance_table(request.id))
         names, token = page.cut_names(list(found))
         return ListTableBranchesResponse(branches={n: found[n] for n in names}, page_token=token)
 
     def delete_table_branch(self, request: DeleteTableBranchRequest) -> DeleteTableBranchResponse:
         """Delete a branch that nothing refers to. Errors: 1, 4, 13, 19, 22."""
-        branches.delete(self._bridge, self._lance_table(request.id), request.name)
+        branches.delete(self._lance_table(request.id), request.name)
         return DeleteTableBranchResponse()

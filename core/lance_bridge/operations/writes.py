@@ -14,9 +14,9 @@ from lance_namespace import (
 )
 
 from ..entries import modes
+from ..table import Ref
 from ..tables import change, insert, merge
 from ..tables.data import Data, Rows
-from ..tables.dataset import Ref
 from .base import Operations
 
 
@@ -33,8 +33,8 @@ class WriteOperations(Operations):
         mode = modes.parse(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
         ref = Ref.of(branch=request.branch)
         rows = Rows.of(request_data)
-        record = self._lance_table(request.id)
-        done = insert.insert(self._bridge, record, rows, mode, ref)
+        table = self._lance_table(request.id)
+        done = insert.insert(table, rows, mode, ref)
         return InsertIntoTableResponse(
             transaction_id=done.transaction_id, num_inserted_rows=done.rows, version=done.version
         )
@@ -58,8 +58,8 @@ class WriteOperations(Operations):
         )
         ref = Ref.of(branch=request.branch)
         rows = Rows.of(request_data)
-        record = self._lance_table(request.id)
-        done = merge.merge(self._bridge, record, rows, wanted, ref)
+        table = self._lance_table(request.id)
+        done = merge.merge(table, rows, wanted, ref)
         return MergeInsertIntoTableResponse(
             transaction_id=done.transaction_id,
             num_updated_rows=done.updated,
@@ -72,7 +72,7 @@ class WriteOperations(Operations):
         """Set columns to expressions. Errors: 0, 1, 4, 12, 13, 14, 17, 19, 22."""
         ref = Ref.of(branch=request.branch)
         wanted = change.Update(request.updates, request.predicate, request.properties)
-        done = change.update(self._bridge, self._lance_table(request.id), wanted, ref)
+        done = change.update(self._lance_table(request.id), wanted, ref)
         return UpdateTableResponse(
             transaction_id=done.transaction_id,
             updated_rows=done.rows,
@@ -83,6 +83,6 @@ class WriteOperations(Operations):
     def delete_from_table(self, request: DeleteFromTableRequest) -> DeleteFromTableResponse:
         """Delete the rows that match. Errors: 1, 4, 12, 13, 14, 17, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        record = self._lance_table(request.id)
-        version, transaction_id = change.delete(self._bridge, record, request.predicate, ref)
+        table = self._lance_table(request.id)
+        version, transaction_id = change.delete(table, request.predicate, ref)
         return DeleteFromTableResponse(version=version, transaction_id=transaction_id)

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import lance
 import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
 from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.properties import visible
-from ..errors import concurrent_modification, display, invalid, unsupported
-from . import commits, expressions, paths
-from .data import Rows
-from .dataset import (
-    LANCE_FAILURES,
-    Ref,
-    brief,
-    failure,
-    open_dataset,
-    panics_as_errors,
-    raise_what_catalog_said,
-)
+from ..errors import unsupported
+from ..table import Ref, Table, transaction_id
+from . import expressions, paths
 
 
 @dataclass(frozen=True)
@@ -50,7 +38,7 @@ class Updated:
     properties: Mapping[str, str] | None
 
 
-def delete(bridge: Bridge, record: TableRecord, predicate: str, ref: Ref) -> tuple[int, str | None]:
+def delete(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None]:
     """Delete the rows for which ``predicate`` (SQL) holds; return version and transaction.
 
     Source: DeleteFromTable. A version is made even where no row matches.
@@ -63,14 +51,14 @@ def delete(bridge: Bridge, record: TableRecord, predicate: str, ref: Ref) -> tup
         InvalidTableStateError: (19) the table holds no data yet.
         TableBranchNotFoundError: (22)
     """
-    dataset = open_dataset(bridge, record, ref, write=True)
-    expressions.check_predicate(dataset, display(record.path), predicate)
-    with changing(record, dataset):
+    dataset = table.open(ref, write=True)
+    expressions.check_predicate(dataset, table.name, predicate)
+    with table.committing(dataset):
         dataset.delete(predicate)
-    return int(dataset.version), commits.transaction_id(dataset, record)
+    return int(dataset.version), transaction_id(dataset, table)
 
 
-def update(bridge: Bridge, record: TableRecord, wanted: Update, ref: Ref) -> Updated:
+def update(table: Table, wanted: Update, ref: Ref) -> Updated:
     """Set columns to expressions in the rows that match, or in all.
 
     As everywhere in Lance, integers overflow without a word, and a value is cast to the type of its
@@ -86,42 +74,38 @@ def update(bridge: Bridge, record: TableRecord, wanted: Update, ref: Ref) -> Upd
         InvalidTableStateError: (19) the table holds no data yet.
         TableBranchNotFoundError: (22)
     """
-    properties = _with_added(bridge, record, wanted.properties)
-    dataset = open_dataset(bridge, record, ref, write=True)
-    values = _expressions(dataset, record, wanted.updates)
+    properties = _with_added(table, wanted.properties)
+    dataset = table.open(ref, write=True)
+    values = _expressions(dataset, table, wanted.updates)
     if wanted.predicate is not None:
-        expressions.check_predicate(dataset, display(record.path), wanted.predicate)
-    with changing(record, dataset):
+        expressions.check_predicate(dataset, table.name, wanted.predicate)
+    with table.committing(dataset):
         counts = dataset.update(values, where=wanted.predicate)
     version = int(dataset.version)
     if properties is not None:
-        properties = _stored(bridge, record, properties, version)
-    transaction_id = commits.transaction_id(dataset, record)
-    return Updated(int(counts["num_rows_updated"]), version, transaction_id, properties)
+        properties = _stored(table, properties, version)
+    transaction = transaction_id(dataset, table)
+    return Updated(int(counts["num_rows_updated"]), version, transaction, properties)
 
 
 # -- properties ------------------------------------------------------------------------------------
 
 
-def _with_added(
-    bridge: Bridge, record: TableRecord, properties: Mapping[str, str] | None
-) -> dict[str, str] | None:
+def _with_added(table: Table, properties: Mapping[str, str] | None) -> dict[str, str] | None:
     """Return all properties as they are to be, once it is sure that they can be stored."""
     if properties is None:
         return None
-    wanted = {**visible(record.properties), **entry_properties.checked(properties)}
-    entries.require_settable(bridge, record, wanted)
+    wanted = {**table.properties, **entry_properties.checked(properties)}
+    entries.require_settable(table.bridge, table.record, wanted)
     return wanted
 
 
-def _stored(
-    bridge: Bridge, record: TableRecord, wanted: Mapping[str, str], version: int
-) -> dict[str, str]:
+def _stored(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
     try:
-        return visible(entries.set_properties(bridge, record, wanted).properties)
+        return visible(entries.set_properties(table.bridge, table.record, wanted).properties)
     except LanceNamespaceError as error:
         raise type(error)(
-            f"The rows of '{display(record.path)}' are updated, as version {version}, but its "
+            f"The rows of '{table.name}' are updated, as version {version}, but its "
             f"properties are not stored: {error}"
         ) from error
 
@@ -130,10 +114,10 @@ def _stored(
 
 
 def _expressions(
-    dataset: lance.LanceDataset, record: TableRecord, updates: Sequence[Sequence[str]]
+    dataset: lance.LanceDataset, table: Table, updates: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     """Return the expression of each column, checked by planning it."""
-    columns = paths.find_each(dataset, record, [path for path, _ in updates])
+    columns = paths.find_each(dataset, table, [path for path, _ in updates])
     for column in columns:
         if column.parent:
             raise unsupported(
@@ -141,7 +125,7 @@ def _expressions(
                 "Update that, with named_struct(…)"
             )
     found = {each.name: sql for each, (_, sql) in zip(columns, updates, strict=True)}
-    expressions.types_of(dataset, display(record.path), found)
+    expressions.types_of(dataset, table.name, found)
     _require_independent(dataset, found)
     return found
 
@@ -165,50 +149,3 @@ def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) 
                 f"Lance cannot update '{name}' to {expressions.shown(expression)} while it updates "
                 f"what that reads: {', '.join(sorted(others))}. Update one column after the other"
             ) from error
-
-
-# -- failures --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def changing(
-    record: TableRecord,
-    dataset: lance.LanceDataset,
-    rows: Rows | None = None,
-    look: Callable[[], None] | None = None,
-) -> Iterator[None]:
-    """Translate what pylance raises while it changes rows; nothing is committed then.
-
-    Args:
-        rows: Those that are read meanwhile: what was wrong with them is raised as it is.
-        look: Called after a failure, to find out whether the input cannot fit the table.
-
-    Raises:
-        InvalidInputError: (13) rows or expressions are at fault.
-        ConcurrentModificationError: (14) other writers committed meanwhile.
-        ServiceUnavailableError: (17)
-        InternalError: (18) Lance panicked.
-    """
-    before = int(dataset.version)
-    name = display(record.path)
-    try:
-        with panics_as_errors():
-            yield
-    except LANCE_FAILURES as error:
-        if rows is not None and rows.failure is not None:
-            raise rows.failure from None
-        raise_what_catalog_said(dataset, error)
-        if look is not None:
-            look()
-        if is_of_the_input(error):
-            raise invalid(f"Table '{name}' is not changed: {brief(error)}") from error
-        if commits.latest_of(dataset) > before:
-            raise concurrent_modification(record.path) from error
-        raise failure(f"Table '{name}' could not be changed", error) from error
-
-
-def is_of_the_input(error: Exception) -> bool:
-    """Return whether Lance blames what it was given, and not the storage or other writers."""
-    if commits.OF_STORAGE in str(error):
-        return False
-    return isinstance(error, ValueError) or commits.is_refusal(error)

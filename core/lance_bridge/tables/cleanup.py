@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
 from ..errors import invalid
 from ..managed import conversion
-from ..managed.state import state_of
-from .commits import committing
-from .dataset import open_dataset
+from ..table import Table
 
 LEAST_AGE = timedelta(hours=1)
 """Readers of an old version and running jobs need theirs for as long."""
@@ -44,8 +40,7 @@ def check_ages(older_than: timedelta, keep_versions: int | None) -> None:
 
 
 def clean_up(
-    bridge: Bridge,
-    record: TableRecord,
+    table: Table,
     *,
     older_than: timedelta = DEFAULT_AGE,
     keep_versions: int | None = None,
@@ -67,11 +62,11 @@ def clean_up(
         ServiceUnavailableError: (17) some files may be gone; clean up again.
     """
     check_ages(older_than, keep_versions)
-    if state_of(record) is not None and not dry_run:
+    if table.managed is not None and not dry_run:
         # A commit that was left half done has its manifest under another name still.
-        conversion.finish_latest(bridge, record)
-    dataset = open_dataset(bridge, record, write=True)
-    with committing(record, "it was not cleaned up", dataset):
+        conversion.finish_latest(table.bridge, table.record)
+    dataset = table.open(write=True)
+    with table.committing(dataset, "it was not cleaned up"):
         given: dict[str, Any] = {
             "older_than": older_than,
             "retain_versions": max(keep_versions or 1, _in_use(dataset, older_than)),

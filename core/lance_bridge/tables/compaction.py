@@ -8,11 +8,9 @@ from typing import Any
 
 from lance import optimize
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid
-from .commits import committing
-from .dataset import open_dataset, translated
+from ..errors import invalid
+from ..lance_errors import translate_lance_errors
+from ..table import Table
 from .sizes import SMALL_FRAGMENT
 
 _lance: Any = optimize
@@ -34,8 +32,7 @@ class Compacted:
 
 
 def compact(
-    bridge: Bridge,
-    record: TableRecord,
+    table: Table,
     *,
     target_rows: int = SMALL_FRAGMENT,
     dry_run: bool = False,
@@ -56,13 +53,13 @@ def compact(
     if target_rows < 1:
         raise invalid(f"target_rows must be 1 or more, not {target_rows}")
     options = {"target_rows_per_fragment": target_rows}
-    dataset = open_dataset(bridge, record, write=True)
-    with translated(f"No compaction of table '{display(record.path)}' could be planned"):
+    dataset = table.open(write=True)
+    with translate_lance_errors(f"No compaction of table '{table.name}' could be planned"):
         tasks = list(_lance.Compaction.plan(dataset, options).tasks)
     replaced = sum(len(task.fragments) for task in tasks)
     if dry_run or not tasks:
         return Compacted(int(dataset.version), len(tasks), replaced, None if tasks else 0)
-    with committing(record, "it was not compacted", dataset):
+    with table.committing(dataset, "it was not compacted"):
         rewrites = []
         for number, task in enumerate(tasks):
             told(number, len(tasks))

@@ -24,21 +24,18 @@ from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.modes import CreateMode
 from ..entries.properties import manager_in
-from ..errors import concurrent_modification, display, invalid, table_already_exists
+from ..errors import concurrent_modification, invalid, table_already_exists
+from ..lance_errors import (
+    LANCE_ERRORS,
+    as_namespace_error,
+    first_line,
+    is_refusal,
+    translate_lance_errors,
+)
 from ..managed import conversion
 from ..managed.entry import refreshed
-from .commits import is_refusal
+from ..table import Table, raise_view_failure
 from .data import Rows
-from .dataset import (
-    LANCE_FAILURES,
-    brief,
-    commits_through,
-    failure,
-    open_dataset,
-    raise_failure_of,
-    raise_what_catalog_said,
-    translated,
-)
 from .spark_types import columns_of
 
 FIRST_VERSION = 1
@@ -96,9 +93,9 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
             record = conversion.begin(bridge, record)
     try:
         if is_new:
-            with _undone_where_refused(bridge, record, table.rows):
-                return record, write_first(bridge, record, table.rows, table.storage_options)
-        if entries.is_only_declared(bridge, record):
+            with _undone_where_refused(Table(bridge, record), table.rows):
+                return record, write_first(Table(bridge, record), table.rows, table.storage_options)
+        if Table(bridge, record).is_declared():
             record = conversion.begin(bridge, record) if managed else record
             return _complete(bridge, table, record)
     except TableAlreadyExistsError:
@@ -109,14 +106,14 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
 
 
 @contextmanager
-def _undone_where_refused(bridge: Bridge, record: TableRecord, rows: Rows) -> Iterator[None]:
+def _undone_where_refused(table: Table, rows: Rows) -> Iterator[None]:
     """Remove a new entry where Lance refuses the rows or panics: to repeat it would not help."""
     try:
         yield
     except (InvalidInputError, InternalError) as error:
         if rows.failure is error:
             raise
-        with entries.undone(bridge, record):
+        with entries.undone(table.bridge, table.record):
             raise
 
 
@@ -134,7 +131,7 @@ def _complete(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[Tab
     """Write the data of a table that somebody declared."""
     if table.properties is not None:
         entries.require_settable(bridge, record, table.properties)
-    version = write_first(bridge, record, table.rows, table.storage_options)
+    version = write_first(Table(bridge, record), table.rows, table.storage_options)
     if table.properties is None:
         return record, version
     return entries.set_properties(bridge, record, table.properties), version
@@ -146,43 +143,33 @@ def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tupl
     if table.mode is CreateMode.CREATE:
         raise table_already_exists(table.path)
     if table.mode is CreateMode.EXIST_OK:
-        return record, open_dataset(bridge, record).version
+        return record, Table(bridge, record).open().version
     entries.require_settable(bridge, record, table.properties or {})
     if table.manager == IMPLEMENTATION:
         record = conversion.begin(bridge, record)
-    version = _overwrite(bridge, table, record)
+    version = _overwrite(table, Table(bridge, record))
     return entries.set_properties(bridge, record, table.properties or {}), version
 
 
-def _overwrite(bridge: Bridge, table: NewTable, record: TableRecord) -> int:
+def _overwrite(new: NewTable, table: Table) -> int:
     """Replace the data. Lance does it in one step: readers see the old table or the new one.
 
     Raises:
         ConcurrentModificationError: (14) another writer committed meanwhile.
     """
-    if not table.rows.can_be_read:  # the first write took them, and lost the race
-        raise concurrent_modification(record.path)
-    _, options = _target(bridge, record, table.storage_options)
-    dataset = open_dataset(bridge, record, write=True)
-    before = dataset.version
-    try:
-        with table.rows.blamed():
-            written = lance.write_dataset(
-                table.rows.reader(), dataset, mode="overwrite", storage_options=options
-            )
-    except LANCE_FAILURES as error:
-        if table.rows.failure is error:
-            raise
-        raise_what_catalog_said(dataset, error)
-        if open_dataset(bridge, record).version > before:
-            raise concurrent_modification(record.path) from error
-        raise not_written(record, error, "It is as it was") from error
+    if not new.rows.can_be_read:  # the first write took them, and lost the race
+        raise concurrent_modification(table.path)
+    _, options = _target(table, new.storage_options)
+    dataset = table.open(write=True)
+    with new.rows.blamed(), table.committing(dataset, rows=new.rows):
+        written = lance.write_dataset(
+            new.rows.reader(), dataset, mode="overwrite", storage_options=options
+        )
     return int(written.version)
 
 
 def write_first(
-    bridge: Bridge,
-    record: TableRecord,
+    table: Table,
     rows: Rows,
     storage_options: Mapping[str, str] | None = None,
 ) -> int:
@@ -197,8 +184,8 @@ def write_first(
         ServiceUnavailableError: (17) the storage did not take the data.
         InternalError: (18) Lance panicked; nothing is committed.
     """
-    place, options = _target(bridge, record, storage_options)
-    transaction, through = None, commits_through(bridge, record)
+    place, options = _target(table, storage_options)
+    transaction, through = None, table.commit_arguments()
     try:
         with rows.blamed():
             fragments = write_fragments(
@@ -213,42 +200,42 @@ def write_first(
                 storage_options=options,
                 **through,
             )
-    except LANCE_FAILURES as error:
+    except LANCE_ERRORS as error:
         if rows.failure is error:
             raise
-        record = refreshed(bridge, record)
-        if entries.is_only_declared(bridge, record):
-            raise_failure_of(through.get("namespace_client"), error)
+        table = table.refreshed()
+        if table.is_declared():
+            raise_view_failure(through.get("namespace_client"), error)
             hint = "The entry is there; create the table again to complete it"
-            raise not_written(record, error, hint) from error
-        if transaction is None or not _is_own(bridge, record, transaction.uuid):
-            raise table_already_exists(record.path, "another writer created its data") from error
+            raise not_written(table, error, hint) from error
+        if transaction is None or not _is_own(table, transaction.uuid):
+            raise table_already_exists(table.path, "another writer created its data") from error
     return FIRST_VERSION
 
 
-def _is_own(bridge: Bridge, record: TableRecord, transaction_id: str) -> bool:
+def _is_own(table: Table, transaction_id: str) -> bool:
     """Return whether version 1 is of this transaction: its reply may have been lost."""
-    with translated(f"Table '{display(record.path)}' could not be read back"):
-        transaction = open_dataset(bridge, record).read_transaction(FIRST_VERSION)
+    with translate_lance_errors(f"Table '{table.name}' could not be read back"):
+        transaction = table.open().read_transaction(FIRST_VERSION)
     return transaction is not None and transaction.uuid == transaction_id
 
 
 def _target(
-    bridge: Bridge, record: TableRecord, storage_options: Mapping[str, str] | None
+    table: Table, storage_options: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str] | None]:
-    common = bridge.storage_options(record, vend=None, write=True)
+    common = table.storage_options(vend=None, write=True)
     options = {**(common or {}), **(storage_options or {})}
-    return locations.for_lance(record.location or ""), options or None
+    return table.uri, options or None
 
 
-def not_written(record: TableRecord, error: Exception, hint: str) -> LanceNamespaceError:
+def not_written(table: Table, error: Exception, hint: str) -> LanceNamespaceError:
     """Return the error for rows that Lance refused or that storage did not take.
 
     Args:
         hint: What to do where storage failed.
     """
-    name = display(record.path)
+    name = table.name
     if is_refusal(error):
-        return invalid(f"The rows of table '{name}' cannot be written: {brief(error)}")
-    what = f"The data of table '{name}' could not be written to {record.location}"
-    return failure(what, error, f". {hint}")
+        return invalid(f"The rows of table '{name}' cannot be written: {first_line(error)}")
+    what = f"The data of table '{name}' could not be written to {table.record.location}"
+    return as_namespace_error(what, error, f". {hint}")

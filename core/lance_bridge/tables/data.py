@@ -16,9 +16,9 @@ import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidationError
 
 from ..errors import invalid, marking_callers_own
+from ..lance_errors import first_line
 from . import ipc
 from .alignment import align, align_batch
-from .dataset import brief
 from .passing import Passing
 from .storable import check_types, require_storable
 
@@ -257,7 +257,7 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
         # Rust trusts what Arrow hands over: wrong offsets or text must not get there.
         batch.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise invalid(f"The data is not valid Arrow data: {brief(error)}") from error
+        raise invalid(f"The data is not valid Arrow data: {first_line(error)}") from error
     for field, column in zip(schema, batch.columns, strict=True):
         # Aligned, for pyarrow reads the offsets of empty lists, too, that may be left out.
         if _is_strict(field) and _has_forbidden_null(align(column), field):

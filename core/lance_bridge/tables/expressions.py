@@ -21,14 +21,19 @@ from lance_namespace.errors import (
 )
 
 from ..errors import invalid, require_text
+from ..lance_errors import (
+    LANCE_ERRORS,
+    as_namespace_error,
+    first_line,
+    is_refusal,
+    panics_as_errors,
+)
 from ..names import written
-from .commits import is_refusal
-from .dataset import LANCE_FAILURES, brief, failure, panics_as_errors
 
 Plan = Callable[[str], object]
 """Plans a query with an expression in its place, reads no rows, and raises what pylance raises."""
 
-NOT_PLANNED = (*LANCE_FAILURES, TypeError)
+NOT_PLANNED = (*LANCE_ERRORS, TypeError)
 """What pylance raises for a query that it cannot plan; its Python half adds TypeError."""
 
 MOST_CONDITIONS = 5000
@@ -237,7 +242,7 @@ def why_not(plan: Callable[[], object], bad: str) -> LanceNamespaceError | None:
 def not_planned(error: Exception, bad: str) -> LanceNamespaceError:
     """Return what a failure to plan means: code 12, 13, or 17 for storage."""
     if isinstance(error, OSError) and not is_refusal(error):
-        return ServiceUnavailableError(f"The table could not be read: {brief(error)}")
+        return ServiceUnavailableError(f"The table could not be read: {first_line(error)}")
     missing = missing_in(error)
     if missing is not None:
         return TableColumnNotFoundError(f"{bad}: there is no column {missing}")
@@ -245,7 +250,7 @@ def not_planned(error: Exception, bad: str) -> LanceNamespaceError:
         # A panic inside Lance.
         return invalid(f"{bad}: it has something that Lance cannot plan")
     # What was `enclosed` has a line of its own for the last bracket, and brief is one line.
-    return invalid(f"{bad}: {brief(ValueError(str(error).replace(_END, ')')))}")
+    return invalid(f"{bad}: {first_line(ValueError(str(error).replace(_END, ')')))}")
 
 
 def missing_in(error: Exception) -> str | None:
@@ -283,15 +288,15 @@ def running(what: str) -> Iterator[None]:
     try:
         with panics_as_errors():
             yield
-    except LANCE_FAILURES as error:
+    except LANCE_ERRORS as error:
         raise failed(error, what) from error
 
 
 def failed(error: Exception, what: str) -> LanceNamespaceError:
     """Return what a failure in a query that was planned means: code 13, 17 or 18."""
     if any(text in str(error) for text in _ON_A_ROW):
-        return invalid(f"{what}: {brief(error)}")
-    return failure(what, error)
+        return invalid(f"{what}: {first_line(error)}")
+    return as_namespace_error(what, error)
 
 
 def misfit(what: str, expression: str, table: str) -> str:

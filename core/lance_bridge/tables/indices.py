@@ -15,13 +15,11 @@ from lance_namespace.errors import TableIndexAlreadyExistsError, TableIndexNotFo
 from lance_namespace_urllib3_client.models import IndexContent
 
 from .. import location as locations
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display, invalid, require_text
+from ..errors import invalid, require_text
+from ..lance_errors import translate_lance_errors
 from ..paging import PageRequest
+from ..table import Ref, Table, transaction_id
 from . import index_types, paths
-from .commits import committing, transaction_id
-from .dataset import Ref, open_dataset, translated
 from .expressions import cut
 from .paths import Column
 
@@ -37,8 +35,7 @@ def described(dataset: lance.LanceDataset) -> list[Any]:
 
 
 def create(
-    bridge: Bridge,
-    record: TableRecord,
+    table: Table,
     ref: Ref,
     request: CreateTableIndexRequest,
     *,
@@ -59,18 +56,18 @@ def create(
     kind = index_types.parse(request.index_type)
     if only_scalar and kind.is_vector:
         raise invalid(f"{kind.name} is not a scalar index: use CreateTableIndex")
-    dataset = open_dataset(bridge, record, ref, write=True)
-    column = paths.find(dataset, record, request.column)
+    dataset = table.open(ref, write=True)
+    column = paths.find(dataset, table, request.column)
     field = column.field.to_arrow()
     if not kind.fits(field):
         raise invalid(f"{kind.name} is for {kind.needs}; '{column.path}' is {field.type}")
     _require_outside_lists(dataset, column)
     options = index_types.options_of(request, kind, field)
-    name = _free_name(dataset, record, request.name, f"{column.path}_idx")
+    name = _free_name(dataset, table, request.name, f"{column.path}_idx")
     build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
-    with committing(record, f"no index was built on column '{column.path}'", dataset):
+    with table.committing(dataset, f"no index was built on column '{column.path}'"):
         build(column.path, kind.name, name=name, replace=False, **options)
-    return transaction_id(dataset, record)
+    return transaction_id(dataset, table)
 
 
 def _require_outside_lists(dataset: lance.LanceDataset, column: Column) -> None:
@@ -89,9 +86,7 @@ def _require_outside_lists(dataset: lance.LanceDataset, column: Column) -> None:
             )
 
 
-def _free_name(
-    dataset: lance.LanceDataset, record: TableRecord, given: str | None, default: str
-) -> str:
+def _free_name(dataset: lance.LanceDataset, table: Table, given: str | None, default: str) -> str:
     name = default if given is None else given
     require_text("The index name", name)
     if not name or "\0" in name or name.startswith(_SYSTEM):
@@ -104,18 +99,18 @@ def _free_name(
         raise invalid(f"{name[:60]!r} cannot be an index's name: it is a path")
     if any(each.name == name for each in described(dataset)):
         raise TableIndexAlreadyExistsError(
-            f"Table '{display(record.path)}' has an index '{name}' already: drop it first, or "
+            f"Table '{table.name}' has an index '{name}' already: drop it first, or "
             "choose another name"
         )
     return name
 
 
 def list_indices(
-    bridge: Bridge, record: TableRecord, ref: Ref, page: PageRequest
+    table: Table, ref: Ref, page: PageRequest
 ) -> tuple[list[IndexContent], str | None]:
     """Return one page of a table's indices by name, and the token of the next."""
-    dataset = open_dataset(bridge, record, ref)
-    with translated(f"The indices of table '{display(record.path)}' could not be read"):
+    dataset = table.open(ref)
+    with translate_lance_errors(f"The indices of table '{table.name}' could not be read"):
         found = {each.name: each for each in described(dataset)}
         names, token = page.cut_names(list(found))
         rows = dataset.count_rows() if names else 0
@@ -146,9 +141,7 @@ def _unindexed(index: Any, rows: int) -> int:
     return max(rows - int(index.num_rows_indexed), 0)
 
 
-def describe_stats(
-    bridge: Bridge, record: TableRecord, ref: Ref, name: str | None
-) -> DescribeTableIndexStatsResponse:
+def describe_stats(table: Table, ref: Ref, name: str | None) -> DescribeTableIndexStatsResponse:
     """Answer DescribeTableIndexStats, without loading the index.
 
     Raises:
@@ -156,9 +149,9 @@ def describe_stats(
         InvalidInputError: (13) no index is named.
     """
     named = _required(name)
-    dataset = open_dataset(bridge, record, ref)
-    with translated(f"The indices of table '{display(record.path)}' could not be read"):
-        index = _find(dataset, record, named)
+    dataset = table.open(ref)
+    with translate_lance_errors(f"The indices of table '{table.name}' could not be read"):
+        index = _find(dataset, table, named)
         distance = (index.details or {}).get("metric_type")
         return DescribeTableIndexStatsResponse(
             distance_type=distance.lower() if distance else None,
@@ -169,7 +162,7 @@ def describe_stats(
         )
 
 
-def drop(bridge: Bridge, record: TableRecord, ref: Ref, name: str | None) -> str | None:
+def drop(table: Table, ref: Ref, name: str | None) -> str | None:
     """Drop an index and return the transaction's identifier. Source: DropTableIndex.
 
     Raises:
@@ -178,11 +171,11 @@ def drop(bridge: Bridge, record: TableRecord, ref: Ref, name: str | None) -> str
         ConcurrentModificationError: (14)
     """
     named = _required(name)
-    dataset = open_dataset(bridge, record, ref, write=True)
-    _find(dataset, record, named)
-    with committing(record, f"index '{named}' was not dropped", dataset):
+    dataset = table.open(ref, write=True)
+    _find(dataset, table, named)
+    with table.committing(dataset, f"index '{named}' was not dropped"):
         dataset.drop_index(named)
-    return transaction_id(dataset, record)
+    return transaction_id(dataset, table)
 
 
 def _required(name: str | None) -> str:
@@ -191,8 +184,8 @@ def _required(name: str | None) -> str:
     return name
 
 
-def _find(dataset: lance.LanceDataset, record: TableRecord, name: str) -> Any:
+def _find(dataset: lance.LanceDataset, table: Table, name: str) -> Any:
     for index in described(dataset):
         if index.name == name:
             return index
-    raise TableIndexNotFoundError(f"Table '{display(record.path)}' has no index '{cut(name, 120)}'")
+    raise TableIndexNotFoundError(f"Table '{table.name}' has no index '{cut(name, 120)}'")

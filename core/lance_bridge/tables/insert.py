@@ -16,14 +16,11 @@ from lance_namespace.errors import (
     TableSchemaValidationError,
 )
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import concurrent_modification, display
-from ..managed.entry import refreshed
-from .change import changing
+from ..errors import concurrent_modification
+from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
+from ..table import Ref, Table
 from .create import write_first
 from .data import Rows
-from .dataset import LANCE_FAILURES, Ref, brief, open_dataset, panics_as_errors
 from .storable import no_rows
 
 ResultT = TypeVar("ResultT")
@@ -45,7 +42,7 @@ class Inserted:
     transaction_id: str | None = None
 
 
-def insert(bridge: Bridge, record: TableRecord, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
+def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
     """Add rows to a table, or put them in the place of all it holds. Source: InsertIntoTable.
 
     The table keeps its schema in either mode. Columns that may be null can be left out, and come in
@@ -58,30 +55,32 @@ def insert(bridge: Bridge, record: TableRecord, rows: Rows, mode: InsertMode, re
         TableSchemaValidationError: (20) the rows do not fit the table's schema.
         TableBranchNotFoundError: (22)
     """
-    dataset = open_or_none(bridge, record, ref)
+    dataset = open_or_none(table, ref)
     if dataset is None:
-        return first_or_again(
-            bridge, record, rows, lambda now: insert(bridge, now, rows, mode, ref), Inserted
-        )
+        return first_or_again(table, rows, lambda now: insert(now, rows, mode, ref), Inserted)
     if mode is InsertMode.OVERWRITE:
-        require_fit(record, rows.schema, dataset.schema)  # Lance would change the table's
+        require_fit(table, rows.schema, dataset.schema)  # Lance would change the table's
         reader = _completed(rows, dataset.schema)
     else:
         reader = rows.reader(into=dataset.schema)
-    with changing(record, dataset, rows, lambda: require_fit(record, rows.schema, dataset.schema)):
+    with table.committing(
+        dataset,
+        rows=rows,
+        check_input=lambda: require_fit(table, rows.schema, dataset.schema),
+    ):
         transaction = write_fragments(
             reader, dataset, mode=mode.value.lower(), return_transaction=True
         )
-    options = bridge.storage_options(record, vend=None, write=True)
-    with changing(record, dataset):
+    options = table.storage_options(vend=None, write=True)
+    with table.committing(dataset):
         committed = lance.LanceDataset.commit(dataset, transaction, storage_options=options)
     return Inserted(rows.count, int(committed.version), transaction.uuid)
 
 
-def open_or_none(bridge: Bridge, record: TableRecord, ref: Ref) -> lance.LanceDataset | None:
+def open_or_none(table: Table, ref: Ref) -> lance.LanceDataset | None:
     """Return a table's dataset to write to, or None where it is declared and has no data."""
     try:
-        return open_dataset(bridge, record, ref, write=True)
+        return table.open(ref, write=True)
     except InvalidTableStateError:
         if ref.branch is not None:
             raise
@@ -89,10 +88,9 @@ def open_or_none(bridge: Bridge, record: TableRecord, ref: Ref) -> lance.LanceDa
 
 
 def first_or_again(
-    bridge: Bridge,
-    record: TableRecord,
+    table: Table,
     rows: Rows,
-    again: Callable[[TableRecord], ResultT],
+    again: Callable[[Table], ResultT],
     done: Callable[[int, int], ResultT],
 ) -> ResultT:
     """Make the first version of a declared table; where another writer was first, begin anew.
@@ -104,29 +102,29 @@ def first_or_again(
     """
     rows.require_storable()
     try:
-        version = write_first(bridge, record, rows)
+        version = write_first(table, rows)
     except TableAlreadyExistsError as error:
         if not rows.can_be_read:
-            raise concurrent_modification(record.path) from error
-        return again(refreshed(bridge, record))
+            raise concurrent_modification(table.path) from error
+        return again(table.refreshed())
     return done(rows.count, version)
 
 
-def require_fit(record: TableRecord, rows: pa.Schema, table: pa.Schema) -> None:
+def require_fit(table: Table, rows: pa.Schema, schema: pa.Schema) -> None:
     """Check that rows of one schema can be appended to a table of another. Nothing is read.
 
     Raises:
         TableSchemaValidationError: (20)
     """
-    if rows.equals(table, check_metadata=True):
+    if rows.equals(schema, check_metadata=True):
         return
-    like_table = lance.write_dataset(no_rows(table), "memory://")
+    like_table = lance.write_dataset(no_rows(schema), "memory://")
     try:
         with panics_as_errors():
             write_fragments(no_rows(rows), like_table, mode="append")
-    except LANCE_FAILURES as error:
+    except LANCE_ERRORS as error:
         raise TableSchemaValidationError(
-            f"The rows do not fit table '{display(record.path)}': {brief(error)}"
+            f"The rows do not fit table '{table.name}': {first_line(error)}"
         ) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from ..errors import invalid
-from .dataset import brief
+from ..lance_errors import first_line
 
 _PIECE = 16 * 2**20
 """Bytes asked of a file at once: some allocate all that is asked for, and a length may be wrong."""
@@ -70,7 +70,7 @@ def _malformed(watched: _Watched) -> Iterator[None]:
             raise invalid(
                 "The request has no data: send an Arrow IPC stream; a schema alone is enough"
             ) from error
-        raise invalid(f"The data is not a whole Arrow IPC stream: {brief(error)}") from error
+        raise invalid(f"The data is not a whole Arrow IPC stream: {first_line(error)}") from error
 
 
 class _Watched:

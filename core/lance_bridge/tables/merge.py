@@ -24,14 +24,11 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import concurrent_modification, display, invalid, unsupported
-from ..managed.entry import refreshed
-from . import commits, expressions, paths
-from .change import changing
+from ..errors import concurrent_modification, invalid, unsupported
+from ..lance_errors import LANCE_ERRORS, panics_as_errors
+from ..table import Ref, Table, transaction_id
+from . import expressions, paths
 from .data import Rows
-from .dataset import LANCE_FAILURES, Ref, panics_as_errors
 from .insert import first_or_again, open_or_none, require_fit
 from .storable import no_rows
 
@@ -127,7 +124,7 @@ def parse_timeout(text: str | None) -> timedelta | None:
     return found
 
 
-def merge(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
+def merge(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
     """Merge rows into a table, in one commit. Source: MergeInsertIntoTable.
 
     Of rows given with the same new key, all are inserted; two that match one row of the table
@@ -150,7 +147,7 @@ def merge(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: R
     if wanted.timeout is not None:
         rows.deadline = time.monotonic() + wanted.timeout.total_seconds()
     if not rows.is_repeatable:
-        return _merge_once(bridge, record, rows, wanted, ref)
+        return _merge_once(table, rows, wanted, ref)
     # Lance would have to keep a copy of the rows to try again.
     seconds = (wanted.timeout or _RETRY_TIME).total_seconds()
     attempts = Retrying(
@@ -162,38 +159,37 @@ def merge(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: R
     for attempt in attempts:
         with attempt:
             if attempt.retry_state.attempt_number > 1:
-                record = refreshed(bridge, record)
-            return _merge_once(bridge, record, rows, wanted, ref)
-    raise concurrent_modification(record.path)  # not reached: the last attempt has raised
+                table = table.refreshed()
+            return _merge_once(table, rows, wanted, ref)
+    raise concurrent_modification(table.path)  # not reached: the last attempt has raised
 
 
-def _merge_once(bridge: Bridge, record: TableRecord, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
-    dataset = open_or_none(bridge, record, ref)
+def _merge_once(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
+    dataset = open_or_none(table, ref)
     if dataset is None:
         like_rows = lance.write_dataset(no_rows(rows.schema), "memory://")
-        _require_key(record, like_rows, rows.schema, wanted.on or ())
-        _require_plan(record, like_rows, rows.schema, wanted)
+        _require_key(table, like_rows, rows.schema, wanted.on or ())
+        _require_plan(table, like_rows, rows.schema, wanted)
         return first_or_again(
-            bridge,
-            record,
+            table,
             rows,
-            lambda now: _merge_once(bridge, now, rows, wanted, ref),
+            lambda now: _merge_once(now, rows, wanted, ref),
             lambda count, version: Merged(version, inserted=count),
         )
-    _require_key(record, dataset, rows.schema, wanted.on or ())
-    _require_conditions(record, dataset, wanted)
+    _require_key(table, dataset, rows.schema, wanted.on or ())
+    _require_conditions(table, dataset, wanted)
     if _nested(wanted) is not None:
-        _require_plan(record, dataset, rows.schema, wanted)
-    return _execute(record, dataset, rows, wanted)
+        _require_plan(table, dataset, rows.schema, wanted)
+    return _execute(table, dataset, rows, wanted)
 
 
-def _execute(record: TableRecord, dataset: lance.LanceDataset, rows: Rows, wanted: Merge) -> Merged:
-    def look() -> None:
+def _execute(table: Table, dataset: lance.LanceDataset, rows: Rows, wanted: Merge) -> Merged:
+    def check_input() -> None:
         # Lance plans before it reads rows, and to plan ahead of it would take as long again.
-        _require_plan(record, dataset, rows.schema, wanted)
-        require_fit(record, rows.schema, _merged_schema(rows.schema, dataset.schema, wanted))
+        _require_plan(table, dataset, rows.schema, wanted)
+        require_fit(table, rows.schema, _merged_schema(rows.schema, dataset.schema, wanted))
 
-    with changing(record, dataset, rows, look):
+    with table.committing(dataset, rows=rows, check_input=check_input):
         reader = rows.reader(into=dataset.schema, check=_check_of_keys(dataset, rows, wanted))
         if not wanted.insert_unmatched and not dataset.count_rows():
             # Lance would not read them to their end, and so not see what is wrong there.
@@ -205,7 +201,7 @@ def _execute(record: TableRecord, dataset: lance.LanceDataset, rows: Rows, wante
         counts = builder.execute(reader)
     return Merged(
         int(dataset.version),
-        commits.transaction_id(dataset, record),
+        transaction_id(dataset, table),
         updated=counts["num_updated_rows"],
         inserted=counts["num_inserted_rows"],
         deleted=counts["num_deleted_rows"],
@@ -224,7 +220,7 @@ def _check_of_keys(
     try:
         with panics_as_errors():
             wanted.builder(dataset).explain_plan(rows.schema)
-    except LANCE_FAILURES:  # it has a plan to show only where it reads no index
+    except LANCE_ERRORS:  # it has a plan to show only where it reads no index
         columns = [paths.parse(path)[0] for path in wanted.on or ()]
     else:
         return None
@@ -277,7 +273,7 @@ def _require_request(wanted: Merge) -> None:
         )
 
 
-def _require_conditions(record: TableRecord, dataset: lance.LanceDataset, wanted: Merge) -> None:
+def _require_conditions(table: Table, dataset: lance.LanceDataset, wanted: Merge) -> None:
     """Check the conditions as far as Lance does not, or not with certainty, when it merges.
 
     Raises:
@@ -285,7 +281,7 @@ def _require_conditions(record: TableRecord, dataset: lance.LanceDataset, wanted
         InvalidInputError: (13)
     """
     if wanted.update_condition is not None:
-        expressions.require_sound(wanted.update_condition, _bad_update(record, wanted))
+        expressions.require_sound(wanted.update_condition, _bad_update(table, wanted))
     condition = wanted.delete_condition
     if condition is None:
         return
@@ -296,11 +292,11 @@ def _require_conditions(record: TableRecord, dataset: lance.LanceDataset, wanted
         dataset.scanner(filter=sql).explain_plan()
 
     what = "when_not_matched_by_source_delete_filt"
-    expressions.check(plan, condition, expressions.misfit(what, condition, display(record.path)))
+    expressions.check(plan, condition, expressions.misfit(what, condition, table.name))
 
 
 def _require_plan(
-    record: TableRecord, dataset: lance.LanceDataset, rows: pa.Schema, wanted: Merge
+    table: Table, dataset: lance.LanceDataset, rows: pa.Schema, wanted: Merge
 ) -> None:
     """Check the merge by planning it; no rows are read.
 
@@ -310,13 +306,13 @@ def _require_plan(
         InvalidInputError: (13)
         TableSchemaValidationError: (20)
     """
-    _require_conditions(record, dataset, wanted)
+    _require_conditions(table, dataset, wanted)
     # With an index, Lance has no plan to show.
     bare = _without_conditions(replace(wanted, use_index=False))
     if wanted.update_condition is None:
-        _require_merge(record, dataset, rows, bare)
+        _require_merge(table, dataset, rows, bare)
         return
-    bad = _bad_update(record, wanted)
+    bad = _bad_update(table, wanted)
 
     def plan(condition: str) -> None:
         replace(bare, update_condition=condition).builder(dataset).explain_plan(rows)
@@ -325,7 +321,7 @@ def _require_plan(
         with panics_as_errors():
             plan(wanted.update_condition)
     except expressions.NOT_PLANNED as error:
-        _require_merge(record, dataset, rows, bare)
+        _require_merge(table, dataset, rows, bare)
         missing = (expressions.missing_in(error) or "").replace('"', "`")
         if missing and expressions.why_not(lambda: plan(f"{missing} is null"), bad) is None:
             raise unsupported(
@@ -334,20 +330,20 @@ def _require_plan(
         raise expressions.not_planned(error, bad) from error
 
 
-def _bad_update(record: TableRecord, wanted: Merge) -> str:
+def _bad_update(table: Table, wanted: Merge) -> str:
     condition = wanted.update_condition or ""
-    return expressions.misfit("when_matched_update_all_filt", condition, display(record.path))
+    return expressions.misfit("when_matched_update_all_filt", condition, table.name)
 
 
 def _require_key(
-    record: TableRecord, dataset: lance.LanceDataset, rows: pa.Schema, on: Sequence[str]
+    table: Table, dataset: lance.LanceDataset, rows: pa.Schema, on: Sequence[str]
 ) -> None:
     """Check that table and rows have the fields of the key."""
     for path in on:
-        column = paths.find(dataset, record, path)
+        column = paths.find(dataset, table, path)
         if column.segments[0] not in rows.names:
             raise TableSchemaValidationError(
-                f"The rows for table '{display(record.path)}' lack a column of the key: '{path}'"
+                f"The rows for table '{table.name}' lack a column of the key: '{path}'"
             )
 
 
@@ -356,15 +352,13 @@ def _nested(wanted: Merge) -> str | None:
     return next((path for path in wanted.on or () if len(paths.parse(path)) > 1), None)
 
 
-def _require_merge(
-    record: TableRecord, dataset: lance.LanceDataset, rows: pa.Schema, bare: Merge
-) -> None:
+def _require_merge(table: Table, dataset: lance.LanceDataset, rows: pa.Schema, bare: Merge) -> None:
     """Require that a merge without conditions can be planned."""
     try:
         with panics_as_errors():
             bare.builder(dataset).explain_plan(rows)
     except expressions.NOT_PLANNED as error:
-        require_fit(record, rows, _merged_schema(rows, dataset.schema, bare))
+        require_fit(table, rows, _merged_schema(rows, dataset.schema, bare))
         nested = _nested(bare)
         if nested is not None:
             raise unsupported(f"Lance cannot match rows by a nested field: '{nested}'") from error

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from .dataset import LANCE_FAILURES, panics_as_errors
+from ..lance_errors import LANCE_ERRORS, panics_as_errors
 
 
 class Passing(Iterator[pa.RecordBatch]):
@@ -37,7 +37,7 @@ class Passing(Iterator[pa.RecordBatch]):
         try:
             with panics_as_errors():
                 yield
-        except LANCE_FAILURES:
+        except LANCE_ERRORS:
             if self.failure is not None:
                 raise self.failure from None
             raise

@@ -14,8 +14,8 @@ from typing import Any
 import lance
 from lance_namespace.errors import TableColumnNotFoundError
 
-from ..catalog import TableRecord
-from ..errors import display, invalid, require_text
+from ..errors import invalid, require_text
+from ..table import Table
 
 _SEGMENT = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _MANY = 20
@@ -74,7 +74,7 @@ def canonical(segments: Sequence[str]) -> str:
     )
 
 
-def find(dataset: lance.LanceDataset, record: TableRecord, text: str) -> Column:
+def find(dataset: lance.LanceDataset, table: Table, text: str) -> Column:
     """Return the field that ``text`` names.
 
     Raises:
@@ -84,13 +84,11 @@ def find(dataset: lance.LanceDataset, record: TableRecord, text: str) -> Column:
     segments = parse(text)
     field = dataset.lance_schema.field(canonical(segments)) if "\0" not in text else None
     if field is None:
-        raise _no_column(dataset, record, text)
+        raise _no_column(dataset, table, text)
     return Column(segments, field)
 
 
-def find_each(
-    dataset: lance.LanceDataset, record: TableRecord, texts: Sequence[str]
-) -> list[Column]:
+def find_each(dataset: lance.LanceDataset, table: Table, texts: Sequence[str]) -> list[Column]:
     """Return the fields that ``texts`` name, each named once.
 
     Raises:
@@ -101,7 +99,7 @@ def find_each(
         raise invalid("The request names no column")
     columns: dict[tuple[str, ...], Column] = {}
     for text in texts:
-        column = find(dataset, record, text)
+        column = find(dataset, table, text)
         if column.segments in columns:
             raise invalid(f"Column '{column.path}' is named twice")
         columns[column.segments] = column
@@ -145,11 +143,9 @@ def _text(value: bytes | str) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _no_column(
-    dataset: lance.LanceDataset, record: TableRecord, text: str
-) -> TableColumnNotFoundError:
+def _no_column(dataset: lance.LanceDataset, table: Table, text: str) -> TableColumnNotFoundError:
     names = siblings(dataset, ())
     known = ", ".join(names[:_MANY]) + (", …" if len(names) > _MANY else "")
     return TableColumnNotFoundError(
-        f"Table '{display(record.path)}' has no column {text[:100]!r}: its columns are {known}"
+        f"Table '{table.name}' has no column {text[:100]!r}: its columns are {known}"
     )

@@ -6,20 +6,13 @@ from lance_namespace import DescribeTableRequest, DescribeTableResponse
 from lance_namespace_urllib3_client.models import TableBasicStats
 
 from .. import location as locations
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..entries.properties import visible
-from ..entries.tables import is_only_declared
-from ..errors import display
-from ..managed.state import state_of
+from ..lance_errors import translate_lance_errors
+from ..table import LATEST, Ref, Table
 from . import expressions
 from . import schema as schemas
-from .dataset import LATEST, Ref, open_dataset, translated
 
 
-def describe(
-    bridge: Bridge, record: TableRecord, request: DescribeTableRequest
-) -> DescribeTableResponse:
+def describe(table: Table, request: DescribeTableRequest) -> DescribeTableResponse:
     """Answer DescribeTable for an entry that is loaded already.
 
     The storage is read only where the request needs it: for ``version``, ``tag``, ``branch``,
@@ -32,37 +25,36 @@ def describe(
         TableBranchNotFoundError: (22)
     """
     ref = Ref.of(request.version, request.tag, request.branch)
-    location = record.location or ""
+    location = table.location
     answer = DescribeTableResponse(
         location=locations.for_lance(location),
         table_uri=locations.table_uri(location) if request.with_table_uri else None,
-        storage_options=bridge.answer_options(
-            record, vend=request.vend_credentials, write=bridge.config.credentials_write
+        storage_options=table.bridge.answer_options(
+            table.record, vend=request.vend_credentials, write=table.bridge.config.credentials_write
         ),
-        properties=visible(record.properties),
-        managed_versioning=True if state_of(record) is not None else None,
+        properties=table.properties,
+        managed_versioning=True if table.managed is not None else None,
     )
     detailed = bool(request.load_detailed_metadata)
     if detailed:
-        answer.table, answer.namespace = record.path[-1], list(record.path[:-1])
+        answer.table, answer.namespace = table.path[-1], list(table.path[:-1])
     if detailed or request.check_declared:
-        answer.is_only_declared = is_only_declared(bridge, record)
+        answer.is_only_declared = table.is_declared()
     if ref != LATEST or (detailed and not answer.is_only_declared):
-        _add_details(bridge, record, request, answer, ref)
+        _add_details(table, request, answer, ref)
     return answer
 
 
 def _add_details(
-    bridge: Bridge,
-    record: TableRecord,
+    table: Table,
     request: DescribeTableRequest,
     answer: DescribeTableResponse,
     ref: Ref,
 ) -> None:
-    dataset = open_dataset(bridge, record, ref, vend=request.vend_credentials)
+    dataset = table.open(ref, vend=request.vend_credentials)
     if not request.load_detailed_metadata:
         return
-    with translated(f"Table '{display(record.path)}' could not be read"):
+    with translate_lance_errors(f"Table '{table.name}' could not be read"):
         counts = dataset.stats.dataset_stats()
         metadata = dataset.metadata
     answer.version = int(dataset.version)
@@ -73,7 +65,7 @@ def _add_details(
     )
 
 
-def count_rows(bridge: Bridge, record: TableRecord, ref: Ref, predicate: str | None) -> int:
+def count_rows(table: Table, ref: Ref, predicate: str | None) -> int:
     """Return the number of rows, or of those for which ``predicate`` (SQL) holds.
 
     Source: CountTableRows.
@@ -85,8 +77,8 @@ def count_rows(bridge: Bridge, record: TableRecord, ref: Ref, predicate: str | N
         TableVersionNotFoundError: (11)
         TableBranchNotFoundError: (22)
     """
-    dataset = open_dataset(bridge, record, ref)
-    name = display(record.path)
+    dataset = table.open(ref)
+    name = table.name
     if predicate is not None:
         expressions.check_predicate(dataset, name, predicate)
     with expressions.running(f"Rows of table '{name}' could not be counted"):

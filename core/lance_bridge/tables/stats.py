@@ -9,22 +9,20 @@ import lance
 from lance_namespace import GetTableStatsResponse
 from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary
 
-from ..bridge import Bridge
-from ..catalog import TableRecord
-from ..errors import display
-from .dataset import Ref, open_dataset, translated
+from ..lance_errors import translate_lance_errors
+from ..table import Ref, Table
 from .indices import described
 from .sizes import SMALL_FRAGMENT
 
 
-def table_stats(bridge: Bridge, record: TableRecord, ref: Ref) -> GetTableStatsResponse:
+def table_stats(table: Table, ref: Ref) -> GetTableStatsResponse:
     """Answer GetTableStats.
 
     Rows that are deleted do not count, though they are in the files until a compaction. The bytes
     are those of the columns' data, without indices, deletions, manifests and earlier versions.
     """
-    dataset = open_dataset(bridge, record, ref)
-    with translated(f"The statistics of table '{display(record.path)}' could not be read"):
+    dataset = table.open(ref)
+    with translate_lance_errors(f"The statistics of table '{table.name}' could not be read"):
         lengths = [int(each.metadata.num_rows) for each in dataset.get_fragments()]
         return GetTableStatsResponse(
             total_bytes=_data_bytes(dataset),

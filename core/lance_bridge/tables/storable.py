@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as arrow
 
 from ..errors import invalid
-from .dataset import LANCE_FAILURES, brief, panics_as_errors
+from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
 
 
 def check_types(schema: pa.Schema) -> None:
@@ -38,8 +38,8 @@ def require_storable(schema: pa.Schema) -> None:
         return
     for field in schema:
         if _why_not_made(pa.schema([field])) is not None:
-            raise invalid(f"Lance cannot store {_name(field)}: {brief(error)}") from error
-    raise invalid(f"Lance cannot store this schema: {brief(error)}") from error
+            raise invalid(f"Lance cannot store {_name(field)}: {first_line(error)}") from error
+    raise invalid(f"Lance cannot store this schema: {first_line(error)}") from error
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
@@ -85,6 +85,6 @@ def _why_not_made(schema: pa.Schema) -> Exception | None:
     try:
         with panics_as_errors():
             lance.write_dataset(no_rows(schema), "memory://")
-    except (*LANCE_FAILURES, pa.ArrowException) as error:
+    except (*LANCE_ERRORS, pa.ArrowException) as error:
         return error
     return None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lance_namespace.errors import TableColumnNotFoundError
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lance_bridge.tables.dataset import LATEST, Ref
+from lance_bridge.table import LATEST, Ref
 
 from ...addresses import Access, TableAddress
 from ...names import address_of
@@ -24,7 +24,7 @@ from ...source.types import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ...found_tables import Table
+    from ...found_tables import SparkTable
 
 FORMAT = "lance"
 ROW_ID = "_rowid"
@@ -41,7 +41,7 @@ class Snapshot:
     """One version of a table. Stays on the driver: tasks get its `access`."""
 
     spark: Any
-    table: Table
+    table: SparkTable
     dataset: lance.LanceDataset
 
     @classmethod

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence
 
-from lance_bridge.tables.dataset import translated
+from lance_bridge.lance_errors import translate_lance_errors
 
 from ...source import arrays
 from ...source.writer import Target
@@ -202,7 +202,9 @@ class Writing:
         """Return columns of the old rows as they are: they never pass through Spark."""
         if not names:
             return {}
-        with translated(f"Rows of table '{self._job.target.access.address.name}' are not read"):
+        with translate_lance_errors(
+            f"Rows of table '{self._job.target.access.address.name}' are not read"
+        ):
             if self._dataset is None:
                 self._dataset = self._job.target.access.open()
             found = self._dataset._take_rows(ids.cast(pa.uint64()), columns=names)
@@ -322,7 +324,7 @@ class Deleting:
     def _delete(self, fragment: int, offsets: np.ndarray[Any, Any]) -> str | None:
         """Return the fragment without these rows, as JSON, or None where none are left."""
         access = self._job.target.access
-        with translated(f"Rows of table '{access.address.name}' are not deleted"):
+        with translate_lance_errors(f"Rows of table '{access.address.name}' are not deleted"):
             if self._dataset is None:
                 self._dataset = access.open()
             found: Any = self._dataset.get_fragment(fragment)

@@ -13,13 +13,10 @@ import lance
 import pyarrow as pa
 from lance_namespace import AlterTableBackfillColumnsRequest
 
-from ...bridge import Bridge
-from ...catalog import TableRecord
 from ...engine import Backfill
-from ...errors import display, invalid, unsupported
+from ...errors import invalid, unsupported
+from ...table import Ref, Table
 from .. import expressions, paths
-from ..commits import committing
-from ..dataset import Ref, open_dataset
 from ..paths import Column
 
 FLAG = "computed_column"
@@ -96,9 +93,7 @@ def require_unread(dataset: lance.LanceDataset, changed: Sequence[Column]) -> No
                 )
 
 
-def backfill(
-    bridge: Bridge, record: TableRecord, ref: Ref, request: AlterTableBackfillColumnsRequest
-) -> str:
+def backfill(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) -> str:
     """Compute a computed column for all rows, or for those where ``where`` holds, in one commit.
 
     It is done when this returns. The job's identifier is that of its transaction. Other columns
@@ -111,18 +106,16 @@ def backfill(
         UnsupportedOperationError: (0) something else than SQL computes the column.
         ConcurrentModificationError: (14)
     """
-    dataset = open_dataset(bridge, record, ref, write=True)
-    column, expression = _checked(dataset, record, request)
-    with committing(record, f"column '{column.path}' was not filled", dataset):
+    dataset = table.open(ref, write=True)
+    column, expression = _checked(dataset, table, request)
+    with table.committing(dataset, f"column '{column.path}' was not filled"):
         return _commit(dataset, column, expression, request.where)
 
 
-def plan(
-    bridge: Bridge, record: TableRecord, ref: Ref, request: AlterTableBackfillColumnsRequest
-) -> Backfill:
+def plan(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) -> Backfill:
     """Return what a compute engine is to do, checked; it raises what `backfill` does."""
-    dataset = open_dataset(bridge, record, ref, write=True)
-    column, expression = _checked(dataset, record, request)
+    dataset = table.open(ref, write=True)
+    column, expression = _checked(dataset, table, request)
     return Backfill(
         column.name, expression, request.where, request.concurrency, request.checkpoint_size
     )
@@ -155,17 +148,16 @@ def refuse_options(request: AlterTableBackfillColumnsRequest, *, has_engine: boo
 
 
 def _checked(
-    dataset: lance.LanceDataset, record: TableRecord, request: AlterTableBackfillColumnsRequest
+    dataset: lance.LanceDataset, table: Table, request: AlterTableBackfillColumnsRequest
 ) -> tuple[Column, str]:
     """Return the column and its expression, which fit the table."""
-    column = paths.find(dataset, record, request.column)
+    column = paths.find(dataset, table, request.column)
     expression = _expression(column)
-    table = display(record.path)
-    found = expressions.types_of(dataset, table, {column.name: expression})[column.name]
+    found = expressions.types_of(dataset, table.name, {column.name: expression})[column.name]
     if found != column.field.to_arrow().type:
         raise invalid(f"Column '{column.path}' is computed as {found}, another type than it is")
     if request.where is not None:
-        expressions.check_predicate(dataset, table, request.where, "where")
+        expressions.check_predicate(dataset, table.name, request.where, "where")
     return column, expression
 
 

@@ -12,13 +12,10 @@ import pyarrow as pa
 from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
 
 from ... import location as locations
-from ...bridge import Bridge
-from ...catalog import TableRecord
-from ...errors import display, invalid, require_text, unsupported
+from ...errors import invalid, require_text, unsupported
+from ...table import Ref, Table, transaction_id
 from .. import expressions, paths
 from .. import schema as schemas
-from ..commits import committing, transaction_id
-from ..dataset import Ref, open_dataset
 from ..paths import Column
 from . import computed
 
@@ -36,9 +33,7 @@ RESERVED = frozenset(
 """Columns that Lance adds to answers: one of the table's own could not be read."""
 
 
-def add_columns(
-    bridge: Bridge, record: TableRecord, ref: Ref, entries: Sequence[AddColumnsEntry]
-) -> int:
+def add_columns(table: Table, ref: Ref, entries: Sequence[AddColumnsEntry]) -> int:
     """Add columns in one commit and return its version. Source: AlterTableAddColumns.
 
     An ``expression`` is evaluated once, for the rows that are there; ``CAST(NULL AS …)`` adds a
@@ -53,15 +48,15 @@ def add_columns(
         ConcurrentModificationError: (14)
     """
     _check_ways(entries)
-    dataset = open_dataset(bridge, record, ref, write=True)
+    dataset = table.open(ref, write=True)
     _check_new_names(dataset, [entry.name for entry in entries])
     sql = {entry.name: _sql(entry) for entry in entries}
-    types = expressions.types_of(dataset, display(record.path), sql)
+    types = expressions.types_of(dataset, table.name, sql)
     new: dict[str, str] | pa.Schema = sql
     if entries[0].computed is not None:
         old = paths.siblings(dataset, ())
         new = pa.schema([computed.declare(name, types[name], sql[name], old) for name in sql])
-    with committing(record, "no column was added", dataset):
+    with table.committing(dataset, "no column was added"):
         dataset.add_columns(new)
     return int(dataset.version)
 
@@ -133,9 +128,7 @@ class Alteration:
         return {"path": self.column.path, **given}
 
 
-def alter_columns(
-    bridge: Bridge, record: TableRecord, ref: Ref, entries: Sequence[AlterColumnsEntry]
-) -> int:
+def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) -> int:
     """Rename and retype columns, and change whether they may be null; return the new version.
 
     All entries are one commit, and name the columns as they were before it. Lance forgets the
@@ -156,8 +149,8 @@ def alter_columns(
             "data_type and nullable=false in one request are not supported: Lance cannot do both "
             "in one commit. Send the types first, then nullable=false"
         )
-    dataset = open_dataset(bridge, record, ref, write=True)
-    columns = paths.find_each(dataset, record, [entry.path for entry in entries])
+    dataset = table.open(ref, write=True)
+    columns = paths.find_each(dataset, table, [entry.path for entry in entries])
     alterations = [
         Alteration(column, entry.rename, entry.nullable, kind)
         for column, entry, kind in zip(columns, entries, types, strict=True)
@@ -167,10 +160,10 @@ def alter_columns(
     changed = [a.column for a in alterations if a.rename is not None or a.data_type is not None]
     computed.require_unread(dataset, changed)
     before = {column.segments: paths.metadata_of(column) for column in paths.walk(dataset)}
-    with committing(record, "no column was altered", dataset):
+    with table.committing(dataset, "no column was altered"):
         dataset.alter_columns(*(each.as_lance() for each in alterations))
     if any(each.data_type is not None for each in alterations):
-        _put_back_metadata(dataset, record, before, alterations)
+        _put_back_metadata(dataset, table, before, alterations)
     return int(dataset.version)
 
 
@@ -220,7 +213,7 @@ def _is_on(index: Any, column: Column) -> bool:
 
 def _put_back_metadata(
     dataset: lance.LanceDataset,
-    record: TableRecord,
+    table: Table,
     before: Mapping[tuple[str, ...], dict[str, str]],
     alterations: Sequence[Alteration],
 ) -> None:
@@ -232,16 +225,14 @@ def _put_back_metadata(
         if metadata and new in now and not paths.metadata_of(now[new]):
             lost[now[new].path] = dict(metadata)
     if lost:
-        with committing(record, "columns got their new types, and lost their metadata", dataset):
+        with table.committing(dataset, "columns got their new types, and lost their metadata"):
             dataset.update_field_metadata(lost)
 
 
 # -- drop ----------------------------------------------------------------------------------------
 
 
-def drop_columns(
-    bridge: Bridge, record: TableRecord, ref: Ref, columns: Sequence[str]
-) -> tuple[int, str | None]:
+def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, str | None]:
     """Drop columns with the indices on them; return the version and the transaction's identifier.
 
     A struct goes with its last field. Source: AlterTableDropColumns.
@@ -252,16 +243,16 @@ def drop_columns(
             reads it.
         ConcurrentModificationError: (14)
     """
-    dataset = open_dataset(bridge, record, ref, write=True)
-    found = paths.find_each(dataset, record, columns)
+    dataset = table.open(ref, write=True)
+    found = paths.find_each(dataset, table, columns)
     dropped = {column.segments for column in found}
     leaves = [column for column in paths.walk(dataset) if not column.field.children()]
     if all(_is_in(leaf, dropped) for leaf in leaves):
-        raise invalid(f"Table '{display(record.path)}' must keep at least one column")
+        raise invalid(f"Table '{table.name}' must keep at least one column")
     computed.require_unread(dataset, found)
-    with committing(record, "no column was dropped", dataset):
+    with table.committing(dataset, "no column was dropped"):
         dataset.drop_columns([column.path for column in found])
-    return int(dataset.version), transaction_id(dataset, record)
+    return int(dataset.version), transaction_id(dataset, table)
 
 
 def _is_in(column: Column, dropped: set[tuple[str, ...]]) -> bool:

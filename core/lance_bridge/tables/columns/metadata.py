@@ -6,12 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lance_namespace_urllib3_client.models import UpdateFieldMetadataEntry
 
-from ...bridge import Bridge
-from ...catalog import TableRecord
 from ...errors import invalid, require_text
+from ...table import Ref, Table, transaction_id
 from .. import paths
-from ..commits import committing, transaction_id
-from ..dataset import Ref, open_dataset
 from ..paths import Column
 from . import computed
 
@@ -20,7 +17,7 @@ _TYPE_KEYS = "ARROW:extension:"
 
 
 def replace_schema_metadata(
-    bridge: Bridge, record: TableRecord, ref: Ref, metadata: Mapping[str, str] | None
+    table: Table, ref: Ref, metadata: Mapping[str, str] | None
 ) -> tuple[dict[str, str], str | None]:
     """Make ``metadata`` that of the schema; what was there before and is not in it goes.
 
@@ -33,14 +30,14 @@ def replace_schema_metadata(
     if metadata is None:
         raise invalid("The request has no metadata: send an empty map to remove all there is")
     _check_text(metadata, metadata.values())
-    dataset = open_dataset(bridge, record, ref, write=True)
-    with committing(record, "the metadata was not changed", dataset):
+    dataset = table.open(ref, write=True)
+    with table.committing(dataset, "the metadata was not changed"):
         now = dataset.update_schema_metadata(dict(metadata), replace=True)
-    return dict(now), transaction_id(dataset, record)
+    return dict(now), transaction_id(dataset, table)
 
 
 def update_field_metadata(
-    bridge: Bridge, record: TableRecord, ref: Ref, entries: Sequence[UpdateFieldMetadataEntry]
+    table: Table, ref: Ref, entries: Sequence[UpdateFieldMetadataEntry]
 ) -> tuple[int, dict[str, dict[str, str]]]:
     """Change the metadata of fields in one commit; return its version and the fields' metadata.
 
@@ -55,14 +52,14 @@ def update_field_metadata(
     """
     for entry in entries:
         _check_text(entry.metadata, (v for v in entry.metadata.values() if v is not None))
-    dataset = open_dataset(bridge, record, ref, write=True)
-    columns = paths.find_each(dataset, record, [entry.path for entry in entries])
+    dataset = table.open(ref, write=True)
+    columns = paths.find_each(dataset, table, [entry.path for entry in entries])
     updates = {
         column.path: _changes(column, entry) for column, entry in zip(columns, entries, strict=True)
     }
-    with committing(record, "no metadata was changed", dataset):
+    with table.committing(dataset, "no metadata was changed"):
         dataset.update_field_metadata(updates)
-    now = [paths.find(dataset, record, column.path) for column in columns]
+    now = [paths.find(dataset, table, column.path) for column in columns]
     return int(dataset.version), {column.path: paths.metadata_of(column) for column in now}
 
 

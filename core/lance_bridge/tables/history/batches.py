@@ -18,6 +18,7 @@ from ...catalog import Path, TableRecord
 from ...entries import tables as entries
 from ...errors import display, table_already_exists, unsupported
 from ...managed import conversion
+from ...table import Table
 from . import pruning, versions
 from .staging import Staged
 
@@ -91,11 +92,11 @@ def _undo(step: Step, stays: list[str]) -> None:
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def create_version(bridge: Bridge, record: TableRecord, staged: Staged) -> Step:
+def create_version(table: Table, staged: Staged) -> Step:
     """Create a version; its result is a `Manifest`. Raises what `versions.prepare` raises."""
-    planned = versions.prepare(bridge, record, staged)
+    planned = versions.prepare(table, staged)
     return Step(
-        (record.path, planned.directory.inside),
+        (table.path, planned.directory.inside),
         planned.do,
         planned.take_back,
     )
@@ -141,19 +142,17 @@ def _require_free(bridge: Bridge, path: Path) -> None:
     raise table_already_exists(path)
 
 
-def delete_versions(
-    bridge: Bridge, record: TableRecord, branch: str | None, ranges: Sequence[range]
-) -> Step:
+def delete_versions(table: Table, branch: str | None, ranges: Sequence[range]) -> Step:
     """Delete versions; its result is their number. Raises what `pruning.prepare` raises."""
-    planned = pruning.prepare(bridge, record, branch, ranges)
+    planned = pruning.prepare(table, branch, ranges)
 
     def undo() -> None:
         gone = pruning.missing(planned)
         if gone:
-            raise InternalError(f"{gone} versions of table '{display(record.path)}' are deleted")
+            raise InternalError(f"{gone} versions of table '{table.name}' are deleted")
 
     return Step(
-        (record.path, planned.directory.inside),
+        (table.path, planned.directory.inside),
         lambda: pruning.execute(planned),
         undo,
         is_last=True,

@@ -15,7 +15,7 @@ from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceEr
 from ...bridge import Bridge
 from ...catalog import TableRecord
 from ...errors import display, invalid
-from ..dataset import open_dataset
+from ...table import Table
 from .manifests import MAIN, Manifest, VersionDirectory
 from .references import needed_versions
 from .versions import directory_of
@@ -51,9 +51,7 @@ def check_ranges(ranges: Iterable[tuple[int, int]]) -> list[range]:
     return checked
 
 
-def prepare(
-    bridge: Bridge, record: TableRecord, branch: str | None, ranges: Sequence[range]
-) -> Pruning:
+def prepare(table: Table, branch: str | None, ranges: Sequence[range]) -> Pruning:
     """Check that every version in the ranges can be deleted; those that are not there can.
 
     Raises:
@@ -62,14 +60,14 @@ def prepare(
         TableBranchNotFoundError: (22)
     """
     own_branch = None if branch == MAIN else branch
-    directory = directory_of(bridge, record, own_branch, write=True)
+    directory = directory_of(table, own_branch, write=True)
     present = directory.list()
     doomed = [each for each in present if any(each.version in part for part in ranges)]
-    planned = Pruning(bridge, record, own_branch, directory, doomed)
+    planned = Pruning(table.bridge, table.record, own_branch, directory, doomed)
     if doomed:
         if doomed[-1] is present[-1]:
             raise invalid(
-                f"Version {doomed[-1].version} is the latest of table '{display(record.path)}', "
+                f"Version {doomed[-1].version} is the latest of table '{table.name}', "
                 "whose storage holds no other record of it: to delete all, drop the table"
             )
         in_the_way = _needed(planned, doomed)
@@ -116,7 +114,7 @@ def _delete(planned: Pruning, chunk: Sequence[Manifest]) -> None:
 
 def _needed(planned: Pruning, doomed: Sequence[Manifest]) -> str:
     """Return which of these versions something refers to, or an empty string."""
-    dataset = open_dataset(planned.bridge, planned.record, write=True)
+    dataset = Table(planned.bridge, planned.record).open(write=True)
     needed = needed_versions(dataset, planned.branch)
     for each in doomed:
         if each.version in needed:

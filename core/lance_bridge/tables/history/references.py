@@ -10,7 +10,7 @@ from typing import Any
 import lance
 
 from ...errors import invalid
-from ..dataset import LANCE_FAILURES, brief, panics_as_errors, translated
+from ...lance_errors import LANCE_ERRORS, first_line, panics_as_errors, translate_lance_errors
 from .manifests import MAIN
 
 logger = logging.getLogger(__name__)
@@ -90,9 +90,9 @@ def _listed(dataset: lance.LanceDataset, look: Callable[[], Any]) -> dict[str, A
         try:
             with panics_as_errors():
                 return dict(look())
-        except LANCE_FAILURES as error:
-            logger.debug("tags or branches at %s: %s", dataset.uri, brief(error))
-    with translated(f"Tags or branches at {dataset.uri} could not be read"):
+        except LANCE_ERRORS as error:
+            logger.debug("tags or branches at %s: %s", dataset.uri, first_line(error))
+    with translate_lance_errors(f"Tags or branches at {dataset.uri} could not be read"):
         return dict(look())
 
 

@@ -16,17 +16,13 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import TagContents
 
-from ...bridge import Bridge
-from ...catalog import TableRecord
-from ...errors import display
-from ..dataset import (
-    LANCE_FAILURES,
-    Ref,
-    failure,
-    open_dataset,
+from ...lance_errors import (
+    LANCE_ERRORS,
+    as_namespace_error,
     panics_as_errors,
-    translated,
+    translate_lance_errors,
 )
+from ...table import Ref, Table
 from .manifests import TableFiles
 from .references import check_tag_name, tags_of
 from .versions import directory_of
@@ -45,10 +41,10 @@ class Tagged:
         return self.branch, self.version
 
 
-def list_all(bridge: Bridge, record: TableRecord) -> dict[str, TagContents]:
+def list_all(table: Table) -> dict[str, TagContents]:
     """Return all tags; none where the table holds no data yet."""
     try:
-        dataset = open_dataset(bridge, record)
+        dataset = table.open()
     except InvalidTableStateError:
         return {}
     return {
@@ -59,20 +55,20 @@ def list_all(bridge: Bridge, record: TableRecord) -> dict[str, TagContents]:
     }
 
 
-def get(bridge: Bridge, record: TableRecord, name: str) -> Tagged:
+def get(table: Table, name: str) -> Tagged:
     """Return what a tag points to.
 
     Raises:
         TableTagNotFoundError: (8)
         InvalidInputError: (13) no tag can have the name.
     """
-    found = _read(bridge, record, check_tag_name(name))
+    found = _read(table, check_tag_name(name))
     if found is None:
-        raise _not_found(record, name)
+        raise _not_found(table, name)
     return found
 
 
-def create(bridge: Bridge, record: TableRecord, name: str, ref: Ref) -> None:
+def create(table: Table, name: str, ref: Ref) -> None:
     """Tag a version. Of several creators of one tag, one wins.
 
     Raises:
@@ -82,23 +78,25 @@ def create(bridge: Bridge, record: TableRecord, name: str, ref: Ref) -> None:
         InvalidInputError: (13) no tag can have the name.
     """
     check_tag_name(name)
-    dataset, wanted = _target(bridge, record, ref)
-    if _read(bridge, record, name) is not None:
-        raise _already_exists(record, name)
+    dataset, wanted = _target(table, ref)
+    if _read(table, name) is not None:
+        raise _already_exists(table, name)
     try:
         with panics_as_errors():
             dataset.tags.create(name, wanted.pair)
-    except LANCE_FAILURES as error:
-        if _read(bridge, record, name) is not None:
-            raise _already_exists(record, name) from error
-        raise _failed(bridge, record, ref, f"Tag '{name}' could not be created", error) from error
-    if not _is_there(bridge, record, wanted):
-        with translated(f"Tag '{name}' points to a version that was deleted: delete it"):
+    except LANCE_ERRORS as error:
+        if _read(table, name) is not None:
+            raise _already_exists(table, name) from error
+        raise _failed(table, ref, f"Tag '{name}' could not be created", error) from error
+    if not _is_there(table, wanted):
+        with translate_lance_errors(
+            f"Tag '{name}' points to a version that was deleted: delete it"
+        ):
             dataset.tags.delete(name)
-        raise _gone(record, ref)
+        raise _gone(table, ref)
 
 
-def update(bridge: Bridge, record: TableRecord, name: str, ref: Ref) -> None:
+def update(table: Table, name: str, ref: Ref) -> None:
     """Let a tag point to another version.
 
     Raises:
@@ -107,54 +105,56 @@ def update(bridge: Bridge, record: TableRecord, name: str, ref: Ref) -> None:
         TableBranchNotFoundError: (22)
         InvalidInputError: (13) no tag can have the name.
     """
-    before = get(bridge, record, name)
-    dataset, wanted = _target(bridge, record, ref)
+    before = get(table, name)
+    dataset, wanted = _target(table, ref)
     try:
         with panics_as_errors():
             dataset.tags.update(name, wanted.pair)
-    except LANCE_FAILURES as error:
-        if _read(bridge, record, name) is None:
-            raise _not_found(record, name) from error
-        raise _failed(bridge, record, ref, f"Tag '{name}' could not be moved", error) from error
-    if not _is_there(bridge, record, wanted):
-        with translated(f"Tag '{name}' points to a version that was deleted: move it back"):
+    except LANCE_ERRORS as error:
+        if _read(table, name) is None:
+            raise _not_found(table, name) from error
+        raise _failed(table, ref, f"Tag '{name}' could not be moved", error) from error
+    if not _is_there(table, wanted):
+        with translate_lance_errors(
+            f"Tag '{name}' points to a version that was deleted: move it back"
+        ):
             dataset.tags.update(name, before.pair)
-        raise _gone(record, ref)
+        raise _gone(table, ref)
 
 
-def delete(bridge: Bridge, record: TableRecord, name: str) -> None:
+def delete(table: Table, name: str) -> None:
     """Delete a tag; its version stays.
 
     Raises:
         TableTagNotFoundError: (8)
         InvalidInputError: (13) no tag can have the name.
     """
-    get(bridge, record, name)
-    dataset = open_dataset(bridge, record, write=True)
+    get(table, name)
+    dataset = table.open(write=True)
     try:
         with panics_as_errors():
             dataset.tags.delete(name)
-    except LANCE_FAILURES as error:
-        if _read(bridge, record, name) is None:
-            raise _not_found(record, name) from error
-        what = f"Tag '{name}' of '{display(record.path)}' could not be deleted"
-        raise failure(what, error) from error
+    except LANCE_ERRORS as error:
+        if _read(table, name) is None:
+            raise _not_found(table, name) from error
+        what = f"Tag '{name}' of '{table.name}' could not be deleted"
+        raise as_namespace_error(what, error) from error
 
 
-def _target(bridge: Bridge, record: TableRecord, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
+def _target(table: Table, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
     """Open the version that is to be tagged. Raises 11, 19, 22."""
-    dataset = open_dataset(bridge, record, ref, write=True)
+    dataset = table.open(ref, write=True)
     return dataset, Tagged(dataset.version, ref.branch)
 
 
-def _read(bridge: Bridge, record: TableRecord, name: str) -> Tagged | None:
+def _read(table: Table, name: str) -> Tagged | None:
     """Return what a tag points to, from its one file, or None where there is no such tag."""
-    files = TableFiles(bridge.storage(record), record.location or "")
+    files = TableFiles(table.storage(), table.location)
     content = files.read(f"_refs/tags/{name}.json")
     if content is None:
         return None
-    what = f"Tag '{name}' of '{display(record.path)}' could not be read"
-    with translated(what):
+    what = f"Tag '{name}' of '{table.name}' could not be read"
+    with translate_lance_errors(what):
         found = json.loads(content)
     try:
         return Tagged(int(found["version"]), found.get("branch"))
@@ -162,31 +162,29 @@ def _read(bridge: Bridge, record: TableRecord, name: str) -> Tagged | None:
         raise ServiceUnavailableError(f"{what}: its file is not Lance's") from error
 
 
-def _is_there(bridge: Bridge, record: TableRecord, tagged: Tagged) -> bool:
+def _is_there(table: Table, tagged: Tagged) -> bool:
     """Look once more for a tagged version: somebody may have deleted it before it was tagged."""
-    directory = directory_of(bridge, record, tagged.branch)
+    directory = directory_of(table, tagged.branch)
     return directory.find(tagged.version) is not None
 
 
-def _failed(
-    bridge: Bridge, record: TableRecord, ref: Ref, what: str, error: Exception
-) -> LanceNamespaceError:
+def _failed(table: Table, ref: Ref, what: str, error: Exception) -> LanceNamespaceError:
     """Raise 11 or 22 where the version is gone, else return the error to raise."""
-    open_dataset(bridge, record, ref, write=True)
-    return failure(f"{what} on '{display(record.path)}'", error)
+    table.open(ref, write=True)
+    return as_namespace_error(f"{what} on '{table.name}'", error)
 
 
-def _gone(record: TableRecord, ref: Ref) -> TableVersionNotFoundError:
+def _gone(table: Table, ref: Ref) -> TableVersionNotFoundError:
     return TableVersionNotFoundError(
-        f"Table '{display(record.path)}' has no {ref} any more: it was deleted meanwhile"
+        f"Table '{table.name}' has no {ref} any more: it was deleted meanwhile"
     )
 
 
-def _already_exists(record: TableRecord, name: str) -> TableTagAlreadyExistsError:
+def _already_exists(table: Table, name: str) -> TableTagAlreadyExistsError:
     return TableTagAlreadyExistsError(
-        f"Table '{display(record.path)}' already has a tag '{name}': update it to move it"
+        f"Table '{table.name}' already has a tag '{name}': update it to move it"
     )
 
 
-def _not_found(record: TableRecord, name: str) -> TableTagNotFoundError:
-    return TableTagNotFoundError(f"Table '{display(record.path)}' has no tag '{name}'")
+def _not_found(table: Table, name: str) -> TableTagNotFoundError:
+    return TableTagNotFoundError(f"Table '{table.name}' has no tag '{name}'")

@@ -16,12 +16,9 @@ import lance
 from lance_namespace.errors import TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
-from ...bridge import Bridge
-from ...catalog import TableRecord
-from ...errors import display, invalid, unsupported
-from ...managed.state import state_of
-from ..commits import transaction_at
-from ..dataset import Ref, open_dataset, translated
+from ...errors import invalid, unsupported
+from ...lance_errors import translate_lance_errors
+from ...table import Ref, Table, transaction_at
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of
 from .versions import directory_of
@@ -58,7 +55,7 @@ class Transaction:
     properties: Mapping[str, str]
 
 
-def describe(bridge: Bridge, record: TableRecord, name: str) -> Transaction:
+def describe(table: Table, name: str) -> Transaction:
     """Return a transaction by its id, by the name of its file, or by the version that it made.
 
     One that was written and is not in any version yet is running, as far as anybody can tell: its
@@ -68,20 +65,20 @@ def describe(bridge: Bridge, record: TableRecord, name: str) -> Transaction:
         TransactionNotFoundError: (10) also where versions were deleted that it may have made.
         InvalidInputError: (13) the name is of no such form.
     """
-    dataset = open_dataset(bridge, record)
-    files = TableFiles(bridge.storage(record), record.location or "")
+    dataset = table.open()
+    files = TableFiles(table.storage(), table.location)
     if name.isascii() and name.isdigit():
-        main = Line(dataset, files, _directory(bridge, record, files, None))
+        main = Line(dataset, files, _directory(table, files, None))
         found = main.made(int(name)) if int(name) in main.present else None
-        return found or _raise_not_found(record, name)
+        return found or _raise_not_found(table, name)
     uuid = _uuid_of(name)
     for branch in (None, *sorted(branches_of(dataset))):
-        at = dataset if branch is None else open_dataset(bridge, record, Ref(branch=branch))
-        line = Line(at, files, _directory(bridge, record, files, branch), branch)
-        found = _find(record, line, uuid)
+        at = dataset if branch is None else table.open(Ref(branch=branch))
+        line = Line(at, files, _directory(table, files, branch), branch)
+        found = _find(table, line, uuid)
         if found is not None:
             return found
-    return _raise_not_found(record, name)
+    return _raise_not_found(table, name)
 
 
 class Line:
@@ -101,7 +98,7 @@ class Line:
 
     def made(self, version: int) -> Transaction | None:
         """Return what made a version that is there, if it is recorded."""
-        with translated(f"The transaction of version {version} could not be read"):
+        with translate_lance_errors(f"The transaction of version {version} could not be read"):
             read = transaction_at(self._dataset, version)
         return None if read is None else _described(read, version, self.branch)
 
@@ -115,12 +112,10 @@ class Line:
         return None
 
 
-def _directory(
-    bridge: Bridge, record: TableRecord, files: TableFiles, branch: str | None
-) -> VersionDirectory:
+def _directory(table: Table, files: TableFiles, branch: str | None) -> VersionDirectory:
     """Return the versions that are shown: not those that were written past a catalog."""
-    if state_of(record) is not None:
-        return directory_of(bridge, record)
+    if table.managed is not None:
+        return directory_of(table)
     return VersionDirectory(files, branch)
 
 
@@ -134,7 +129,7 @@ def _uuid_of(name: str) -> str:
     return uuid.lower()
 
 
-def _find(record: TableRecord, line: Line, uuid: str) -> Transaction | None:
+def _find(table: Table, line: Line, uuid: str) -> Transaction | None:
     """Look for a transaction in a line's versions, the likely ones first.
 
     One without a file may still be told of by its manifest.
@@ -154,10 +149,10 @@ def _find(record: TableRecord, line: Line, uuid: str) -> Transaction | None:
             unknown.append(version)
     if unknown and read_version is not None:
         raise TransactionNotFoundError(
-            f"Transaction '{uuid}' of table '{display(record.path)}' may be the one that made "
+            f"Transaction '{uuid}' of table '{table.name}' may be the one that made "
             f"version {unknown[0]}, a compaction whose record pylance cannot read"
         )
-    return None if read_version is None else _uncommitted(record, line, uuid, read_version)
+    return None if read_version is None else _uncommitted(table, line, uuid, read_version)
 
 
 def _described(read: Any, version: int, branch: str | None) -> Transaction:
@@ -172,11 +167,11 @@ def _described(read: Any, version: int, branch: str | None) -> Transaction:
     return Transaction(read.uuid, Status.SUCCEEDED, properties)
 
 
-def _uncommitted(record: TableRecord, line: Line, uuid: str, read_version: int) -> Transaction:
+def _uncommitted(table: Table, line: Line, uuid: str, read_version: int) -> Transaction:
     later = [each for each in line.present if each > read_version]
     if later and later != list(range(read_version + 1, later[-1] + 1)):
         raise TransactionNotFoundError(
-            f"Table '{display(record.path)}' has a file of transaction '{uuid}', and the version "
+            f"Table '{table.name}' has a file of transaction '{uuid}', and the version "
             "that it made, if any, may be among those that were deleted"
         )
     branch = {"branch": line.branch} if line.branch else {}
@@ -185,18 +180,15 @@ def _uncommitted(record: TableRecord, line: Line, uuid: str, read_version: int) 
     )
 
 
-def _raise_not_found(record: TableRecord, name: str) -> NoReturn:
-    raise TransactionNotFoundError(
-        f"Table '{display(record.path)}' has no transaction {name[:60]!r}"
-    )
+def _raise_not_found(table: Table, name: str) -> NoReturn:
+    raise TransactionNotFoundError(f"Table '{table.name}' has no transaction {name[:60]!r}")
 
 
 # -- altering ------------------------------------------------------------------------------------
 
 
 def alter(
-    bridge: Bridge,
-    record: TableRecord,
+    table: Table,
     name: str,
     actions: Sequence[AlterTransactionAction],
 ) -> Transaction:
@@ -214,7 +206,7 @@ def alter(
         raise invalid("actions must hold at least one")
     for action in actions:
         _check(action)
-    transaction = describe(bridge, record, name)
+    transaction = describe(table, name)
     for action in actions:
         refusal = _would_change(transaction, action)
         if refusal:

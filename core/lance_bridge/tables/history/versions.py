@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from lance_namespace.errors import TableBranchNotFoundError, TableVersionNotFoundError
 
-from ...bridge import Bridge
-from ...catalog import TableRecord
-from ...errors import display
 from ...managed import commits as managed_commits
 from ...managed import directory as managed
-from ...managed.state import require_main, require_own, state_of
+from ...managed.state import require_main, require_own
 from ...paging import PageRequest
-from ..commits import committing, transaction_id
-from ..dataset import Ref, open_dataset
+from ...table import Ref, Table, transaction_id
 from . import staging
 from .manifests import MAIN, Manifest, TableFiles, VersionDirectory, sorting_key
 from .references import branches_of, is_branch_name
@@ -23,7 +19,7 @@ from .staging import Commit, Staged
 
 
 def directory_of(
-    bridge: Bridge, record: TableRecord, branch: str | None = None, *, write: bool = False
+    table: Table, branch: str | None = None, *, write: bool = False
 ) -> VersionDirectory:
     """Return where the versions of a table, or of one of its branches, are recorded.
 
@@ -31,28 +27,26 @@ def directory_of(
         UnsupportedOperationError: (0) another implementation manages the table's versions.
         TableBranchNotFoundError: (22)
     """
-    require_own(record)
-    state = state_of(record)
+    require_own(table.record)
+    state = table.managed
     if state is not None:
-        require_main(record, branch)
-        return managed.directory_of(bridge, record, state, write=write)
+        require_main(table.record, branch)
+        return managed.directory_of(table.bridge, table.record, state, write=write)
     name = None if branch in (None, MAIN) else branch
     if name is not None:
-        _require_branch(bridge, record, name, write=write)
-    files = TableFiles(bridge.storage(record, write=write), record.location or "")
+        _require_branch(table, name, write=write)
+    files = TableFiles(table.storage(write=write), table.location)
     return VersionDirectory(files, name)
 
 
-def _require_branch(bridge: Bridge, record: TableRecord, name: str, *, write: bool) -> None:
+def _require_branch(table: Table, name: str, *, write: bool) -> None:
     """Raise TableBranchNotFound (22) unless there is a branch: its name becomes part of a path."""
     if is_branch_name(name):
-        open_dataset(bridge, record, Ref.of(branch=name), write=write)
+        table.open(Ref.of(branch=name), write=write)
         return
-    dataset = open_dataset(bridge, record, write=write)
+    dataset = table.open(write=write)
     if name not in branches_of(dataset):
-        raise TableBranchNotFoundError(
-            f"Table '{display(record.path)}' has no branch {name[:60]!r}"
-        )
+        raise TableBranchNotFoundError(f"Table '{table.name}' has no branch {name[:60]!r}")
 
 
 def is_for_latest(page: PageRequest, *, descending: bool) -> bool:
@@ -71,7 +65,7 @@ def list_page(
     return [found[key] for key in keys], token
 
 
-def describe(record: TableRecord, directory: VersionDirectory, version: int | None) -> Manifest:
+def describe(table: Table, directory: VersionDirectory, version: int | None) -> Manifest:
     """Return one version, or the latest.
 
     Raises:
@@ -81,11 +75,11 @@ def describe(record: TableRecord, directory: VersionDirectory, version: int | No
     ref = Ref.of(version)
     manifest = directory.latest() if version is None else directory.find(version)
     if manifest is None:
-        raise TableVersionNotFoundError(f"Table '{display(record.path)}' has no {ref}")
+        raise TableVersionNotFoundError(f"Table '{table.name}' has no {ref}")
     return manifest
 
 
-def restore(bridge: Bridge, record: TableRecord, ref: Ref) -> str | None:
+def restore(table: Table, ref: Ref) -> str | None:
     """Make a version's state the latest, as a new version; return its transaction's id.
 
     Raises:
@@ -94,13 +88,13 @@ def restore(bridge: Bridge, record: TableRecord, ref: Ref) -> str | None:
         ConcurrentModificationError: (14) another writer committed meanwhile.
         InvalidTableStateError: (19) the table holds no data yet.
     """
-    dataset = open_dataset(bridge, record, ref, write=True)
-    with committing(record, f"{ref} was not restored", dataset):
+    dataset = table.open(ref, write=True)
+    with table.committing(dataset, f"{ref} was not restored"):
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
-    return transaction_id(dataset, record)
+    return transaction_id(dataset, table)
 
 
-def create(bridge: Bridge, record: TableRecord, staged: Staged) -> Manifest:
+def create(table: Table, staged: Staged) -> Manifest:
     """Make a staged manifest the next version, if no other has come first.
 
     Raises:
@@ -109,14 +103,14 @@ def create(bridge: Bridge, record: TableRecord, staged: Staged) -> Manifest:
             named unlike those of the table.
         UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
     """
-    return prepare(bridge, record, staged).do()
+    return prepare(table, staged).do()
 
 
-def prepare(bridge: Bridge, record: TableRecord, staged: Staged) -> Commit:
+def prepare(table: Table, staged: Staged) -> Commit:
     """Check all that can be checked before a version is created. Raises as `create` does."""
     Ref.of(staged.version)
-    if state_of(record) is not None:
-        require_main(record, staged.branch)
-        return managed_commits.prepare(bridge, record, staged)
-    directory = directory_of(bridge, record, staged.branch, write=True)
-    return staging.prepare(record, directory, staged)
+    if table.managed is not None:
+        require_main(table.record, staged.branch)
+        return managed_commits.prepare(table.bridge, table.record, staged)
+    directory = directory_of(table, staged.branch, write=True)
+    return staging.prepare(table.record, directory, staged)

@@ -22,10 +22,10 @@ from lance_namespace_urllib3_client.models import (
     StringFtsQuery,
 )
 
-from ...catalog import TableRecord
 from ...errors import display, invalid, unsupported
+from ...lance_errors import first_line
+from ...table import Table
 from .. import paths
-from ..dataset import brief
 
 FORMS = ("match", "phrase", "boost", "multi_match", "boolean")
 INDEX_TYPE = "Inverted"
@@ -35,7 +35,7 @@ Query = dict[str, Any] | lance_query.FullTextQuery
 
 
 def parse(
-    dataset: lance.LanceDataset, record: TableRecord, query: QueryTableRequestFullTextQuery | None
+    dataset: lance.LanceDataset, table: Table, query: QueryTableRequestFullTextQuery | None
 ) -> Query | None:
     """Return the full-text query that a request asks for, or None.
 
@@ -47,23 +47,23 @@ def parse(
     if query is None:
         return None
     _exactly_one(query, ("string_query", "structured_query"), "`full_text_query`")
-    builder = _Builder(dataset, record)
+    builder = _Builder(dataset, table)
     try:
         if query.string_query is not None:
             return builder.string(query.string_query)
         if query.structured_query is not None:
             return builder.query(query.structured_query.query)
     except (ValueError, OverflowError) as error:
-        raise invalid(f"Lance cannot search for this text: {brief(error)}") from error
+        raise invalid(f"Lance cannot search for this text: {first_line(error)}") from error
     return None
 
 
 class _Builder:
     """Makes queries of pylance for one table."""
 
-    def __init__(self, dataset: lance.LanceDataset, record: TableRecord) -> None:
+    def __init__(self, dataset: lance.LanceDataset, table: Table) -> None:
         self._dataset = dataset
-        self._record = record
+        self._table = table
 
     def string(self, query: StringFtsQuery) -> Query:
         columns = query.columns or None
@@ -140,7 +140,7 @@ class _Builder:
     def _columns(self, column: str | None) -> list[str]:
         if column is None:
             return self._indexed()
-        paths.find(self._dataset, self._record, column)
+        paths.find(self._dataset, self._table, column)
         return [column]
 
     def _indexed(self) -> list[str]:
@@ -154,7 +154,7 @@ class _Builder:
         found = [each.path for each in paths.walk(self._dataset) if each.path in indexed]
         if not found:
             raise invalid(
-                f"Table '{display(self._record.path)}' has no full-text index: create one, "
+                f"Table '{display(self._table.path)}' has no full-text index: create one, "
                 "or name the columns to search"
             )
         return found

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from lance_namespace import AnalyzeTableQueryPlanRequest, QueryTableRequest
 
-from ...catalog import TableRecord
-from ...errors import display, invalid
+from ...errors import invalid
+from ...table import Table
 from .. import index_types, paths
 
 Request = QueryTableRequest | AnalyzeTableQueryPlanRequest
@@ -58,7 +58,7 @@ class Nearest:
     """Whether each vector is a query of its own, told apart in the column ``query_index``."""
 
 
-def parse(dataset: lance.LanceDataset, record: TableRecord, request: Request) -> Nearest | None:
+def parse(dataset: lance.LanceDataset, table: Table, request: Request) -> Nearest | None:
     """Return the search by vector that a request asks for, or None.
 
     Several vectors are as many queries; for a column whose rows hold several vectors, they are one.
@@ -72,14 +72,13 @@ def parse(dataset: lance.LanceDataset, record: TableRecord, request: Request) ->
         _refuse_options(request)
         return None
     _check_numbers(request)
-    table = display(record.path)
-    path = request.vector_column or _default_column(dataset, table)
-    field = paths.find(dataset, record, path).field.to_arrow()
+    path = request.vector_column or _default_column(dataset, table.name)
+    field = paths.find(dataset, table, path).field.to_arrow()
     kind = index_types.vector_of(field)
     if kind is None:
         raise invalid(
-            f"Column {path!r} of table '{table}' holds no vectors: those are fixed-size lists of "
-            "float16, float32, float64 or uint8"
+            f"Column {path!r} of table '{table.name}' holds no vectors: those are fixed-size lists "
+            "of float16, float32, float64 or uint8"
         )
     several_a_row = pa.types.is_list(index_types.stored(field))
     query = [_checked(vector, i, path, kind) for i, vector in enumerate(vectors)]

@@ -14,11 +14,10 @@ import pyarrow as pa
 from lance.dataset import LanceScanner
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
-from ...bridge import Bridge
-from ...catalog import TableRecord
-from ...errors import display, invalid, unsupported
+from ...errors import invalid, unsupported
+from ...lance_errors import panics_as_errors
+from ...table import Ref, Table
 from .. import expressions, paths
-from ..dataset import Ref, open_dataset, panics_as_errors
 from . import full_text, hybrid, nearest, projection
 from .nearest import Request
 
@@ -74,7 +73,7 @@ class Scan:
         return self.query.dataset.scanner(filter=condition, **options)
 
 
-def parse(bridge: Bridge, record: TableRecord, request: Request) -> Query:
+def parse(table: Table, request: Request) -> Query:
     """Return what a request asks for.
 
     ``k`` is how many rows are returned, after ``offset``. 0 means all, and for a search by vector
@@ -92,13 +91,12 @@ def parse(bridge: Bridge, record: TableRecord, request: Request) -> Query:
     if request.k < 0 or offset < 0:
         raise invalid("k and offset must be 0 or more")
     asked = projection.parse(request.columns)
-    dataset = open_dataset(bridge, record, Ref.of(request.version, branch=request.branch))
-    table = display(record.path)
-    columns = projection.enclosed(asked, table, partial(_is_field, dataset))
+    dataset = table.open(Ref.of(request.version, branch=request.branch))
+    columns = projection.enclosed(asked, table.name, partial(_is_field, dataset))
     if request.filter is not None:
-        expressions.require_sound(request.filter, _bad_filter(request.filter, table))
-    vector = nearest.parse(dataset, record, request)
-    text = full_text.parse(dataset, record, request.full_text_query)
+        expressions.require_sound(request.filter, _bad_filter(request.filter, table.name))
+    vector = nearest.parse(dataset, table, request)
+    text = full_text.parse(dataset, table, request.full_text_query)
     if text is not None and vector is not None and vector.batch:
         raise unsupported("A full-text query together with several vectors: send one vector")
     options = {
@@ -108,7 +106,7 @@ def parse(bridge: Bridge, record: TableRecord, request: Request) -> Query:
     }
     return Query(
         dataset=dataset,
-        table=table,
+        table=table.name,
         columns=columns,
         asked=asked,
         predicate=request.filter,

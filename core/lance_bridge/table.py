@@ -1,0 +1,368 @@
+"""Table: a Lance table that was found in the catalog, and its dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import lance
+from lance.commit import CommitConflictError
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    TableBranchNotFoundError,
+    TableTagNotFoundError,
+    TableVersionNotFoundError,
+)
+from typing_extensions import Self
+
+from . import location as locations
+from .bridge import Bridge
+from .catalog import Path, TableRecord
+from .entries.properties import visible
+from .errors import concurrent_modification, display, invalid
+from .lance_errors import (
+    LANCE_ERRORS,
+    STORAGE_ERROR,
+    TOO_MANY_WRITERS,
+    as_namespace_error,
+    first_line,
+    is_input_error,
+    panics_as_errors,
+    translate_lance_errors,
+)
+from .managed import entry, foreign
+from .managed.state import State, own_state, require_main, require_own, state_of
+from .managed.view import TableView
+from .storage import TableStorage
+from .tables.history.manifests import MAIN
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Which state of a table is meant: a version, a tag, or the latest; of main, or of a branch."""
+
+    version: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+
+    @classmethod
+    def of(
+        cls, version: int | None = None, tag: str | None = None, branch: str | None = None
+    ) -> Ref:
+        """Return what a request names.
+
+        Raises:
+            InvalidInputError: (13) a tag together with a version or branch, or a bad version.
+        """
+        if tag is not None and (branch is not None or version is not None):
+            raise invalid("`tag` cannot be used together with `version` or `branch`")
+        if version is not None and version < 1:
+            raise invalid(f"version must be 1 or more, not {version}")
+        return cls(version, tag, None if branch in (None, MAIN) else branch)
+
+    def __str__(self) -> str:
+        """Return what a message calls it."""
+        if self.tag is not None:
+            return f"tag '{self.tag}'"
+        of_branch = f" of branch '{self.branch}'" if self.branch else ""
+        return f"version {self.version or 'latest'}{of_branch}"
+
+
+LATEST = Ref()
+
+
+class RowSource(Protocol):
+    """Rows that Lance reads while it changes a table."""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What the rows' own reader raised."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Lance table as its entry in the catalog had it when it was loaded.
+
+    Loading has checked that the entry is Lance's and has a location.
+    """
+
+    bridge: Bridge
+    record: TableRecord
+
+    @property
+    def path(self) -> Path:
+        return self.record.path
+
+    @cached_property
+    def name(self) -> str:
+        """The table's full name, for messages."""
+        return display(self.record.path)
+
+    @property
+    def location(self) -> str:
+        """The location in the catalog's spelling."""
+        return self.record.location or ""
+
+    @cached_property
+    def uri(self) -> str:
+        """The location in Lance's spelling, with a scheme that Lance opens."""
+        return locations.for_lance(self.location)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties that users see, without those that lance-bridge keeps for itself."""
+        return visible(self.record.properties)
+
+    @cached_property
+    def managed(self) -> State | None:
+        """What the catalog holds of an implementation-managed table's versions; else None.
+
+        Raises:
+            InvalidTableStateError: (19) the entry has it in a form that is not ours.
+        """
+        return state_of(self.record)
+
+    def refreshed(self) -> Self:
+        """Return the table with its entry as it is now, if commits of others can have changed it.
+
+        Raises:
+            TableNotFoundError: (4) it was dropped meanwhile.
+            ConcurrentModificationError: (14) another table has the name by now.
+        """
+        return self if self.managed is None else self.reloaded()
+
+    def reloaded(self) -> Self:
+        """Return the table with its entry as it is now. Raises as `refreshed`."""
+        return replace(self, record=entry.reload(self.bridge, self.record))
+
+    def is_declared(self) -> bool:
+        """Return True where the table has no version yet."""
+        if self.managed is not None:
+            return self.managed.version == 0
+        return not self.storage().has_dataset(self.location)
+
+    def storage(self, *, write: bool = False) -> TableStorage:
+        """Return the object store at the location, with the rights to read it or to write."""
+        return self.bridge.storage(self.record, write=write)
+
+    def storage_options(
+        self, *, vend: bool | None = None, write: bool = False
+    ) -> dict[str, str] | None:
+        """Return the options that Lance needs for the location, or None for none.
+
+        Args:
+            vend: False keeps the catalog from being asked for temporary credentials.
+            write: Whether the caller writes; readers get credentials to read.
+        """
+        return self.bridge.storage_options(self.record, vend=vend, write=write)
+
+    # -- the dataset -------------------------------------------------------------------------------
+
+    def open(
+        self, ref: Ref = LATEST, *, vend: bool | None = None, write: bool = False
+    ) -> lance.LanceDataset:
+        """Open the dataset at a version, a tag or a branch, or at its latest version.
+
+        Args:
+            vend: False keeps the catalog from being asked for temporary credentials.
+            write: Whether the dataset is to be written to; its credentials then allow that.
+
+        Raises:
+            InvalidTableStateError: (19) the table is declared and holds no data yet.
+            TableVersionNotFoundError: (11) there is no such version.
+            TableTagNotFoundError: (8)
+            TableBranchNotFoundError: (22)
+            ServiceUnavailableError: (17) the storage does not answer.
+            UnsupportedOperationError: (0) another implementation manages the versions, and the
+                dataset is to be written to.
+        """
+        if write:
+            require_own(self.record)
+        options = self.storage_options(vend=vend, write=write)
+        if not locations.is_local(self.uri):
+            # Lance waits for minutes for a store that never answers. This call ends in time.
+            TableStorage(options or {}).is_occupied(self.uri)
+        if self.managed is not None:
+            record = foreign.make_room(self.bridge, self.record) if write else self.record
+            return replace(self, record=record)._open_managed(ref, options, write=write)
+        on_main = ref.version if ref.branch is None else None
+        try:
+            with panics_as_errors():
+                dataset = lance.dataset(
+                    self.uri, version=ref.tag or on_main, storage_options=options
+                )
+                if ref.branch is not None:
+                    dataset = dataset.checkout_version((ref.branch, ref.version))
+        except LANCE_ERRORS as error:
+            raise self._explain_open_failure(ref, options, error) from error
+        return dataset
+
+    def _open_managed(
+        self, ref: Ref, options: dict[str, str] | None, *, write: bool
+    ) -> lance.LanceDataset:
+        """Open a version that the catalog holds; commits go through the catalog, too."""
+        state = own_state(self.record)
+        require_main(self.record, ref.branch)
+        if state.version == 0:
+            raise self._no_version(ref) if ref.version else self._only_declared()
+        if (ref.version or 0) > state.version:
+            raise self._no_version(ref)
+        view = TableView(self.bridge, self.record, write)
+        version = ref.version or state.version
+        if ref.tag is not None:
+            version = self._tagged(self._open_version(view, state.version, options), ref.tag)
+        return self._open_version(view, version, options)
+
+    def _open_version(
+        self, view: TableView, version: int, options: dict[str, str] | None
+    ) -> lance.LanceDataset:
+        try:
+            with panics_as_errors():
+                return lance.LanceDataset(
+                    self.uri,
+                    version=version,
+                    storage_options=options,
+                    namespace_client=view,
+                    table_id=list(self.path),
+                    namespace_client_managed_versioning=True,
+                )
+        except LANCE_ERRORS as error:
+            raise_view_failure(view, error)
+            raise self._not_opened(error) from error
+
+    def _tagged(self, dataset: lance.LanceDataset, tag: str) -> int:
+        with translate_lance_errors(f"The tags of table '{self.name}' could not be read"):
+            found = dataset.tags.list().get(tag)
+        if found is None:
+            raise TableTagNotFoundError(f"Table '{self.name}' has no tag '{tag}'")
+        return int(found["version"])
+
+    def _explain_open_failure(
+        self, ref: Ref, options: dict[str, str] | None, error: Exception
+    ) -> LanceNamespaceError:
+        """Find out from the storage why the dataset could not be opened."""
+        if self.is_declared():
+            return self._no_version(ref) if ref.version is not None else self._only_declared()
+        if ref != LATEST:
+            with translate_lance_errors(f"Table '{self.name}' at {self.uri}"):
+                latest = lance.dataset(self.uri, storage_options=options)
+                if ref.tag is not None and ref.tag not in latest.tags.list():
+                    return TableTagNotFoundError(f"Table '{self.name}' has no tag '{ref.tag}'")
+                if ref.branch is not None and ref.branch not in latest.branches.list():
+                    return TableBranchNotFoundError(
+                        f"Table '{self.name}' has no branch '{ref.branch}'"
+                    )
+                if ref.branch is not None:
+                    latest = latest.checkout_version((ref.branch, None))
+                known = {each["version"] for each in latest.versions()}
+            if ref.version is not None and ref.version not in known:
+                return self._no_version(ref)
+        return self._not_opened(error)
+
+    def _not_opened(self, error: Exception) -> LanceNamespaceError:
+        return as_namespace_error(f"Table '{self.name}' at {self.uri} could not be opened", error)
+
+    def _only_declared(self) -> InvalidTableStateError:
+        return InvalidTableStateError(
+            f"Table '{self.name}' is declared and holds no data yet: write to it first"
+        )
+
+    def _no_version(self, ref: Ref) -> TableVersionNotFoundError:
+        return TableVersionNotFoundError(f"Table '{self.name}' has no {ref}")
+
+    # -- commits -----------------------------------------------------------------------------------
+
+    def commit_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `lance.LanceDataset.commit` that have the catalog commit."""
+        if self.managed is None:
+            return {}
+        return {
+            "namespace_client": TableView(self.bridge, self.record, write=True),
+            "table_id": list(self.path),
+            "namespace_client_managed_versioning": True,
+        }
+
+    @contextmanager
+    def committing(
+        self,
+        dataset: lance.LanceDataset,
+        what: str = "it is not changed",
+        rows: RowSource | None = None,
+        check_input: Callable[[], None] | None = None,
+    ) -> Iterator[None]:
+        """Translate what pylance raises while it changes the dataset; nothing is committed then.
+
+        Args:
+            what: What did not happen, for the middle of the message.
+            rows: Those that are read meanwhile; an error of their reader is raised as it is.
+            check_input: Called after a failure; raises where the input cannot fit the table.
+
+        Raises:
+            LanceNamespaceError: What the catalog raised that manages the table's versions.
+            InvalidInputError: (13) Lance refuses the request or the rows.
+            ConcurrentModificationError: (14) another writer's commit came first and does not fit.
+            ServiceUnavailableError: (17) the storage failed.
+            InternalError: (18) Lance panicked.
+        """
+        before = int(dataset.version)
+        try:
+            with panics_as_errors():
+                yield
+        except CommitConflictError as error:
+            raise concurrent_modification(self.path) from error
+        except LANCE_ERRORS as error:
+            if rows is not None and rows.failure is not None:
+                raise rows.failure from None
+            raise_view_failure(getattr(dataset, "_namespace_client", None), error)
+            if check_input is not None:
+                check_input()
+            message = f"Table '{self.name}': {what}"
+            if is_input_error(error):
+                raise invalid(f"{message}: {first_line(error)}") from error
+            if self._was_overtaken(dataset, before, error):
+                raise concurrent_modification(self.path) from error
+            raise as_namespace_error(message, error) from error
+
+    def _was_overtaken(self, dataset: lance.LanceDataset, before: int, error: Exception) -> bool:
+        if TOO_MANY_WRITERS in str(error):
+            return True
+        return STORAGE_ERROR not in str(error) and latest_version(dataset) > before
+
+
+def raise_view_failure(view: Any, error: Exception) -> None:
+    """Raise what the catalog refused while pylance asked a view of the table, if it did."""
+    if isinstance(view, TableView) and view.failure is not None:
+        raise view.failure from error
+
+
+def latest_version(dataset: lance.LanceDataset) -> int:
+    """Return the latest version, or 0 where it cannot be read."""
+    try:
+        with panics_as_errors():
+            return int(dataset.latest_version)
+    except LANCE_ERRORS:
+        return 0
+
+
+def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transaction | None:
+    """Return what made a version, or None where that is not recorded.
+
+    pylance cannot read back a compaction that has moved an index (its `RewrittenIndex` wants more
+    than it is given): such a transaction comes without its identifier and its fragments.
+    """
+    try:
+        return dataset.read_transaction(version)
+    except TypeError:
+        operation = lance.LanceOperation.Rewrite(groups=[], rewritten_indices=[])
+        return lance.Transaction(read_version=version - 1, operation=operation, uuid="")
+
+
+def transaction_id(dataset: lance.LanceDataset, table: Table) -> str | None:
+    """Return the identifier of the transaction that made the version at hand."""
+    with translate_lance_errors(f"The last transaction of table '{table.name}' could not be read"):
+        transaction = transaction_at(dataset, dataset.version)
+    return (str(transaction.uuid) or None) if transaction is not None else None

@@ -14,7 +14,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import GUARD, MANAGED_BY, Capabilities, NamespaceRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge.managed import entry
-from lance_bridge.managed.state import HOLD_SECONDS, LATEST, with_state
+from lance_bridge.managed.state import BRIEF_SECONDS, HOLD_SECONDS, LATEST, with_state
 
 from .building import DATASET, TABLE, count_rows, create, stream
 from .managing import (
@@ -360,15 +360,16 @@ def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has
     assert count_rows(namespace, NEW) == 4
 
 
+@pytest.mark.parametrize(("brief", "seconds"), [(False, HOLD_SECONDS), (True, BRIEF_SECONDS)])
 def test_a_hold_whose_holder_died_ends_by_itself(
-    namespace: MemoryNamespace, server: MemoryServer
+    namespace: MemoryNamespace, server: MemoryServer, brief: bool, seconds: float
 ) -> None:
     create_managed(namespace)
-    with entry.held(namespace._bridge, server.tables[KEY]):
+    with entry.held(namespace._bridge, server.tables[KEY], brief=brief):
         with pytest.raises(errors.ConcurrentModificationError, match="try again"):
             namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
         held = state(server)
-        old = replace(held, held=(held.held or 0) - int(HOLD_SECONDS * 1000) - 1)
+        old = replace(held, held=(held.held or 0) - int(seconds * 1000) - 1)
         server.tables[KEY] = with_state(server.tables[KEY], old)
         assert append(namespace, 7).version == 2
     assert state(server).version == 2

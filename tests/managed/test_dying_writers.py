@@ -64,6 +64,7 @@ def test_a_table_whose_holder_was_killed_is_written_to_after_a_while(
         assert writers.run([table.job(DEAD, 0, 0, step=death.SETTING_ASIDE, dies_at=0)]) == []
         held = table.state()
         assert held.is_held
+        assert held.brief
         assert rows_of(namespace, table) == [FIRST]
         require_refused(table)
         assert table.state() == held
@@ -121,3 +122,4 @@ def require_refused(table: Table) -> None:
 def end_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take holds for over at once, in this process, instead of after minutes."""
     monkeypatch.setattr(state, "HOLD_SECONDS", 0)
+    monkeypatch.setattr(state, "BRIEF_SECONDS", 0)

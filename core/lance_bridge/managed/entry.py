@@ -102,7 +102,12 @@ def refreshed(bridge: Bridge, record: TableRecord) -> TableRecord:
 
 @contextmanager
 def held(
-    bridge: Bridge, record: TableRecord, other: Path = (), holder: str = ""
+    bridge: Bridge,
+    record: TableRecord,
+    other: Path = (),
+    holder: str = "",
+    *,
+    brief: bool = False,
 ) -> Iterator[TableRecord]:
     """Keep everybody from committing to a table; does nothing for one that storage manages.
 
@@ -113,6 +118,8 @@ def held(
         other: The name that the table is being copied to.
         holder: Who holds it, where that is known to be one at a time: a hold that it left when it
             died is its own.
+        brief: Whether it ends after `BRIEF_SECONDS`: nothing is lost that a holder who is late
+            changes in the storage.
 
     Raises:
         ConcurrentModificationError: (14) somebody commits, or holds the table.
@@ -123,7 +130,7 @@ def held(
         return
     if not (holder and state.holder == holder):
         require_free(bridge, record, state)
-    changed = swap(bridge, record, state.hold(other, holder))
+    changed = swap(bridge, record, state.hold(other, holder, brief=brief))
     try:
         yield reload(bridge, changed)
     finally:

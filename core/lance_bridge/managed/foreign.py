@@ -157,7 +157,7 @@ def clear(bridge: Bridge, record: TableRecord) -> None:
     directory = _directory(bridge, now, write=True)
     # Fails where the storage cannot be written to, and then without having kept others waiting.
     directory.keep(directory.foreign())
-    with entry.held(bridge, now) as held:
+    with entry.held(bridge, now, brief=True) as held:
         directory = _directory(bridge, held, write=True)
         directory.finish()
         found = directory.foreign()

@@ -21,10 +21,16 @@ from ..catalog import (
 from ..errors import display, invalid, unsupported
 from ..tables.history.manifests import MAIN
 
-__all__ = ["HOLD_SECONDS", "LATEST", "YOUNG_SECONDS", "State"]
+__all__ = ["BRIEF_SECONDS", "HOLD_SECONDS", "LATEST", "YOUNG_SECONDS", "State"]
 
 HOLD_SECONDS = 300.0
 """How long a table stays held whose holder has died, by the clocks of the clients."""
+
+BRIEF_SECONDS = 20.0
+"""The same for a hold that only keeps others from what is moved aside in the storage.
+
+A call of such a holder that arrives after this can hide a version, and the next reader restores it.
+"""
 
 YOUNG_SECONDS = 2.0
 """How long a hold lasts that is worth waiting for, by the clocks of the clients."""
@@ -36,7 +42,7 @@ class State:
 
     ``staged`` is the file name of the manifest that was staged for it, or "" where it is known to
     have its final name. While a table is ``held``, since so many milliseconds after 1970, nobody
-    commits to it; ``holder`` tells apart who holds it. While it is renamed by a copy, ``other`` is
+    commits to it; ``holder`` tells apart who holds it, and a hold that is ``brief`` ends sooner. While it is renamed by a copy, ``other`` is
     what its other name is or will be.
     """
 
@@ -45,6 +51,7 @@ class State:
     held: int | None = None
     other: Path = ()
     holder: str = ""
+    brief: bool = False
 
     def to_text(self) -> str:
         """Return the value of `LATEST`."""
@@ -54,6 +61,7 @@ class State:
             "held": self.held,
             "other": list(self.other),
             "holder": self.holder,
+            "brief": self.brief or None,
         }
         return json.dumps({k: v for k, v in fields.items() if v not in ("", None, [])})
 
@@ -70,7 +78,9 @@ class State:
         other = fields.get("other", [])
         if not isinstance(other, list) or not isinstance(holder, str):
             raise ValueError(text)
-        return cls(version, staged, held if isinstance(held, int) else None, tuple(other), holder)
+        brief = fields.get("brief") is True
+        since = held if isinstance(held, int) else None
+        return cls(version, staged, since, tuple(other), holder, brief)
 
     @property
     def is_held(self) -> bool:
@@ -78,7 +88,8 @@ class State:
 
         A hold that lies far ahead is of a clock that goes wrong, and would never end.
         """
-        return self.held is not None and abs(_now() - self.held) < HOLD_SECONDS * 1000
+        seconds = BRIEF_SECONDS if self.brief else HOLD_SECONDS
+        return self.held is not None and abs(_now() - self.held) < seconds * 1000
 
     @property
     def is_held_for_long(self) -> bool:
@@ -88,13 +99,14 @@ class State:
         """
         return self.is_held and abs(_now() - (self.held or 0)) > YOUNG_SECONDS * 1000
 
-    def hold(self, other: Path = (), holder: str = "") -> State:
-        """Return the same state, held from now on; by somebody new unless a holder is named."""
-        return replace(self, held=_now(), other=other, holder=holder or uuid.uuid4().hex[:16])
+    def hold(self, other: Path = (), holder: str = "", *, brief: bool = False) -> State:
+        """Return the same state, held from now on; by a new holder unless one is named."""
+        name = holder or uuid.uuid4().hex[:16]
+        return replace(self, held=_now(), other=other, holder=name, brief=brief)
 
     def free(self) -> State:
         """Return the same state, for all to commit to."""
-        return replace(self, held=None, other=(), holder="")
+        return replace(self, held=None, other=(), holder="", brief=False)
 
 
 def state_of(record: TableRecord) -> State | None:

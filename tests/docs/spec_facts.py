@@ -14,7 +14,7 @@ from lance_bridge.operations.management import ManagementOperations
 from .spec_reader import ErrorParagraph, Spec, cases_in
 
 REPOSITORY = Path(__file__).parents[2]
-CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/spark")
+CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/managed", "tests/spark")
 """Where the cases that a spec names may be, beside the tests of its adapter."""
 INSIDE, SPARK, CLI, MIGRATION = "operations", "spark", "cli", "migration"
 CLIENTS = "clients"

@@ -31,7 +31,7 @@ LOCKS = sorted((REPOSITORY / "requirements").glob("*.txt"))
 LOCKED_EXTRAS = {*CATALOGS, "spark", "testing"}
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 
-LINE_LIMIT = 400
+LINE_LIMIT = 500
 # Files that may be longer, each with its reason.
 LONGER_FILES: dict[str, str] = {}
 

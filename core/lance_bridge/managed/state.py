@@ -42,8 +42,8 @@ class State:
 
     ``staged`` is the file name of the manifest that was staged for it, or "" where it is known to
     have its final name. While a table is ``held``, since so many milliseconds after 1970, nobody
-    commits to it; ``holder`` tells apart who holds it, and a hold that is ``brief`` ends sooner. While it is renamed by a copy, ``other`` is
-    what its other name is or will be.
+    commits to it; ``holder`` tells apart who holds it; a ``brief`` hold ends sooner. While it is
+    renamed by a copy, ``other`` is what its other name is or will be.
     """
 
     version: int

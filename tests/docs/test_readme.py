@@ -27,6 +27,7 @@ import lance_bridge
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 URI = "thrift://metastore:9083"
 UNITY = "http://unity:8080"
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -72,9 +73,9 @@ def test_the_configuration_file_of_the_readme_is_taken(
     assert "localhost:9083" in lance_bridge.connect(name).namespace_id()
 
 
-def test_every_make_target_of_the_readme_exists() -> None:
-    targets = set(re.findall(r"(?:^    |`)make ([a-z-]+)", PROSE, re.MULTILINE))
-    assert {"demo", "test", "check", "bench"} <= targets
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"(?:^    |`)make ([a-z-]+)", PROSE + CONTRIBUTING, re.MULTILINE))
+    assert {"demo", "test", "test-fast", "test-all", "check", "bench"} <= targets
     for target in targets:
         done = subprocess.run(
             ["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, check=False
@@ -116,6 +117,8 @@ def test_an_install_line_is_given_for_a_clone_and_for_a_package_index() -> None:
         assert wanted in text
 
 
-def test_every_file_of_the_readme_exists() -> None:
-    for path in re.findall(r"`((?:core|adapters|specs|docker|demo)/[\w./]*)`", README):
-        assert (REPOSITORY / path).exists(), path
+def test_every_file_that_is_named_exists() -> None:
+    places = r"((?:core|adapters|apps|specs|tests|docker|demo|bench|requirements)/[\w./]*)"
+    named = re.findall(rf"[`(]{places}[`)]", README + CONTRIBUTING)
+    assert {"core/lance_bridge/", "apps/lance_bridge_spark/", "specs/adapters.md"} <= set(named)
+    assert [path for path in named if not (REPOSITORY / path).exists()] == []

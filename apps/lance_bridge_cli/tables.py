@@ -121,7 +121,7 @@ def _read_schema(
 ) -> pa.Schema:
     """Return the schema as Arrow has it: the answer's JSON leaves out units and time zones."""
     from lance_bridge.entries import tables as entries  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.table import Ref  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.ref import Ref  # noqa: PLC0415 - takes seconds to import
     from lance_bridge.table import Table as LanceTable  # noqa: PLC0415 - rich has a Table, too
 
     bridge = namespace._bridge

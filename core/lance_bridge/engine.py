@@ -17,7 +17,7 @@ from .catalog import Path, TableRecord
 from .errors import unsupported
 
 if TYPE_CHECKING:
-    from .table import Ref
+    from .ref import Ref
 
 HOW: Final = (
     "it needs a compute engine, and this process has none: lance_bridge_spark.register(spark) "

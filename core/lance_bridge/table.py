@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import lance
 from lance.commit import CommitConflictError
@@ -17,13 +17,13 @@ from lance_namespace.errors import (
     TableTagNotFoundError,
     TableVersionNotFoundError,
 )
-from typing_extensions import Self
 
 from . import location as locations
 from .bridge import Bridge
 from .catalog import Path, TableRecord
 from .entries.properties import visible
 from .errors import concurrent_modification, display, invalid
+from .lance_datasets import latest_version, transaction_at
 from .lance_errors import (
     LANCE_ERRORS,
     STORAGE_ERROR,
@@ -37,42 +37,11 @@ from .lance_errors import (
 from .managed import entry, foreign
 from .managed.state import State, own_state, require_main, require_own, state_of
 from .managed.view import TableView
+from .ref import LATEST, Ref
 from .storage import TableStorage
-from .tables.history.manifests import MAIN
 
-
-@dataclass(frozen=True)
-class Ref:
-    """Which state of a table is meant: a version, a tag, or the latest; of main, or of a branch."""
-
-    version: int | None = None
-    tag: str | None = None
-    branch: str | None = None
-
-    @classmethod
-    def of(
-        cls, version: int | None = None, tag: str | None = None, branch: str | None = None
-    ) -> Ref:
-        """Return what a request names.
-
-        Raises:
-            InvalidInputError: (13) a tag together with a version or branch, or a bad version.
-        """
-        if tag is not None and (branch is not None or version is not None):
-            raise invalid("`tag` cannot be used together with `version` or `branch`")
-        if version is not None and version < 1:
-            raise invalid(f"version must be 1 or more, not {version}")
-        return cls(version, tag, None if branch in (None, MAIN) else branch)
-
-    def __str__(self) -> str:
-        """Return what a message calls it."""
-        if self.tag is not None:
-            return f"tag '{self.tag}'"
-        of_branch = f" of branch '{self.branch}'" if self.branch else ""
-        return f"version {self.version or 'latest'}{of_branch}"
-
-
-LATEST = Ref()
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class RowSource(Protocol):
@@ -337,28 +306,6 @@ def raise_view_failure(view: Any, error: Exception) -> None:
     """Raise what the catalog refused while pylance asked a view of the table, if it did."""
     if isinstance(view, TableView) and view.failure is not None:
         raise view.failure from error
-
-
-def latest_version(dataset: lance.LanceDataset) -> int:
-    """Return the latest version, or 0 where it cannot be read."""
-    try:
-        with panics_as_errors():
-            return int(dataset.latest_version)
-    except LANCE_ERRORS:
-        return 0
-
-
-def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transaction | None:
-    """Return what made a version, or None where that is not recorded.
-
-    pylance cannot read back a compaction that has moved an index (its `RewrittenIndex` wants more
-    than it is given): such a transaction comes without its identifier and its fragments.
-    """
-    try:
-        return dataset.read_transaction(version)
-    except TypeError:
-        operation = lance.LanceOperation.Rewrite(groups=[], rewritten_indices=[])
-        return lance.Transaction(read_version=version - 1, operation=operation, uuid="")
 
 
 def transaction_id(dataset: lance.LanceDataset, table: Table) -> str | None:

@@ -19,7 +19,8 @@ from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display, invalid
-from lance_bridge.table import Ref, Table
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
 
 from .. import targets
 from ..ends import bridge_of

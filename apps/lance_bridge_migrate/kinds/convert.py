@@ -21,7 +21,8 @@ from lance_namespace.errors import LanceNamespaceError
 from lance_bridge import location as locations
 from lance_bridge.bridge import Bridge
 from lance_bridge.errors import display, invalid
-from lance_bridge.table import Ref, Table
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
 
 from .. import namespaces
 from ..ends import bridge_of

@@ -20,7 +20,8 @@ from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
-from lance_bridge.table import Ref, Table
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
 from lance_bridge.tables.history.references import branches_of
 from lance_bridge.tables.spark_types import columns_of
 

@@ -13,7 +13,8 @@ from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path, TableRecord
 from lance_bridge.entries.properties import visible
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import invalid
-from lance_bridge.table import Ref, Table
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
 
 from ..ends import bridge_of
 from ..journal import Check

@@ -23,7 +23,8 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
-from lance_bridge.table import Ref, Table
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
 
 from ..ends import bridge_of, catalog_at
 from ..journal import Check

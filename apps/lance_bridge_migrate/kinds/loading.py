@@ -17,10 +17,12 @@ from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display, table_already_exists
+from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
 from lance_bridge.managed.state import state_of as managed_state
-from lance_bridge.table import Ref, Table, transaction_at
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
 from lance_bridge.tables import index_types
 from lance_bridge.tables.create import FIRST_VERSION, write_first
 from lance_bridge.tables.data import Rows

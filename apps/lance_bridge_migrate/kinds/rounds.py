@@ -16,7 +16,8 @@ from pydantic import Field
 from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.entries.tables import load_lance
-from lance_bridge.table import Ref, Table
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
 from lance_bridge_spark.functions.rows import change
 from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update

@@ -24,7 +24,7 @@ from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, Str
 
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.table import Ref
+from lance_bridge.ref import Ref
 from lance_bridge.tables import expressions, index_types
 from lance_bridge.tables.query import nearest as vectors
 

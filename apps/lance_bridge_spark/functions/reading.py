@@ -12,7 +12,7 @@ from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line, is_refusal, translate_lance_errors
-from lance_bridge.table import LATEST, Ref
+from lance_bridge.ref import LATEST, Ref
 from lance_bridge.tables import read as tables
 from lance_bridge.tables.history.versions import directory_of
 

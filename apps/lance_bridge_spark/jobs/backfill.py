@@ -11,7 +11,7 @@ import pyarrow as pa
 from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge.errors import concurrent_modification, invalid
-from lance_bridge.table import LATEST, Ref
+from lance_bridge.ref import LATEST, Ref
 from lance_bridge.tables import expressions, paths
 
 from ..names import address_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
 
+from lance_bridge.lance_datasets import latest_version, transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
-from lance_bridge.table import latest_version, transaction_at
 
 if TYPE_CHECKING:
     from ..found_tables import SparkTable

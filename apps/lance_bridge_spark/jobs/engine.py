@@ -11,7 +11,7 @@ from lance_bridge import engine as port
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.errors import unsupported
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.table import Ref
+from lance_bridge.ref import Ref
 
 from ..addresses import CatalogAddress, TableAddress
 from ..found_tables import SparkTable

@@ -14,9 +14,10 @@ import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.config import named_catalogs
+from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.names import parts_of
-from lance_bridge.table import Ref, transaction_at
+from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
 from ..names import address_of, catalogs_of

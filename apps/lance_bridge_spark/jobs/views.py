@@ -19,8 +19,8 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from lance_bridge.errors import invalid
+from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
-from lance_bridge.table import transaction_at
 from lance_bridge.tables import paths
 from lance_bridge.tables.passing import Passing
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import lance
 from lance_namespace.errors import InvalidTableStateError, ServiceUnavailableError
 
+from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
-from lance_bridge.table import transaction_at
 from lance_bridge.tables.history.manifests import TableFiles
 
 if TYPE_CHECKING:

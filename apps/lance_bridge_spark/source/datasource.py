@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lance_bridge.errors import invalid
-from lance_bridge.table import Ref
+from lance_bridge.ref import Ref
 from lance_bridge.tables import expressions
 
 from ..addresses import Access, CatalogAddress, TableAddress

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.table import Ref
+from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
 from . import planning

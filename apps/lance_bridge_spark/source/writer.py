@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
 from lance_bridge.entries.properties import ENTRY_ID
-from lance_bridge.table import Ref
+from lance_bridge.ref import Ref
 from lance_bridge.tables.history.manifests import MAIN
 
 from ..addresses import Access, TableAddress

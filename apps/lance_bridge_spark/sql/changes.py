@@ -22,7 +22,8 @@ from lance_bridge.entries.properties import checked, manager_in
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.managed import conversion
 from lance_bridge.managed.entry import refreshed
-from lance_bridge.table import LATEST, Table
+from lance_bridge.ref import LATEST
+from lance_bridge.table import Table
 from lance_bridge.tables import paths
 from lance_bridge.tables.columns import evolve, metadata
 

@@ -31,10 +31,11 @@ from lance_bridge.entries import tables as entries
 from lance_bridge.entries.placement import Home, default_location
 from lance_bridge.entries.properties import checked, manager_in
 from lance_bridge.errors import display, invalid
+from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line
 from lance_bridge.managed import conversion
 from lance_bridge.managed.entry import refreshed
-from lance_bridge.table import Table, transaction_at
+from lance_bridge.table import Table
 from lance_bridge.tables.history.manifests import TableFiles
 
 from ..addresses import Access, CatalogAddress, TableAddress

@@ -22,7 +22,8 @@ from lance_bridge.identifier import parse_namespace
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.location import for_lance
 from lance_bridge.managed.entry import refreshed
-from lance_bridge.table import LATEST, Ref, Table
+from lance_bridge.ref import LATEST, Ref
+from lance_bridge.table import Table
 from lance_bridge.tables import change
 from lance_bridge.tables.create import NewTable, create_table
 from lance_bridge.tables.data import Rows

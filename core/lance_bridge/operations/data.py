@@ -11,7 +11,7 @@ from lance_namespace import (
 
 from ..entries import modes
 from ..entries.properties import visible
-from ..table import Ref
+from ..ref import Ref
 from ..tables import create, read
 from ..tables.data import Data, Rows
 from .base import Operations, location_of

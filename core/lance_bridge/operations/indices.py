@@ -17,7 +17,7 @@ from lance_namespace import (
 )
 
 from ..paging import PageRequest
-from ..table import Ref
+from ..ref import Ref
 from ..tables import indices, stats
 from .base import Operations
 

@@ -18,7 +18,7 @@ from lance_namespace import (
 )
 
 from .. import engine
-from ..table import Ref
+from ..ref import Ref
 from ..tables.columns import computed, evolve, metadata
 from .base import Operations
 

@@ -37,7 +37,7 @@ from lance_namespace import (
 
 from ..managed import foreign
 from ..paging import PageRequest
-from ..table import Ref
+from ..ref import Ref
 from ..tables.history import batches, branches, pruning, tags, versions
 from ..tables.history.staging import Staged
 from .base import Operations

@@ -14,7 +14,7 @@ from lance_namespace import (
 )
 
 from ..entries import modes
-from ..table import Ref
+from ..ref import Ref
 from ..tables import change, insert, merge
 from ..tables.data import Data, Rows
 from .base import Operations

@@ -13,7 +13,8 @@ from ..entries import properties as entry_properties
 from ..entries import tables as entries
 from ..entries.properties import visible
 from ..errors import unsupported
-from ..table import Ref, Table, transaction_id
+from ..ref import Ref
+from ..table import Table, transaction_id
 from . import expressions, paths
 
 

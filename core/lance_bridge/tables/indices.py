@@ -18,7 +18,8 @@ from .. import location as locations
 from ..errors import invalid, require_text
 from ..lance_errors import translate_lance_errors
 from ..paging import PageRequest
-from ..table import Ref, Table, transaction_id
+from ..ref import Ref
+from ..table import Table, transaction_id
 from . import index_types, paths
 from .expressions import cut
 from .paths import Column

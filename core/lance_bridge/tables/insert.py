@@ -18,7 +18,8 @@ from lance_namespace.errors import (
 
 from ..errors import concurrent_modification
 from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
-from ..table import Ref, Table
+from ..ref import Ref
+from ..table import Table
 from .create import write_first
 from .data import Rows
 from .storable import no_rows

@@ -26,7 +26,8 @@ from tenacity import (
 
 from ..errors import concurrent_modification, invalid, unsupported
 from ..lance_errors import LANCE_ERRORS, panics_as_errors
-from ..table import Ref, Table, transaction_id
+from ..ref import Ref
+from ..table import Table, transaction_id
 from . import expressions, paths
 from .data import Rows
 from .insert import first_or_again, open_or_none, require_fit

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 from lance_namespace.errors import TableColumnNotFoundError
 
 from ..errors import invalid, require_text
-from ..table import Table
+
+if TYPE_CHECKING:
+    from ..table import Table
 
 _SEGMENT = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _MANY = 20

@@ -7,7 +7,8 @@ from lance_namespace_urllib3_client.models import TableBasicStats
 
 from .. import location as locations
 from ..lance_errors import translate_lance_errors
-from ..table import LATEST, Ref, Table
+from ..ref import LATEST, Ref
+from ..table import Table
 from . import expressions
 from . import schema as schemas
 

@@ -10,7 +10,8 @@ from lance_namespace import GetTableStatsResponse
 from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary
 
 from ..lance_errors import translate_lance_errors
-from ..table import Ref, Table
+from ..ref import Ref
+from ..table import Table
 from .indices import described
 from .sizes import SMALL_FRAGMENT
 

@@ -15,7 +15,8 @@ from lance_namespace import AlterTableBackfillColumnsRequest
 
 from ...engine import Backfill
 from ...errors import invalid, unsupported
-from ...table import Ref, Table
+from ...ref import Ref
+from ...table import Table
 from .. import expressions, paths
 from ..paths import Column
 

@@ -13,7 +13,8 @@ from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsE
 
 from ... import location as locations
 from ...errors import invalid, require_text, unsupported
-from ...table import Ref, Table, transaction_id
+from ...ref import Ref
+from ...table import Table, transaction_id
 from .. import expressions, paths
 from .. import schema as schemas
 from ..paths import Column

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from lance_namespace_urllib3_client.models import UpdateFieldMetadataEntry
 
 from ...errors import invalid, require_text
-from ...table import Ref, Table, transaction_id
+from ...ref import Ref
+from ...table import Table, transaction_id
 from .. import paths
 from ..paths import Column
 from . import computed

@@ -24,7 +24,8 @@ from ...lance_errors import (
     translate_lance_errors,
 )
 from ...managed.state import require_own
-from ...table import Ref, Table
+from ...ref import Ref
+from ...table import Table
 from . import locks
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of, check_branch_name, tags_of

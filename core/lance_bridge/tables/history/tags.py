@@ -22,7 +22,8 @@ from ...lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from ...table import Ref, Table
+from ...ref import Ref
+from ...table import Table
 from .manifests import TableFiles
 from .references import check_tag_name, tags_of
 from .versions import directory_of

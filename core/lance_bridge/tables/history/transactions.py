@@ -17,8 +17,10 @@ from lance_namespace.errors import TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from ...errors import invalid, unsupported
+from ...lance_datasets import transaction_at
 from ...lance_errors import translate_lance_errors
-from ...table import Ref, Table, transaction_at
+from ...ref import Ref
+from ...table import Table
 from .manifests import TableFiles, VersionDirectory
 from .references import branches_of
 from .versions import directory_of

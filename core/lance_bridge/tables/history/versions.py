@@ -11,7 +11,8 @@ from ...managed import commits as managed_commits
 from ...managed import directory as managed
 from ...managed.state import require_main, require_own
 from ...paging import PageRequest
-from ...table import Ref, Table, transaction_id
+from ...ref import Ref
+from ...table import Table, transaction_id
 from . import staging
 from .manifests import MAIN, Manifest, TableFiles, VersionDirectory, sorting_key
 from .references import branches_of, is_branch_name

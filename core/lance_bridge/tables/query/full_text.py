@@ -7,7 +7,7 @@ be searched without an index, by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 from lance import query as lance_query
@@ -24,8 +24,10 @@ from lance_namespace_urllib3_client.models import (
 
 from ...errors import display, invalid, unsupported
 from ...lance_errors import first_line
-from ...table import Table
 from .. import paths
+
+if TYPE_CHECKING:
+    from ...table import Table
 
 FORMS = ("match", "phrase", "boost", "multi_match", "boolean")
 INDEX_TYPE = "Inverted"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
@@ -18,8 +18,10 @@ import pyarrow as pa
 from lance_namespace import AnalyzeTableQueryPlanRequest, QueryTableRequest
 
 from ...errors import invalid
-from ...table import Table
 from .. import index_types, paths
+
+if TYPE_CHECKING:
+    from ...table import Table
 
 Request = QueryTableRequest | AnalyzeTableQueryPlanRequest
 """Both have every option of a query."""

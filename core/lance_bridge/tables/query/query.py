@@ -16,7 +16,8 @@ from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 from ...errors import invalid, unsupported
 from ...lance_errors import panics_as_errors
-from ...table import Ref, Table
+from ...ref import Ref
+from ...table import Table
 from .. import expressions, paths
 from . import full_text, hybrid, nearest, projection
 from .nearest import Request

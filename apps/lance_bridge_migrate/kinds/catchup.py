@@ -29,7 +29,7 @@ from ..kind import Step, Survey
 from ..levels import Level
 from ..plan import Address, Item, Problem, blocker, warning
 from ..record import ItemState, Record
-from ..spark import changes, checksums, completeness, schema, sources
+from ..spark import changes, checksums, completeness, listing, schema
 from ..spark.changes import Found, Since
 from ..spark.session import become_active, session_at, told_by_spark
 from ..spark.sources import SourceTable
@@ -129,7 +129,7 @@ class CatchUp(IntoCatalog[Any, CatchUpOptions]):
         source = SourceTable.model_validate(item.facts["source"])
         record = load_lance(bridge_of(ends.target), item.target)
         version = int(Table(bridge_of(ends.target), record).open().version)
-        return _fingerprint(sources.described_again(ends.source, source), record, version)
+        return _fingerprint(listing.described_again(ends.source, source), record, version)
 
     def steps(self, item: Item) -> Sequence[Step[Any, Any, Any]]:
         rows = Step(rounds.ROWS, rounds.apply, rounds.restore, rounds.require_own)

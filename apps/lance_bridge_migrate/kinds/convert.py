@@ -92,7 +92,7 @@ class Convert(IntoCatalog[Any, ConvertOptions]):
 
     def fingerprint(self, ends: ConvertEnds, options: ConvertOptions, item: Item) -> str:  # noqa: ARG002
         become_active(ends.source)
-        return sources.described_again(ends.source, source_of(item)).fingerprint()
+        return listing.described_again(ends.source, source_of(item)).fingerprint()
 
     def steps(self, item: Item) -> Sequence[Step[Any, Any, Any]]:
         if item.what is What.NAMESPACE:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from lance_namespace.errors import TableNotFoundError, TableVersionNotFoundError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -26,6 +27,7 @@ from .sources import (
     pinned,
     session_catalog,
     table_identifier,
+    with_schema,
 )
 
 _OWN_IMPLEMENTATION = f"spark.sql.catalog.{OWN_CATALOG}"
@@ -236,3 +238,22 @@ def _partitions(rows: list[Any]) -> tuple[str, ...]:
         ]
         return tuple(row["data_type"] for row in parts)
     return ()
+
+
+def described_again(spark: Any, table: SourceTable) -> SourceTable:
+    """Return a source as it is now, at the snapshot that it was pinned to.
+
+    Raises:
+        TableNotFoundError: (4) it is gone, or its snapshot is.
+    """
+    if not table.catalog:
+        now = pinned(spark, table.model_copy(update={"columns": ""}))
+    else:
+        there = described(spark, table.catalog, table.names)
+        if there is None:
+            raise TableNotFoundError(f"'{table.name}' is not a table of the kind that it was")
+        now = there
+    try:
+        return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
+    except TableVersionNotFoundError as error:
+        raise TableNotFoundError(str(error)) from error

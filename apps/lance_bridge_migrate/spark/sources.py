@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from lance_namespace.errors import (
-    TableNotFoundError,
     TableVersionNotFoundError,
     UnsupportedOperationError,
 )
@@ -351,24 +350,3 @@ def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath
 
 def _path_in(uri: str) -> PurePosixPath:
     return PurePosixPath(unquote(urlsplit(uri).path))
-
-
-def described_again(spark: Any, table: SourceTable) -> SourceTable:
-    """Return a source as it is now, at the snapshot that it was pinned to.
-
-    Raises:
-        TableNotFoundError: (4) it is gone, or its snapshot is.
-    """
-    from .listing import described  # noqa: PLC0415 - it needs this module
-
-    if not table.catalog:
-        now = pinned(spark, table.model_copy(update={"columns": ""}))
-    else:
-        there = described(spark, table.catalog, table.names)
-        if there is None:
-            raise TableNotFoundError(f"'{table.name}' is not a table of the kind that it was")
-        now = there
-    try:
-        return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
-    except TableVersionNotFoundError as error:
-        raise TableNotFoundError(str(error)) from error

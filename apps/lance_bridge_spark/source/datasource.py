@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import lance
+import pyspark.sql.datasource as spark_datasource
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -17,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lance_bridge.errors import invalid
+from lance_bridge.errors import invalid, unsupported
 from lance_bridge.ref import Ref
 from lance_bridge.tables import expressions
 
@@ -29,7 +30,7 @@ from .options import Options, ReadOptions, WriteOptions
 from .reader import LanceReader, Reading
 from .requests import Scan, Write
 from .search import Search
-from .stream_reader import Stream, reading_of, stream_reader
+from .stream_reader import LanceStreamReader, Limit, Stream, reading_of
 from .stream_writer import LanceStreamWriter
 from .writer import Job, LanceWriter
 
@@ -90,7 +91,7 @@ class LanceSource(DataSource):
                 expressions.check_predicate(
                     dataset, stream.address.name, read.filter, "Option 'filter'"
                 )
-            return stream_reader(stream, reading)
+            return _stream_reader(stream, reading)
 
     def _found(
         self, options: Options, read: ReadOptions, scan: Scan
@@ -151,3 +152,17 @@ class LanceSource(DataSource):
 def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:
     """Return the source with a session's catalogs, to be registered there."""
     return type("LanceSource", (LanceSource,), {"catalogs": dict(catalogs)})
+
+
+def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
+    """Return a reader of a stream, with all that this version of Spark can do."""
+    if hasattr(spark_datasource, "ReadLimit"):
+        from .rate_limit import AdmittedReader  # noqa: PLC0415 - what it imports is not in 4.1
+
+        return AdmittedReader(stream, reading)
+    if stream.limit != Limit():
+        raise unsupported(
+            "Options max_rows_per_batch and max_fragments_per_batch need Spark 4.2: before, a "
+            "Python source has no admission control"
+        )
+    return LanceStreamReader(stream, reading)

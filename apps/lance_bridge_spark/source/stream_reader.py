@@ -13,11 +13,10 @@ from typing import cast
 
 import lance
 import pyarrow as pa
-import pyspark.sql.datasource as spark_datasource
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lance_bridge.errors import invalid, unsupported
+from lance_bridge.errors import invalid
 from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
@@ -191,20 +190,6 @@ class LanceStreamReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: what has been read stays."""
-
-
-def stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
-    """Return a reader of a stream, with all that this version of Spark can do."""
-    if hasattr(spark_datasource, "ReadLimit"):
-        from .admission import AdmittedReader  # noqa: PLC0415 - what it imports is not in 4.1
-
-        return AdmittedReader(stream, reading)
-    if stream.limit != Limit():
-        raise unsupported(
-            "Options max_rows_per_batch and max_fragments_per_batch need Spark 4.2: before, a "
-            "Python source has no admission control"
-        )
-    return LanceStreamReader(stream, reading)
 
 
 def reading_of(

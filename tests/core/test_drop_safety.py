@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 from urllib.parse import quote
 
 import lance
@@ -16,7 +17,7 @@ from lance_namespace import errors
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 
 from .building import DATASET, TABLE, at, count_rows, create
-from .memory_catalog import MemoryNamespace, MemoryServer, Moment
+from .memory_catalog import MemoryCatalog, MemoryNamespace, MemoryServer, Moment
 
 
 def put_lance_entry(server: MemoryServer, name: str, location: str) -> list[str]:
@@ -98,6 +99,23 @@ def test_a_table_whose_manifest_cannot_be_read_is_not_dropped(
     assert tuple(TABLE) in server.tables
     assert len(list((place / "data").iterdir())) == 1
     namespace.deregister_table(api.DeregisterTableRequest(id=TABLE))
+
+
+def test_a_table_whose_files_another_drop_is_deleting_is_not_found(
+    namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Path(create(namespace, TABLE).location or "")
+    (manifest,) = (place / "_versions").glob("*.manifest")
+    scan = MemoryCatalog.scan_tables
+
+    def drop_elsewhere(catalog: MemoryCatalog, *arguments: Any, **options: Any) -> Any:
+        server.tables.pop(tuple(TABLE), None)
+        manifest.write_text("half deleted")
+        return scan(catalog, *arguments, **options)
+
+    monkeypatch.setattr(MemoryCatalog, "scan_tables", drop_elsewhere)
+    with pytest.raises(errors.TableNotFoundError):
+        namespace.drop_table(api.DropTableRequest(id=TABLE))
 
 
 def test_dropping_a_declaration_spares_the_table_that_follows_at_once(

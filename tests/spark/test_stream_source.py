@@ -16,9 +16,9 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from lance_bridge_spark.source.rate_limit import AdmittedReader
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.options import Options
+from lance_bridge_spark.source.rate_limit import AdmittedReader
 from lance_bridge_spark.source.stream_reader import (
     LanceStreamReader,
     Stream,

@@ -341,7 +341,11 @@ def drop(bridge: Bridge, path: Path) -> TableRecord:
             f"Table '{display(path)}' is in a link to {link_to}, and its data is not deleted "
             "through that: drop it there, or deregister it"
         )
-    files = require_droppable(record, LocationIndex(bridge, [path[:-1]]))
+    try:
+        files = require_droppable(record, LocationIndex(bridge, [path[:-1]]))
+    except LanceNamespaceError:
+        load(bridge, path)  # another drop may have removed the entry, and be deleting the files
+        raise
     drop_with_data(bridge, record, files)
     return record
 

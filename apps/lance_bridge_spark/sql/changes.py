@@ -21,7 +21,6 @@ from lance_bridge.entries import tables as entries
 from lance_bridge.entries.properties import checked, manager_in
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.managed import conversion
-from lance_bridge.managed.entry import refreshed
 from lance_bridge.ref import LATEST
 from lance_bridge.table import Table
 from lance_bridge.tables import paths
@@ -82,7 +81,7 @@ def _add_columns(table: Table, changes: Sequence[Change]) -> None:
     if len({field.name for field in fields}) < len(fields):
         # Lance takes one new field of a struct at a time.
         for change in changes:
-            _add_columns(Table(table.bridge, refreshed(table.bridge, table.record)), [change])
+            _add_columns(table.refreshed(), [change])
         return
     with table.committing(dataset, "no column was added"):
         dataset.add_columns(pa.schema(fields))
@@ -154,7 +153,7 @@ def _has(dataset: Any, table: Table, path: str) -> bool:
 
 def _alter_columns(table: Table, changes: Sequence[Change]) -> None:
     evolve.alter_columns(table, LATEST, [_altered(change) for change in changes])
-    _note_lengths(Table(table.bridge, refreshed(table.bridge, table.record)), changes)
+    _note_lengths(table.refreshed(), changes)
 
 
 def _note_lengths(table: Table, changes: Sequence[Change]) -> None:

@@ -27,6 +27,7 @@ from .session import spark_on
 
 if TYPE_CHECKING:
     from lance_bridge.namespace import LanceBridgeNamespace
+    from lance_bridge.table import Table
 
 app = typer.Typer()
 
@@ -65,7 +66,10 @@ def compact(
 
             with counting(f"compact {table}") as told:
                 done = compaction.compact(
-                    *_found(namespace, names), target_rows=target_rows, dry_run=dry_run, told=told
+                    _load_table(namespace, names),
+                    target_rows=target_rows,
+                    dry_run=dry_run,
+                    told=told,
                 )
     would = "would be " if dry_run else ""
     text = f"{table}: {done.fragments_removed} fragments {would}compacted, version {done.version}"
@@ -145,15 +149,16 @@ def clean_up(
             from lance_bridge.tables import cleanup  # noqa: PLC0415 - takes seconds to import
 
             with working(f"clean up {table}"):
-                found = _found(namespace, names)
-                done = cleanup.clean_up(*found, dry_run=dry_run, **given)
+                found = _load_table(namespace, names)
+                done = cleanup.clean_up(found, dry_run=dry_run, **given)
     text = f"{table}: {done.versions} versions, {done.bytes} bytes"
     text += " would be deleted" if dry_run else " deleted"
     tell(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})
 
 
-def _found(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Any:
+def _load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
     from lance_bridge.entries import tables as entries  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.table import Table  # noqa: PLC0415 - takes seconds to import
 
     bridge = namespace._bridge
-    return bridge, entries.load_lance(bridge, bridge.table_path(names))
+    return Table(bridge, entries.load_lance(bridge, bridge.table_path(names)))

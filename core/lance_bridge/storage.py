@@ -43,7 +43,7 @@ _DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 _RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 _GOOGLE_TOKEN = "google_storage_token"
 """Lance's option for a vended token; obstore takes tokens from a function only."""
-_REFUSED = re.compile(r"status code: 403\b")
+_REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter of one key of many
 _UNKNOWN_CALLER = re.compile(
     r"status code: 401\b"
     r"|<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>"

@@ -124,7 +124,7 @@ def test_without_the_extra_all_else_works_and_it_is_told_what_to_install(tmp_pat
 def test_the_wheel_has_the_template() -> None:
     builder = WheelBuilder(str(REPOSITORY))
     found = {each.distribution_path for each in builder.recurse_included_files()}
-    assert "lance_bridge/migrate/report/templates/page.html.j2" in found
+    assert "lance_bridge_migrate/report/templates/page.html.j2" in found
 
 
 # -- states --------------------------------------------------------------------------------------

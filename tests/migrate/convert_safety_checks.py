@@ -236,9 +236,9 @@ def check_a_table_that_was_written_to_before_the_load_fails(scene: Scene) -> Non
         run.plan(include=[f"{database}.*"], namespace=[scene.target])
 
         def theirs_first(call: Any) -> Any:
-            def between(bridge: Any, record: Any, rows: Any) -> Any:
-                lance.write_dataset(pa.table({"theirs": [1]}), record.location)
-                return call(bridge, record, rows)
+            def between(table: Any, rows: Any) -> Any:
+                lance.write_dataset(pa.table({"theirs": [1]}), table.location)
+                return call(table, rows)
 
             return between
 

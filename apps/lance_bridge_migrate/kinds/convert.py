@@ -212,7 +212,10 @@ def _candidate(
     names = {name.lower() for name in frame.columns}
     vectors = {k: v for k, v in options.vectors.items() if k.lower() in names}
     rows, problems = None, list[Problem]()
-    if found_footers is not None and found_footers.are_all and not options.find_vectors:
+    unread = sources.unread_problems(spark, source, frame)
+    # Spark lists files below a partition that it then leaves out.
+    has_all = found_footers is not None and found_footers.are_all and not unread
+    if found_footers is not None and has_all and not options.find_vectors:
         rows = found_footers.rows if options.count_rows else None
     elif options.count_rows or options.find_vectors:
         find = options.find_vectors
@@ -220,7 +223,7 @@ def _candidate(
         given = {name.lower() for name in vectors}
         vectors = {**{k: v for k, v in found.items() if k.lower() not in given}, **vectors}
     inventory = completeness.take_inventory(spark, source)
-    problems += sources.unread_problems(spark, source, frame)
+    problems += unread
     problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
     problems += completeness.problems_of(
         spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics

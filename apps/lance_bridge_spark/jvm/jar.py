@@ -10,7 +10,7 @@ from lance_bridge.errors import unsupported
 from .compiling import JAR_NAME, CannotCompileError, compile_jar, digest
 
 _HERE = Path(__file__).parent
-_CHECKOUT = _HERE.parents[3]
+_CHECKOUT = _HERE.parents[2]
 """The root of the repository, where this file is in one."""
 
 

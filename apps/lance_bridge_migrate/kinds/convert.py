@@ -213,10 +213,11 @@ def _candidate(
     vectors = {k: v for k, v in options.vectors.items() if k.lower() in names}
     rows, problems = None, list[Problem]()
     unread = sources.unread_problems(spark, source, frame)
-    # Spark lists files below a partition that it then leaves out.
-    has_all = found_footers is not None and found_footers.are_all and not unread
-    if found_footers is not None and has_all and not options.find_vectors:
-        rows = found_footers.rows if options.count_rows else None
+    # Footers also count files that Spark lists below a partition, and then leaves out.
+    is_whole = found_footers is not None and found_footers.are_all and not unread
+    whole = found_footers if is_whole else None
+    if whole is not None and not options.find_vectors:
+        rows = whole.rows if options.count_rows else None
     elif options.count_rows or options.find_vectors:
         find = options.find_vectors
         rows, found, problems = schema.counted(frame, source.name, find_vectors=find)

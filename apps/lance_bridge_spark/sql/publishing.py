@@ -106,7 +106,7 @@ def _add_entry(bridge: Bridge, definition: Definition, data: Data) -> TableRecor
 def _commit_first(table: Table, data: Data) -> None:
     """Commit version 1 and no other. Raises 5 where there is one, 17."""
     location = table.location
-    options = table.storage_options(vend=None, write=True)
+    options = table.storage_options(write=True)
     transaction = lance.Transaction(
         read_version=0,
         operation=lance.LanceOperation.Overwrite(data.schema, data.metadata()),

@@ -34,7 +34,6 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line
 from lance_bridge.managed import conversion
-from lance_bridge.managed.entry import refreshed
 from lance_bridge.table import Table
 from lance_bridge.tables.history.manifests import TableFiles
 
@@ -269,7 +268,7 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
     try:
         if manager_in(stage.properties) == IMPLEMENTATION:
             conversion.begin(table.bridge, table.record)
-        record = refreshed(table.bridge, table.record)
+        record = table.refreshed().record
         entries.set_properties(table.bridge, record, checked(stage.properties))
     except LanceNamespaceError as error:
         raise type(error)(

@@ -21,7 +21,6 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.identifier import parse_namespace
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.location import for_lance
-from lance_bridge.managed.entry import refreshed
 from lance_bridge.ref import LATEST, Ref
 from lance_bridge.table import Table
 from lance_bridge.tables import change
@@ -149,7 +148,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
         empty = Rows.of(definition.schema().empty_table())
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
         record, _ = create_table(bridge, new)
-        record = refreshed(bridge, record)
+        record = Table(bridge, record).refreshed().record
     return described(
         Table(bridge, record), SparkTable(bridge, record, _address(catalog, args)).open()
     )

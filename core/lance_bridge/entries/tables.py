@@ -32,7 +32,6 @@ from ..errors import (
     unsupported,
 )
 from ..managed import conversion
-from ..managed.entry import refreshed
 from ..managed.state import state_of
 from ..table import Table
 from ..table_files import LocationFiles
@@ -262,7 +261,7 @@ def set_properties(
 ) -> TableRecord:
     """Replace the caller's own properties of an entry; commits to it meanwhile do not matter."""
     for _ in range(_ATTEMPTS):
-        record = refreshed(bridge, record)
+        record = Table(bridge, record).refreshed().record
         try:
             return _set_properties(bridge, record, properties)
         except ConcurrentModificationError:

@@ -95,11 +95,6 @@ def reload(bridge: Bridge, record: TableRecord) -> TableRecord:
     return found
 
 
-def refreshed(bridge: Bridge, record: TableRecord) -> TableRecord:
-    """Return the entry as it is now, where others can have committed through it; else as it was."""
-    return record if state_of(record) is None else reload(bridge, record)
-
-
 @contextmanager
 def held(
     bridge: Bridge,

@@ -33,7 +33,6 @@ from ..lance_errors import (
     translate_lance_errors,
 )
 from ..managed import conversion
-from ..managed.entry import refreshed
 from ..table import Table, raise_view_failure
 from .data import Rows
 from .spark_types import columns_of
@@ -139,7 +138,7 @@ def _complete(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[Tab
 
 def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
     """Do with a table that has data what the mode says."""
-    record = refreshed(bridge, record)
+    record = Table(bridge, record).refreshed().record
     if table.mode is CreateMode.CREATE:
         raise table_already_exists(table.path)
     if table.mode is CreateMode.EXIST_OK:
@@ -223,7 +222,7 @@ def _is_own(table: Table, transaction_id: str) -> bool:
 def _target(
     table: Table, storage_options: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str] | None]:
-    common = table.storage_options(vend=None, write=True)
+    common = table.storage_options(write=True)
     options = {**(common or {}), **(storage_options or {})}
     return table.uri, options or None
 

@@ -72,7 +72,7 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
         transaction = write_fragments(
             reader, dataset, mode=mode.value.lower(), return_transaction=True
         )
-    options = table.storage_options(vend=None, write=True)
+    options = table.storage_options(write=True)
     with table.committing(dataset):
         committed = lance.LanceDataset.commit(dataset, transaction, storage_options=options)
     return Inserted(rows.count, int(committed.version), transaction.uuid)

@@ -19,10 +19,10 @@ _PROPERTY = re.compile(
 _DEFAULT = re.compile(r"Default value is `([^`]*)`\.")
 _ERROR_CODE = re.compile(r"error code `\d+` \(\w+\)")
 _CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
-_CASE = re.compile(r"\[`(test_\w+)`\]\(([^)#]+)\)")
-_FUNCTION = re.compile(r"\[`(\w+)`\]\(([^)#]+\.py)\)")
+_TESTS = re.compile(r"<!-- tests: (.*?) -->")
+_REFERENCE = re.compile(r"([\w/]+\.py)::(\w+)")
 _ROW = re.compile(r"^\|(?! *-)(.*)\|$", re.MULTILINE)
-_SHOWN = re.compile(rf"<br><sub>Shown by {_CASE.pattern}(?:, {_CASE.pattern})*\.</sub>$")
+_ENDS_WITH_TESTS = re.compile(rf"<!-- tests: {_REFERENCE.pattern}(?:, {_REFERENCE.pattern})* -->$")
 _ERROR_HANDLING = "**Error Handling:**"
 _REQUEST = "**Request:**"
 _NAMES = r"(?:\*\*\w+\*\*(?:,\s+)?)+"
@@ -58,14 +58,9 @@ class ErrorParagraph:
         return {int(code): name for code, name in _CODE_AND_NAME.findall(self.text)}
 
     @property
-    def cases(self) -> list[tuple[str, str]]:
-        """Names of the cases that show it, each with the path of its file as linked."""
-        return _CASE.findall(self.text)
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether it ends with cases that show it, and with nothing else: no excuses."""
-        return _SHOWN.search(self.text) is not None
+    def is_tested(self) -> bool:
+        """Whether it ends with a comment that names its tests, and nothing else."""
+        return _ENDS_WITH_TESTS.search(self.text) is not None
 
 
 @dataclass(frozen=True)
@@ -162,11 +157,12 @@ class Spec:
         return self._bodies[titles.index(title)] if title in titles else ""
 
     def rows(self, title: str, first: str) -> list[list[str]]:
-        """Return the rows of the table under a heading whose first cell is given, below it."""
+        """Return the rows of the table under a heading whose first cell is given.
+
+        A row that names tests has the comment with their names as one more cell.
+        """
         for table in re.split(r"\n(?!\|)", self.body(title)):
-            found = [
-                [cell.strip() for cell in row.split("|")] for row in _ROW.findall(table.strip())
-            ]
+            found = [_cells(row) for row in _ROW.findall(table.strip())]
             if found and found[0][0] == first:
                 return found[1:]
         return []
@@ -224,23 +220,25 @@ def error_paragraphs(text: str) -> list[ErrorParagraph]:
     return [ErrorParagraph(paragraph) for paragraph in paragraphs(text)]
 
 
-def case_links(text: str) -> list[tuple[str, str]]:
-    """Return the names of all cases that a text links to, each with the path of its file."""
-    return _CASE.findall(text)
+def named_tests(text: str) -> list[tuple[str, str]]:
+    """Return the tests that the comments of a text name: path from the root, and function."""
+    return [each for listed in _TESTS.findall(text) for each in _REFERENCE.findall(listed)]
 
 
-def function_links(text: str) -> list[tuple[str, str]]:
-    """Return the names of all functions that a text links to, each with the path of its file."""
-    return _FUNCTION.findall(text)
+def without_references(text: str) -> str:
+    """Return a text without the comments that name tests."""
+    return _TESTS.sub("", text)
 
 
-def cases_in(path: Path) -> frozenset[str]:
-    """Return the names of all test functions and methods in a file."""
-    return frozenset(name for name in functions_in(path) if name.startswith("test_"))
+def _cells(row: str) -> list[str]:
+    tests = _TESTS.search(row)
+    cells = [cell.strip() for cell in without_references(row).split("|")]
+    return [*cells, tests[0]] if tests else cells
 
 
 @cache
 def functions_in(path: Path) -> frozenset[str]:
     """Return the names of all functions and methods in a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))

@@ -11,12 +11,6 @@ from pathlib import Path
 _HEADING = re.compile(r"^(#{1,6}) (.+)$")
 _FENCE = "```"
 _STEP = re.compile(r"^(\d+)\. ", re.MULTILINE)
-_PROPERTY = re.compile(
-    r"The \*\*(?P<key>(?:\\.|[^*\\])+)\*\* (?:property is|properties are) "
-    r"(?P<need>required|optional)\b(?P<rest>.*)",
-    re.DOTALL,
-)
-_DEFAULT = re.compile(r"Default value is `([^`]*)`\.")
 _ERROR_CODE = re.compile(r"error code `\d+` \(\w+\)")
 _CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
 _TESTS = re.compile(r"<!-- tests: (.*?) -->")
@@ -24,21 +18,14 @@ _REFERENCE = re.compile(r"([\w/]+\.py)::(\w+)")
 _ROW = re.compile(r"^\|(?! *-)(.*)\|$", re.MULTILINE)
 _ENDS_WITH_TESTS = re.compile(rf"<!-- tests: {_REFERENCE.pattern}(?:, {_REFERENCE.pattern})* -->$")
 _ERROR_HANDLING = "**Error Handling:**"
+_AS_COMMON = re.compile(
+    r"\[As on every catalog\]\(common\.md#([\w-]+)\): ((?:`\d+` \(\w+\)(?:, )?)+)\."
+)
 _REQUEST = "**Request:**"
 _NAMES = r"(?:\*\*\w+\*\*(?:,\s+)?)+"
 _FIELDS = re.compile(rf"^- (?P<names>{_NAMES}): (?P<text>(?:.|\n(?!- |\n))+)", re.MULTILINE)
 _ALL_FIELDS = re.compile(r"^- All fields of \[(\w+)\]\(#\w+\)\.$", re.MULTILINE)
 _REFUSED = re.compile(r"refused with `(\d+)`")
-
-
-@dataclass(frozen=True)
-class StatedProperty:
-    """What a spec says of one configuration property."""
-
-    required: bool
-    default: str | None
-    """None where the paragraph says that there is none."""
-    secret: bool
 
 
 @dataclass(frozen=True)
@@ -120,8 +107,15 @@ class Operation:
 
     @property
     def errors(self) -> list[ErrorParagraph]:
-        """The paragraphs under Error Handling."""
+        """The paragraphs under Error Handling, without the one that refers to every catalog."""
         return error_paragraphs(self.text.partition(_ERROR_HANDLING)[2])
+
+    @property
+    def common_errors(self) -> tuple[str, dict[int, str]]:
+        """The fragment of the section for every catalog that it refers to, and its codes."""
+        found = _AS_COMMON.search(" ".join(self.text.split()))
+        assert found, f"{self.name} does not refer to every catalog"
+        return found[1], {int(code): name for code, name in _CODE_AND_NAME.findall(found[2])}
 
     @property
     def codes(self) -> set[int]:
@@ -181,24 +175,6 @@ class Spec:
         """Return the section of an operation."""
         return Operation(name, self.body(name))
 
-    @property
-    def properties(self) -> dict[str, StatedProperty]:
-        """The configuration properties by key."""
-        found = {}
-        for paragraph in paragraphs(self.body("Namespace Implementation Configuration Properties")):
-            match = _PROPERTY.match(paragraph)
-            if match:
-                default = _DEFAULT.search(match["rest"])
-                stated = default[1] if default else None
-                if stated is None and match["need"] == "optional":
-                    assert "no default value." in match["rest"], f"default? {paragraph}"
-                found[re.sub(r"\\(.)", r"\1", match["key"])] = StatedProperty(
-                    required=match["need"] == "required",
-                    default=stated,
-                    secret="is a secret." in match["rest"],
-                )
-        return found
-
     def snippets(self, language: str) -> list[str]:
         """Return the code blocks of a language, in their order."""
         text = self.path.read_text(encoding="utf-8")
@@ -207,7 +183,12 @@ class Spec:
     @property
     def anchors(self) -> set[str]:
         """The fragments that links within the file may have."""
-        return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for _, text in self.headings}
+        return {anchor_of(text) for _, text in self.headings}
+
+
+def anchor_of(heading: str) -> str:
+    """Return the fragment of a link to a heading, as GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def paragraphs(text: str) -> list[str]:
@@ -217,7 +198,7 @@ def paragraphs(text: str) -> list[str]:
 
 def error_paragraphs(text: str) -> list[ErrorParagraph]:
     """Return the paragraphs of a text that must each describe one error."""
-    return [ErrorParagraph(paragraph) for paragraph in paragraphs(text)]
+    return [ErrorParagraph(each) for each in paragraphs(text) if not _AS_COMMON.match(each)]
 
 
 def named_tests(text: str) -> list[tuple[str, str]]:

@@ -73,11 +73,6 @@ def test_the_entry_point_is_of_the_group_that_is_read() -> None:
     assert dict(parser[section]) == {"sqlite": '"sqlite_adapter:SqliteNamespace"'}
 
 
-def test_every_file_that_it_links_to_is_there() -> None:
-    for link in re.findall(r"\]\(([^)#]+)", TEXT):
-        assert (ADAPTERS_SPEC.path.parent / link).exists(), link
-
-
 def test_every_method_of_the_port_says_what_it_guarantees() -> None:
     """Errors are named, each with its code."""
     methods = [each for name, each in vars(Catalog).items() if callable(each) and name[0] != "_"]

@@ -90,21 +90,6 @@ def test_every_operation_that_no_catalog_can_do_is_listed_with_the_reason() -> N
     assert all("compute engine" in reason for reason in UNSUPPORTED.values())
 
 
-def test_no_heading_is_used_twice() -> None:
-    titles = [text for _, text in OPERATIONS_SPEC.headings]
-
-    assert sorted(titles) == sorted(set(titles))
-
-
-def test_a_link_leads_to_a_heading_or_a_file() -> None:
-    text = OPERATIONS_SPEC.path.read_text(encoding="utf-8")
-    files = re.findall(r"\]\(([\w./]+)\)", text)
-
-    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= OPERATIONS_SPEC.anchors
-    assert files
-    assert [each for each in files if not (OPERATIONS_SPEC.path.parent / each).is_file()] == []
-
-
 def test_an_operation_has_a_description_and_numbered_steps() -> None:
     sections = [section(name) for name in (*OPERATIONS, *BEYOND)]
 

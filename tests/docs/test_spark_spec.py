@@ -29,7 +29,7 @@ from lance_bridge_spark.source.growth import FAIL
 
 from .operation_samples import stream
 from .spark_snippets import run
-from .spec_facts import OPERATIONS_SPEC, REPOSITORY, SPARK_SPEC, operations
+from .spec_facts import REPOSITORY, SPARK_SPEC, operations
 from .spec_reader import named_tests
 from .test_readme import URI
 
@@ -181,14 +181,6 @@ def test_every_statement_is_shown_by_cases() -> None:
 
     assert len(rows) > 20
     assert [row[0] for row in rows if not named_tests(row[-1])] == []
-
-
-def test_every_link_leads_to_a_heading() -> None:
-    titles = [text for _, text in SPARK_SPEC.headings]
-
-    assert sorted(titles) == sorted(set(titles))
-    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= SPARK_SPEC.anchors
-    assert set(re.findall(r"\]\(operations\.md#([^)]+)\)", TEXT)) <= OPERATIONS_SPEC.anchors
 
 
 # -- snippets --------------------------------------------------------------------------------------

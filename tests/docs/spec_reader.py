@@ -19,8 +19,10 @@ _ROW = re.compile(r"^\|(?! *-)(.*)\|$", re.MULTILINE)
 _ENDS_WITH_TESTS = re.compile(rf"<!-- tests: {_REFERENCE.pattern}(?:, {_REFERENCE.pattern})* -->$")
 _ERROR_HANDLING = "**Error Handling:**"
 _AS_COMMON = re.compile(
-    r"\[As on every catalog\]\(common\.md#([\w-]+)\): ((?:`\d+` \(\w+\)(?:, )?)+)\."
+    r"\[(?:As on every catalog|Finding the table)\]\([\w.]*#([\w-]+)\): "
+    r"((?:`\d+` \(\w+\)(?: also without data)?(?:, )?)+)\."
 )
+"""A paragraph in place of those of another section, with the codes of that."""
 _REQUEST = "**Request:**"
 _NAMES = r"(?:\*\*\w+\*\*(?:,\s+)?)+"
 _FIELDS = re.compile(rf"^- (?P<names>{_NAMES}): (?P<text>(?:.|\n(?!- |\n))+)", re.MULTILINE)
@@ -107,14 +109,14 @@ class Operation:
 
     @property
     def errors(self) -> list[ErrorParagraph]:
-        """The paragraphs under Error Handling, without the one that refers to every catalog."""
+        """The paragraphs under Error Handling, without the one that refers to another section."""
         return error_paragraphs(self.text.partition(_ERROR_HANDLING)[2])
 
     @property
     def common_errors(self) -> tuple[str, dict[int, str]]:
-        """The fragment of the section for every catalog that it refers to, and its codes."""
+        """The fragment of the section whose errors it refers to, and the codes that it names."""
         found = _AS_COMMON.search(" ".join(self.text.split()))
-        assert found, f"{self.name} does not refer to every catalog"
+        assert found, f"{self.name} does not refer to common errors"
         return found[1], {int(code): name for code, name in _CODE_AND_NAME.findall(found[2])}
 
     @property

@@ -26,13 +26,14 @@ from .spec_facts import (
     operations,
     operations_inside,
 )
-from .spec_reader import Operation, named_tests
+from .spec_reader import Operation, anchor_of, named_tests
 
 COMMON_FIELDS = "Fields of Every Request"
 METHODS = operations()
 OPERATIONS = operations_inside()
 BEYOND = methods_of_managed_tables()
-WITH_ERRORS = [*OPERATIONS, *BEYOND, "Errors of Every Operation"]
+FINDING = "Errors of Finding the Table"
+WITH_ERRORS = [*OPERATIONS, *BEYOND, FINDING, "Errors of Every Operation"]
 WHOLE = ("identity", "virtual_column")
 """Fields without effect, or refused as a whole: what is in them need not be told."""
 
@@ -167,23 +168,38 @@ def test_a_field_that_is_refused_is_refused_by_name(tmp_path: Path) -> None:
 # -- errors ----------------------------------------------------------------------------------------
 
 
+def codes_of(name: str) -> set[int]:
+    """The codes of a section, with those that it refers to."""
+    return section(name).codes | set(section(name).common_errors[1])
+
+
 def test_the_codes_of_a_section_are_those_that_its_method_documents() -> None:
     documented = {name: documented_codes(MemoryNamespace, METHODS[name]) for name in OPERATIONS}
 
-    assert {name: section(name).codes for name in OPERATIONS} == documented
+    assert {name: codes_of(name) for name in OPERATIONS} == documented
 
 
 def test_the_codes_of_a_method_beyond_the_interface_are_those_it_documents() -> None:
     documented = {name: documented_codes(MemoryNamespace, name) for name in BEYOND}
 
-    assert {name: section(name).codes for name in BEYOND} == documented
+    assert {name: codes_of(name) for name in BEYOND} == documented
+
+
+def test_the_codes_of_finding_the_table_are_those_of_its_section() -> None:
+    described = section(FINDING).codes
+
+    for name in (*OPERATIONS, *BEYOND):
+        fragment, named = section(name).common_errors
+        assert fragment == anchor_of(FINDING)
+        assert {1, 4, 13, 19} <= set(named) <= described
 
 
 def test_an_error_is_one_paragraph_with_its_code_and_tests() -> None:
     errors_of = {name: section(name).errors for name in WITH_ERRORS}
     found = [each for errors_here in errors_of.values() for each in errors_here]
 
-    assert [name for name, errors_here in errors_of.items() if not errors_here] == []
+    silent = [name for name, errors_here in errors_of.items() if not errors_here]
+    assert [name for name in silent if not section(name).common_errors] == []
     assert [each.text for each in found if not each.is_well_formed] == []
     assert misnamed_codes(found) == []
     assert [each.text for each in found if not each.is_tested] == []

@@ -103,7 +103,7 @@ def test_an_operation_says_what_it_answers() -> None:
 
 
 def test_the_command_is_told_as_it_is() -> None:
-    text = " ".join(OPERATIONS_SPEC.body("What Is Not Shown").split())
+    text = " ".join(OPERATIONS_SPEC.body("Out-of-Band Versions").split())
     told = re.search(r"in their order: (.*?); it comes with", text)
     commands = [each.callback for each in managed_app.registered_commands]
 

@@ -26,7 +26,7 @@ JDBC_JAR := docker/jars/postgresql.jar
 .DELETE_ON_ERROR:
 .PHONY: help venv test test-all test-clients test-fast test-releases test-slow test-spark check check-lint \
 	check-format check-types check-layers check-docs demo bench bench-spark bench-migrate kerberos metastores sparks \
-	wheel lock \
+	specs wheel lock \
 	docker-driver clean
 
 help: ## list the targets
@@ -114,6 +114,9 @@ check-layers: $(STAMP)
 
 check-docs: $(STAMP)
 	@echo "documents and packaging"; $(PY) -m pytest --quiet -m "not server and not spark and not slow and not clients" tests/docs
+
+specs: $(STAMP) ## write the generated parts of specs/: contents, tables of properties
+	@PYTHONPATH=tests $(PY) -m docs.spec_writer
 
 demo: $(STAMP) ## run the main job on a real metastore, and the same calls on all three catalogs
 	@$(PY) demo/run.py

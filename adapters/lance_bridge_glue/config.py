@@ -25,16 +25,19 @@ class GlueConfig(CatalogConfig):
         alias="catalog_id",
         description="The catalog, sent with every call: an account's number, or the id of a "
         "catalog inside it. Without it, that of the caller's account.",
+        examples=["123456789012"],
     )
     region: str | None = Field(
         default=None,
         alias="region",
         description="The AWS region. Without it, that of the environment or of the profile.",
+        examples=["us-east-1"],
     )
     endpoint: str | None = Field(
         default=None,
         alias="endpoint",
         description="Where Glue answers, `http(s)://host`, for anything but AWS's own address.",
+        examples=["http://localhost:5000"],
     )
     access_key_id: str | None = Field(
         default=None,
@@ -42,6 +45,7 @@ class GlueConfig(CatalogConfig):
         alias="access_key_id",
         description="The id of a key pair, with `secret_access_key`. Without both, credentials "
         "are looked for where AWS's tools do: environment, files, container, instance.",
+        examples=["AKIAIOSFODNN7EXAMPLE"],
     )
     secret_access_key: SecretStr | None = Field(
         default=None, alias="secret_access_key", description="The secret of the key pair."
@@ -56,21 +60,25 @@ class GlueConfig(CatalogConfig):
         min_length=1,
         alias="profile_name",
         description="A profile of AWS's configuration files to take credentials and region from.",
+        examples=["analytics"],
     )
     assume_role_arn: str | None = Field(
         default=None,
         alias="assume_role_arn",
         description="A role to assume with the credentials above, for the catalog and for storage.",
+        examples=["arn:aws:iam::123456789012:role/lake"],
     )
     assume_role_region: str | None = Field(
         default=None,
         alias="assume_role_region",
         description="The region of the STS that is asked for the role. Without it, `region`.",
+        examples=["us-east-1"],
     )
     assume_role_endpoint: str | None = Field(
         default=None,
         alias="assume_role_endpoint",
         description="Where STS answers, for anything but AWS's own address.",
+        examples=["https://sts.us-east-1.amazonaws.com"],
     )
     assume_role_external_id: str | None = Field(
         default=None,
@@ -78,12 +86,14 @@ class GlueConfig(CatalogConfig):
         max_length=1224,
         alias="assume_role_external_id",
         description="The external id that the role's trust policy asks for.",
+        examples=["lake-reader"],
     )
     assume_role_session_name: str = Field(
         default="lance-bridge",
         pattern=r"^[\w+=,.@-]{2,64}$",
         alias="assume_role_session_name",
         description="The name of the role's session, as it appears in AWS's logs.",
+        examples=["nightly-load"],
     )
     assume_role_timeout_sec: int = Field(
         default=3600,
@@ -144,6 +154,7 @@ class GlueConfig(CatalogConfig):
         default=None,
         alias="lakeformation.endpoint",
         description="Where Lake Formation answers, for anything but AWS's own address.",
+        examples=["https://lakeformation.us-east-1.amazonaws.com"],
     )
 
     @property

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import ErrorCode
 
+import lance_bridge
+from lance_bridge import LanceBridgeNamespace
 from lance_bridge.operations.management import ManagementOperations
 
-from .spec_reader import ErrorParagraph, Spec, cases_in
+from .spec_reader import ErrorParagraph, Spec
 
 REPOSITORY = Path(__file__).parents[2]
-CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/managed", "tests/spark")
-"""Where the cases that a spec names may be, beside the tests of its adapter."""
 INSIDE, SPARK, CLI, MIGRATION = "operations", "spark", "cli", "migration"
 CLIENTS = "clients"
 """The specs of what is the same on every catalog."""
 ADAPTERS = "adapters"
 """How a catalog is added."""
+COMMON = "common"
+"""What the specs of all catalogs have in common."""
 SPECS = {
     path.stem: Spec(path)
     for path in sorted((REPOSITORY / "specs").glob("*.md"))
-    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION, CLIENTS, ADAPTERS)
+    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION, CLIENTS, ADAPTERS, COMMON)
 }
 """By catalog."""
+CLIENTS_SPEC = Spec(REPOSITORY / "specs" / f"{CLIENTS}.md")
 OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")
 SPARK_SPEC = Spec(REPOSITORY / "specs" / f"{SPARK}.md")
 CLI_SPEC = Spec(REPOSITORY / "specs" / f"{CLI}.md")
 MIGRATION_SPEC = Spec(REPOSITORY / "specs" / f"{MIGRATION}.md")
+COMMON_SPEC = Spec(REPOSITORY / "specs" / f"{COMMON}.md")
 ADAPTERS_SPEC = Spec(REPOSITORY / "specs" / f"{ADAPTERS}.md")
+ALL_SPECS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
+"""Every document of ``specs/`` by its name."""
 
 _ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
 
@@ -50,6 +57,18 @@ def operations_inside() -> list[str]:
     """The operations that have a section in `OPERATIONS_SPEC`, in its order."""
     known = operations()
     return [text for level, text in OPERATIONS_SPEC.headings if level == 3 and text in known]
+
+
+def common_operations() -> list[str]:
+    """The operations that have a section in `COMMON_SPEC`, in its order."""
+    return COMMON_SPEC.below("Namespace Operations") + COMMON_SPEC.below("Table Operations")
+
+
+def namespace_class(impl: str) -> type[LanceBridgeNamespace]:
+    """The class that is registered under a name."""
+    module, _, name = lance_bridge.catalogs()[impl].rpartition(".")
+    found: type[LanceBridgeNamespace] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def methods_of_managed_tables() -> list[str]:
@@ -73,16 +92,3 @@ def misnamed_codes(errors: Iterable[ErrorParagraph]) -> list[tuple[int, str]]:
     codes = [item for error in errors for item in error.codes.items()]
     assert codes
     return [(code, name) for code, name in codes if _ERROR_NAMES.get(code) != name]
-
-
-def bad_cases(
-    spec: Spec, cases: Sequence[tuple[str, str]], places: Sequence[Path]
-) -> list[tuple[str, str]]:
-    """Cases that a spec names, each with its link, and that are not there."""
-    assert cases
-    return [(case, link) for case, link in cases if not _is_there(spec, case, link, places)]
-
-
-def _is_there(spec: Spec, case: str, link: str, places: Sequence[Path]) -> bool:
-    file = (spec.path.parent / link).resolve()
-    return file.parent in places and file.is_file() and case in cases_in(file)

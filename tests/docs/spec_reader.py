@@ -11,34 +11,23 @@ from pathlib import Path
 _HEADING = re.compile(r"^(#{1,6}) (.+)$")
 _FENCE = "```"
 _STEP = re.compile(r"^(\d+)\. ", re.MULTILINE)
-_PROPERTY = re.compile(
-    r"The \*\*(?P<key>(?:\\.|[^*\\])+)\*\* (?:property is|properties are) "
-    r"(?P<need>required|optional)\b(?P<rest>.*)",
-    re.DOTALL,
-)
-_DEFAULT = re.compile(r"Default value is `([^`]*)`\.")
 _ERROR_CODE = re.compile(r"error code `\d+` \(\w+\)")
 _CODE_AND_NAME = re.compile(r"`(\d+)` \((\w+)\)")
-_CASE = re.compile(r"\[`(test_\w+)`\]\(([^)#]+)\)")
-_FUNCTION = re.compile(r"\[`(\w+)`\]\(([^)#]+\.py)\)")
+_TESTS = re.compile(r"<!-- tests: (.*?) -->")
+_REFERENCE = re.compile(r"([\w/]+\.py)::(\w+)")
 _ROW = re.compile(r"^\|(?! *-)(.*)\|$", re.MULTILINE)
-_SHOWN = re.compile(rf"<br><sub>Shown by {_CASE.pattern}(?:, {_CASE.pattern})*\.</sub>$")
+_ENDS_WITH_TESTS = re.compile(rf"<!-- tests: {_REFERENCE.pattern}(?:, {_REFERENCE.pattern})* -->$")
 _ERROR_HANDLING = "**Error Handling:**"
+_AS_COMMON = re.compile(
+    r"\[(?:As on every catalog|Finding the table)\]\([\w.]*#([\w-]+)\): "
+    r"((?:`\d+` \(\w+\)(?: also without data)?(?:, )?)+)\."
+)
+"""A paragraph in place of those of another section, with the codes of that."""
 _REQUEST = "**Request:**"
 _NAMES = r"(?:\*\*\w+\*\*(?:,\s+)?)+"
 _FIELDS = re.compile(rf"^- (?P<names>{_NAMES}): (?P<text>(?:.|\n(?!- |\n))+)", re.MULTILINE)
 _ALL_FIELDS = re.compile(r"^- All fields of \[(\w+)\]\(#\w+\)\.$", re.MULTILINE)
 _REFUSED = re.compile(r"refused with `(\d+)`")
-
-
-@dataclass(frozen=True)
-class StatedProperty:
-    """What a spec says of one configuration property."""
-
-    required: bool
-    default: str | None
-    """None where the paragraph says that there is none."""
-    secret: bool
 
 
 @dataclass(frozen=True)
@@ -58,14 +47,9 @@ class ErrorParagraph:
         return {int(code): name for code, name in _CODE_AND_NAME.findall(self.text)}
 
     @property
-    def cases(self) -> list[tuple[str, str]]:
-        """Names of the cases that show it, each with the path of its file as linked."""
-        return _CASE.findall(self.text)
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether it ends with cases that show it, and with nothing else: no excuses."""
-        return _SHOWN.search(self.text) is not None
+    def is_tested(self) -> bool:
+        """Whether it ends with a comment that names its tests, and nothing else."""
+        return _ENDS_WITH_TESTS.search(self.text) is not None
 
 
 @dataclass(frozen=True)
@@ -125,8 +109,15 @@ class Operation:
 
     @property
     def errors(self) -> list[ErrorParagraph]:
-        """The paragraphs under Error Handling."""
+        """The paragraphs under Error Handling, without the one that refers to another section."""
         return error_paragraphs(self.text.partition(_ERROR_HANDLING)[2])
+
+    @property
+    def common_errors(self) -> tuple[str, dict[int, str]]:
+        """The fragment of the section whose errors it refers to, and the codes that it names."""
+        found = _AS_COMMON.search(" ".join(self.text.split()))
+        assert found, f"{self.name} does not refer to common errors"
+        return found[1], {int(code): name for code, name in _CODE_AND_NAME.findall(found[2])}
 
     @property
     def codes(self) -> set[int]:
@@ -162,11 +153,12 @@ class Spec:
         return self._bodies[titles.index(title)] if title in titles else ""
 
     def rows(self, title: str, first: str) -> list[list[str]]:
-        """Return the rows of the table under a heading whose first cell is given, below it."""
+        """Return the rows of the table under a heading whose first cell is given.
+
+        A row that names tests has the comment with their names as one more cell.
+        """
         for table in re.split(r"\n(?!\|)", self.body(title)):
-            found = [
-                [cell.strip() for cell in row.split("|")] for row in _ROW.findall(table.strip())
-            ]
+            found = [_cells(row) for row in _ROW.findall(table.strip())]
             if found and found[0][0] == first:
                 return found[1:]
         return []
@@ -185,24 +177,6 @@ class Spec:
         """Return the section of an operation."""
         return Operation(name, self.body(name))
 
-    @property
-    def properties(self) -> dict[str, StatedProperty]:
-        """The configuration properties by key."""
-        found = {}
-        for paragraph in paragraphs(self.body("Namespace Implementation Configuration Properties")):
-            match = _PROPERTY.match(paragraph)
-            if match:
-                default = _DEFAULT.search(match["rest"])
-                stated = default[1] if default else None
-                if stated is None and match["need"] == "optional":
-                    assert "no default value." in match["rest"], f"default? {paragraph}"
-                found[re.sub(r"\\(.)", r"\1", match["key"])] = StatedProperty(
-                    required=match["need"] == "required",
-                    default=stated,
-                    secret="is a secret." in match["rest"],
-                )
-        return found
-
     def snippets(self, language: str) -> list[str]:
         """Return the code blocks of a language, in their order."""
         text = self.path.read_text(encoding="utf-8")
@@ -211,7 +185,12 @@ class Spec:
     @property
     def anchors(self) -> set[str]:
         """The fragments that links within the file may have."""
-        return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for _, text in self.headings}
+        return {anchor_of(text) for _, text in self.headings}
+
+
+def anchor_of(heading: str) -> str:
+    """Return the fragment of a link to a heading, as GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def paragraphs(text: str) -> list[str]:
@@ -221,26 +200,28 @@ def paragraphs(text: str) -> list[str]:
 
 def error_paragraphs(text: str) -> list[ErrorParagraph]:
     """Return the paragraphs of a text that must each describe one error."""
-    return [ErrorParagraph(paragraph) for paragraph in paragraphs(text)]
+    return [ErrorParagraph(each) for each in paragraphs(text) if not _AS_COMMON.match(each)]
 
 
-def case_links(text: str) -> list[tuple[str, str]]:
-    """Return the names of all cases that a text links to, each with the path of its file."""
-    return _CASE.findall(text)
+def named_tests(text: str) -> list[tuple[str, str]]:
+    """Return the tests that the comments of a text name: path from the root, and function."""
+    return [each for listed in _TESTS.findall(text) for each in _REFERENCE.findall(listed)]
 
 
-def function_links(text: str) -> list[tuple[str, str]]:
-    """Return the names of all functions that a text links to, each with the path of its file."""
-    return _FUNCTION.findall(text)
+def without_references(text: str) -> str:
+    """Return a text without the comments that name tests."""
+    return _TESTS.sub("", text)
 
 
-def cases_in(path: Path) -> frozenset[str]:
-    """Return the names of all test functions and methods in a file."""
-    return frozenset(name for name in functions_in(path) if name.startswith("test_"))
+def _cells(row: str) -> list[str]:
+    tests = _TESTS.search(row)
+    cells = [cell.strip() for cell in without_references(row).split("|")]
+    return [*cells, tests[0]] if tests else cells
 
 
 @cache
 def functions_in(path: Path) -> frozenset[str]:
     """Return the names of all functions and methods in a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds))

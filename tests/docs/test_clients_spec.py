@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -14,9 +14,9 @@ from lancedb.namespace import AsyncLanceNamespaceDBConnection, LanceNamespaceDBC
 from lancedb.table import AsyncBranches, AsyncTable, AsyncTags, Branches, LanceTable, Tags
 
 from .spec_facts import REPOSITORY
+from .spec_reader import named_tests, without_references
 
 SPEC = REPOSITORY / "specs" / "clients.md"
-CASES = REPOSITORY / "tests" / "clients"
 CLASSES: dict[str, tuple[type[Any], type[Any]]] = {
     "connection": (LanceNamespaceDBConnection, AsyncLanceNamespaceDBConnection),
     "table": (LanceTable, AsyncTable),
@@ -25,7 +25,6 @@ CLASSES: dict[str, tuple[type[Any], type[Any]]] = {
 }
 """By the head of the first column of a table in the spec: LanceDB's classes."""
 WORKS, NO, ABSENT = "works", "no", "none"
-_LINK = re.compile(r"\[`(\w+)`\]\(\.\./tests/clients/([\w/]+\.py)\)")
 
 every_table = pytest.mark.parametrize("name", CLASSES)
 
@@ -37,8 +36,8 @@ class Row:
     method: str
     answers: tuple[str, str]
     reason: str
-    cases: tuple[tuple[str, str], ...]
-    """Names of tests, and their files."""
+    tests: tuple[tuple[str, str], ...]
+    """Files of tests, from the root of the repository, and names of functions."""
 
 
 def rows_of(name: str) -> list[Row]:
@@ -46,12 +45,11 @@ def rows_of(name: str) -> list[Row]:
     lines = SPEC.read_text(encoding="utf-8").splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith(f"| {name} |"))
     found = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        method, sync, later, reason = (cell.strip() for cell in line.strip("|").split("|"))
-        cases = tuple(_LINK.findall(reason))
-        found.append(Row(method.strip("`"), (sync, later), _LINK.sub("", reason), cases))
+    for line in takewhile(lambda line: line.startswith("|"), lines[start + 2 :]):
+        cells = without_references(line).strip("|").split("|")
+        method, sync, later, reason = (cell.strip() for cell in cells)
+        tests = tuple(named_tests(line))
+        found.append(Row(method.strip("`"), (sync, later), reason, tests))
     return found
 
 
@@ -60,15 +58,15 @@ def public(kind: type[Any]) -> set[str]:
 
 
 @cache
-def names_in_case(file: str, case: str) -> frozenset[str]:
+def names_in_test(file: str, test: str) -> frozenset[str]:
     """Return the attributes and the strings that a test uses."""
-    for function in ast.parse((CASES / file).read_text(encoding="utf-8")).body:
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name == case:
+    for function in ast.parse((REPOSITORY / file).read_text(encoding="utf-8")).body:
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name == test:
             nodes = list(ast.walk(function))
             attributes = {each.attr for each in nodes if isinstance(each, ast.Attribute)}
             strings = {each.value for each in nodes if isinstance(each, ast.Constant)}
             return frozenset(attributes | {each for each in strings if isinstance(each, str)})
-    pytest.fail(f"{file} has no test {case}")
+    pytest.fail(f"{file} has no test {test}")
 
 
 @every_table
@@ -85,11 +83,11 @@ def test_every_public_method_of_lancedb_is_in_the_document(name: str) -> None:
 @every_table
 def test_what_works_is_called_by_the_test_that_is_named(name: str) -> None:
     for row in rows_of(name):
-        is_async = {"async" in file for _, file in row.cases}
+        is_async = {"async" in file for file, _ in row.tests}
         for answer, wanted in zip(row.answers, (False, True), strict=True):
             assert answer != WORKS or wanted in is_async, f"{row.method}: no test is named"
-        for case, file in row.cases:
-            assert row.method in names_in_case(file, case), f"{case} does not use {row.method}"
+        for file, test in row.tests:
+            assert row.method in names_in_test(file, test), f"{test} does not use {row.method}"
 
 
 @every_table

@@ -18,10 +18,7 @@ from lance_bridge_cli.managed import app as managed_app
 
 from .operation_samples import FIELDS, call, fill, new_namespace, request_type, stage
 from .spec_facts import (
-    CASES,
     OPERATIONS_SPEC,
-    REPOSITORY,
-    bad_cases,
     documented_codes,
     is_implemented,
     methods_of_managed_tables,
@@ -29,14 +26,14 @@ from .spec_facts import (
     operations,
     operations_inside,
 )
-from .spec_reader import ErrorParagraph, Operation
+from .spec_reader import Operation, anchor_of, named_tests
 
 COMMON_FIELDS = "Fields of Every Request"
 METHODS = operations()
 OPERATIONS = operations_inside()
-PLACES = [REPOSITORY / place for place in CASES]
 BEYOND = methods_of_managed_tables()
-WITH_ERRORS = [*OPERATIONS, *BEYOND, "Errors of Every Operation"]
+FINDING = "Errors of Finding the Table"
+WITH_ERRORS = [*OPERATIONS, *BEYOND, FINDING, "Errors of Every Operation"]
 WHOLE = ("identity", "virtual_column")
 """Fields without effect, or refused as a whole: what is in them need not be told."""
 
@@ -94,21 +91,6 @@ def test_every_operation_that_no_catalog_can_do_is_listed_with_the_reason() -> N
     assert all("compute engine" in reason for reason in UNSUPPORTED.values())
 
 
-def test_no_heading_is_used_twice() -> None:
-    titles = [text for _, text in OPERATIONS_SPEC.headings]
-
-    assert sorted(titles) == sorted(set(titles))
-
-
-def test_a_link_leads_to_a_heading_or_a_file() -> None:
-    text = OPERATIONS_SPEC.path.read_text(encoding="utf-8")
-    files = re.findall(r"\]\(([\w./]+)\)", text)
-
-    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= OPERATIONS_SPEC.anchors
-    assert files
-    assert [each for each in files if not (OPERATIONS_SPEC.path.parent / each).is_file()] == []
-
-
 def test_an_operation_has_a_description_and_numbered_steps() -> None:
     sections = [section(name) for name in (*OPERATIONS, *BEYOND)]
 
@@ -121,7 +103,7 @@ def test_an_operation_says_what_it_answers() -> None:
 
 
 def test_the_command_is_told_as_it_is() -> None:
-    text = " ".join(OPERATIONS_SPEC.body("What Is Not Shown").split())
+    text = " ".join(OPERATIONS_SPEC.body("Out-of-Band Versions").split())
     told = re.search(r"in their order: (.*?); it comes with", text)
     commands = [each.callback for each in managed_app.registered_commands]
 
@@ -186,27 +168,41 @@ def test_a_field_that_is_refused_is_refused_by_name(tmp_path: Path) -> None:
 # -- errors ----------------------------------------------------------------------------------------
 
 
+def codes_of(name: str) -> set[int]:
+    """The codes of a section, with those that it refers to."""
+    return section(name).codes | set(section(name).common_errors[1])
+
+
 def test_the_codes_of_a_section_are_those_that_its_method_documents() -> None:
     documented = {name: documented_codes(MemoryNamespace, METHODS[name]) for name in OPERATIONS}
 
-    assert {name: section(name).codes for name in OPERATIONS} == documented
+    assert {name: codes_of(name) for name in OPERATIONS} == documented
 
 
 def test_the_codes_of_a_method_beyond_the_interface_are_those_it_documents() -> None:
     documented = {name: documented_codes(MemoryNamespace, name) for name in BEYOND}
 
-    assert {name: section(name).codes for name in BEYOND} == documented
+    assert {name: codes_of(name) for name in BEYOND} == documented
 
 
-def test_an_error_is_one_paragraph_with_its_code_and_cases() -> None:
+def test_the_codes_of_finding_the_table_are_those_of_its_section() -> None:
+    described = section(FINDING).codes
+
+    for name in (*OPERATIONS, *BEYOND):
+        fragment, named = section(name).common_errors
+        assert fragment == anchor_of(FINDING)
+        assert {1, 4, 13, 19} <= set(named) <= described
+
+
+def test_an_error_is_one_paragraph_with_its_code_and_tests() -> None:
     errors_of = {name: section(name).errors for name in WITH_ERRORS}
     found = [each for errors_here in errors_of.values() for each in errors_here]
 
-    assert [name for name, errors_here in errors_of.items() if not errors_here] == []
+    silent = [name for name, errors_here in errors_of.items() if not errors_here]
+    assert [name for name in silent if not section(name).common_errors] == []
     assert [each.text for each in found if not each.is_well_formed] == []
     assert misnamed_codes(found) == []
-    assert [each.text for each in found if not each.is_shown] == []
-    assert [bad for each in found for bad in bad_cases(OPERATIONS_SPEC, each.cases, PLACES)] == []
+    assert [each.text for each in found if not each.is_tested] == []
 
 
 def test_an_operation_that_is_not_there_has_no_section() -> None:
@@ -218,10 +214,8 @@ def test_an_operation_that_is_not_there_has_no_section() -> None:
 # -- differences -----------------------------------------------------------------------------------
 
 
-def test_a_difference_from_the_directory_namespace_names_a_case_that_holds_it() -> None:
-    body = OPERATIONS_SPEC.body("Differences from the Directory Namespace")
-    rows = [line for line in body.splitlines() if line.startswith("|")][2:]
+def test_a_difference_from_the_directory_namespace_names_its_test() -> None:
+    rows = OPERATIONS_SPEC.rows("Differences from the Directory Namespace", "Operation")
 
     assert len(rows) > 20
-    for row in rows:
-        assert bad_cases(OPERATIONS_SPEC, ErrorParagraph(row).cases, PLACES) == [], row
+    assert [row for row in rows if not named_tests(row[-1])] == []

@@ -29,8 +29,8 @@ from lance_bridge_spark.source.growth import FAIL
 
 from .operation_samples import stream
 from .spark_snippets import run
-from .spec_facts import OPERATIONS_SPEC, REPOSITORY, SPARK_SPEC, operations
-from .spec_reader import function_links, functions_in
+from .spec_facts import REPOSITORY, SPARK_SPEC, operations
+from .spec_reader import named_tests
 from .test_readme import URI
 
 TEXT = SPARK_SPEC.path.read_text(encoding="utf-8")
@@ -168,40 +168,19 @@ def test_the_operations_that_an_engine_does_are_told() -> None:
 # -- what it refers to -----------------------------------------------------------------------------
 
 
-def test_every_case_that_it_names_is_there() -> None:
-    links = function_links(TEXT)
-    missing = []
-    for name, link in links:
-        file = (SPARK_SPEC.path.parent / link).resolve()
-        is_test = REPOSITORY / "tests" in file.parents and file.is_file()
-        if not is_test or name not in functions_in(file):
-            missing.append((name, link))
-
-    assert len(links) > 100
-    assert missing == []
-
-
 @pytest.mark.parametrize("part", SHOWN_BELOW)
 def test_every_section_is_shown_by_cases(part: str) -> None:
     sections = SPARK_SPEC.below(part)
 
     assert sections
-    assert [name for name in sections if not function_links(SPARK_SPEC.body(name))] == []
+    assert [name for name in sections if not named_tests(SPARK_SPEC.body(name))] == []
 
 
 def test_every_statement_is_shown_by_cases() -> None:
     rows = SPARK_SPEC.rows("Statements", "statement")
 
     assert len(rows) > 20
-    assert [row[0] for row in rows if not function_links(row[-1])] == []
-
-
-def test_every_link_leads_to_a_heading() -> None:
-    titles = [text for _, text in SPARK_SPEC.headings]
-
-    assert sorted(titles) == sorted(set(titles))
-    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= SPARK_SPEC.anchors
-    assert set(re.findall(r"\]\(operations\.md#([^)]+)\)", TEXT)) <= OPERATIONS_SPEC.anchors
+    assert [row[0] for row in rows if not named_tests(row[-1])] == []
 
 
 # -- snippets --------------------------------------------------------------------------------------

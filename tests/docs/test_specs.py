@@ -5,28 +5,26 @@ Each file of ``specs/`` is the spec of the catalog that is registered under its 
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import pytest
 
 import lance_bridge
-from lance_bridge import LanceBridgeNamespace
 from lance_bridge.operations.compute import UNSUPPORTED
 
 from .spec_facts import (
-    CASES,
+    COMMON_SPEC,
     OPERATIONS_SPEC,
-    REPOSITORY,
     SPECS,
-    bad_cases,
+    common_operations,
     documented_codes,
     is_implemented,
     misnamed_codes,
+    namespace_class,
     operations,
     operations_inside,
 )
-from .spec_reader import ErrorParagraph, Spec, StatedProperty, error_paragraphs, paragraphs
+from .spec_reader import ErrorParagraph, Spec, anchor_of, error_paragraphs, paragraphs
 
 BASIC_OPERATIONS = [
     "CreateNamespace",
@@ -65,10 +63,20 @@ INSIDE = "Operations Inside a Table"
 MANAGED = "Implementation-Managed Tables"
 
 every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+every_spec_and_common = pytest.mark.parametrize(
+    "spec", [*SPECS.values(), COMMON_SPEC], ids=[*SPECS, COMMON_SPEC.name]
+)
 
 
 def operation_names(spec: Spec) -> list[str]:
+    if spec is COMMON_SPEC:
+        return common_operations()
     return spec.below("Basic Operations") + spec.below("Further Operations")
+
+
+def shared_operations(spec: Spec) -> list[str]:
+    """The operations that are the same on every catalog, so that a spec only refers to them."""
+    return [name for name in common_operations() if name not in operation_names(spec)]
 
 
 def errors_of(spec: Spec, section: str) -> list[ErrorParagraph]:
@@ -80,13 +88,6 @@ def errors_of(spec: Spec, section: str) -> list[ErrorParagraph]:
 def all_errors(spec: Spec) -> dict[str, list[ErrorParagraph]]:
     """Every section that describes errors: the operations, and what they have in common."""
     return {name: errors_of(spec, name) for name in (*operation_names(spec), COMMON_ERRORS)}
-
-
-def namespace_class(spec: Spec) -> type[LanceBridgeNamespace]:
-    """The class that is registered under the spec's name."""
-    module, _, name = lance_bridge.catalogs()[spec.name].rpartition(".")
-    found: type[LanceBridgeNamespace] = getattr(importlib.import_module(module), name)
-    return found
 
 
 def test_every_registered_catalog_has_a_spec_and_every_spec_a_catalog() -> None:
@@ -103,13 +104,6 @@ def test_a_spec_has_the_sections_of_the_template_in_their_order(spec: Spec) -> N
     assert re.fullmatch(r"Lance .+ Namespace Implementation Spec", title[1])
     assert title[0] == 1
     assert rest[: len(TEMPLATE)] == TEMPLATE
-
-
-@every_spec
-def test_no_heading_is_used_twice(spec: Spec) -> None:
-    titles = [text for _, text in spec.headings]
-
-    assert sorted(titles) == sorted(set(titles))
 
 
 @every_spec
@@ -133,26 +127,6 @@ def test_the_object_mapping_has_the_paragraphs_of_the_template(
     assert all(text.startswith(start) for text, start in zip(found, beginnings, strict=True))
 
 
-@every_spec
-def test_a_link_within_a_spec_leads_to_one_of_its_headings(spec: Spec) -> None:
-    linked = set(re.findall(r"\]\(#([^)]+)\)", spec.path.read_text(encoding="utf-8")))
-
-    assert linked <= spec.anchors
-
-
-# -- properties ----------------------------------------------------------------------------------
-
-
-@every_spec
-def test_the_properties_of_a_spec_are_those_that_the_catalog_declares(spec: Spec) -> None:
-    declared = {
-        each.key: StatedProperty(each.required, each.default, each.secret)
-        for each in namespace_class(spec).config_type.declared()
-    }
-
-    assert spec.properties == declared
-
-
 # -- operations ----------------------------------------------------------------------------------
 
 
@@ -160,40 +134,45 @@ def test_the_properties_of_a_spec_are_those_that_the_catalog_declares(spec: Spec
 def test_every_operation_is_specified_exactly_once(spec: Spec) -> None:
     """Here, or with those that are the same on every catalog, or with the reason why it is not."""
     unsupported = {n for n, m in operations().items() if m in UNSUPPORTED}
-    places = [operation_names(spec), operations_inside(), sorted(unsupported)]
+    places = [operation_names(spec), shared_operations(spec), operations_inside(), unsupported]
 
     assert sorted(name for place in places for name in place) == sorted(operations())
 
 
 @every_spec
+def test_a_spec_refers_to_the_operations_that_are_the_same_on_every_catalog(spec: Spec) -> None:
+    shared = shared_operations(spec)
+    links = [f"[{name}](common.md#{anchor_of(name)})" for name in shared]
+    found = " ".join(spec.body("Further Operations").split())
+
+    assert shared
+    assert [link for link in links if link not in found] == []
+    assert [name for name in shared if not COMMON_SPEC.operation(name).has_numbered_steps] == []
+
+
+@every_spec
 def test_what_is_specified_is_implemented(spec: Spec) -> None:
-    kind = namespace_class(spec)
+    kind = namespace_class(spec.name)
     methods = operations()
-    named = [*operation_names(spec), *operations_inside()]
+    named = [*operation_names(spec), *shared_operations(spec), *operations_inside()]
 
     assert [name for name in named if not is_implemented(kind, methods[name])] == []
 
 
-@every_spec
-def test_a_spec_says_where_each_operation_inside_a_table_is_specified(spec: Spec) -> None:
-    section = spec.body(INSIDE)
-    links = re.findall(r"\[(\w+)\]\(operations\.md#(\w+)\)", section)
+def test_the_common_spec_lists_each_operation_inside_a_table() -> None:
+    links = re.findall(r"\[(\w+)\]\(operations\.md#(\w+)\)", COMMON_SPEC.body(INSIDE))
 
     assert sorted(name for name, _ in links) == sorted(operations_inside())
     assert [name for name, anchor in links if anchor != name.lower()] == []
 
 
 @every_spec
-def test_a_link_to_the_operations_leads_to_one_of_its_headings(spec: Spec) -> None:
-    text = spec.path.read_text(encoding="utf-8")
-    linked = set(re.findall(r"\]\(operations\.md#([^)]+)\)", text))
-
-    assert linked <= OPERATIONS_SPEC.anchors
+def test_a_spec_says_how_its_catalog_finds_the_table_of_an_operation_inside(spec: Spec) -> None:
+    assert "(common.md#operations-inside-a-table)" in spec.body(INSIDE)
 
 
-@every_spec
-def test_the_operations_called_unsupported_are_those_that_no_catalog_can_do(spec: Spec) -> None:
-    section = spec.body("Unsupported Operations")
+def test_the_operations_called_unsupported_are_those_that_no_catalog_can_do() -> None:
+    section = COMMON_SPEC.body("Unsupported Operations")
     listed = {n for n in operations() if re.search(rf"\b{n}\b", section)}
 
     assert {operations()[name] for name in listed} == set(UNSUPPORTED)
@@ -215,9 +194,10 @@ def test_an_operation_has_a_description_and_numbered_steps(spec: Spec) -> None:
 
 @every_spec
 def test_the_codes_that_a_method_documents_are_described(spec: Spec) -> None:
-    kind, missing = namespace_class(spec), {}
-    for name in operation_names(spec):
-        missing[name] = documented_codes(kind, operations()[name]) - spec.operation(name).codes
+    kind, missing = namespace_class(spec.name), {}
+    for name in [*operation_names(spec), *shared_operations(spec)]:
+        described = spec.operation(name).codes | COMMON_SPEC.operation(name).codes
+        missing[name] = documented_codes(kind, operations()[name]) - described
 
     assert {name: codes for name, codes in missing.items() if codes} == {}
 
@@ -226,35 +206,36 @@ def test_the_codes_that_a_method_documents_are_described(spec: Spec) -> None:
 
 
 @every_spec
+def test_an_operation_names_the_codes_that_it_has_on_every_catalog(spec: Spec) -> None:
+    for name in operation_names(spec):
+        common = COMMON_SPEC.operation(name).errors
+        codes = {code: each for error in common for code, each in error.codes.items()}
+        assert spec.operation(name).common_errors == (anchor_of(name), codes)
+    every = {code for e in errors_of(COMMON_SPEC, COMMON_ERRORS) for code in e.codes}
+    fragment, named = spec.operation(COMMON_ERRORS).common_errors
+    assert (fragment, set(named)) == (anchor_of(COMMON_ERRORS), every)
+
+
+@every_spec_and_common
 def test_a_section_describes_errors_one_paragraph_per_condition(spec: Spec) -> None:
     found = all_errors(spec)
 
-    assert [name for name, errors in found.items() if not errors] == []
     assert [e.text for errors in found.values() for e in errors if not e.is_well_formed] == []
 
 
-@every_spec
+@every_spec_and_common
 def test_an_error_code_has_the_name_that_belongs_to_it(spec: Spec) -> None:
-    assert [each for errors in all_errors(spec).values() for each in misnamed_codes(errors)] == []
-
-
-@every_spec
-def test_every_error_is_shown_by_cases(spec: Spec) -> None:
-    found = all_errors(spec).values()
-
-    assert [error.text for errors in found for error in errors if not error.is_shown] == []
-
-
-@every_spec
-def test_nothing_waits_to_be_shown(spec: Spec) -> None:
-    text = " ".join(spec.path.read_text(encoding="utf-8").split())
-
-    assert "not yet shown" not in text.lower()
-
-
-@every_spec
-def test_an_error_names_a_case_that_exists(spec: Spec) -> None:
-    places = [REPOSITORY / place for place in (*CASES, f"tests/adapters/{spec.name}")]
     found = [error for errors in all_errors(spec).values() for error in errors]
 
-    assert [bad for error in found for bad in bad_cases(spec, error.cases, places)] == []
+    assert misnamed_codes(found) == []
+
+
+@every_spec_and_common
+def test_every_error_names_its_tests(spec: Spec) -> None:
+    found = all_errors(spec).values()
+
+    assert [error.text for errors in found for error in errors if not error.is_tested] == []
+
+
+def test_every_operation_has_errors() -> None:
+    assert [name for name, errors in all_errors(COMMON_SPEC).items() if not errors] == []

@@ -1,0 +1,72 @@
+"""Writes the generated parts of documents: their contents, and tables of properties.
+
+Run it by ``make specs``. A part begins with a comment that says what it is, and ends with
+``<!-- end -->``. A document without contents gets them before its first section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from lance_bridge.config import PropertyRow, property_rows
+
+from .spec_facts import REPOSITORY, namespace_class
+from .spec_reader import Spec, anchor_of
+
+GENERATED = [*sorted((REPOSITORY / "specs").glob("*.md")), REPOSITORY / "docs" / "architecture.md"]
+_END = "<!-- end -->"
+_CONTENTS = "<!-- contents -->"
+_PART = re.compile(rf"<!-- (contents|properties: (\w+)) -->\n.*?{_END}", re.DOTALL)
+_FIRST_SECTION = re.compile(r"^## ", re.MULTILINE)
+
+
+def render(path: Path) -> str:
+    """Return the text of a document with its generated parts as they should be."""
+    text = path.read_text(encoding="utf-8")
+    if _CONTENTS not in text:
+        text = _FIRST_SECTION.sub(f"{_CONTENTS}\n{_END}\n\n## ", text, count=1)
+    spec = Spec(path)
+
+    def part(match: re.Match[str]) -> str:
+        lines = properties(match[2]) if match[2] else contents(spec)
+        return "\n".join([f"<!-- {match[1]} -->", *lines, _END])
+
+    return _PART.sub(part, text)
+
+
+def contents(spec: Spec) -> Iterator[str]:
+    """Yield one item for each section, with links to its subsections."""
+    sections: list[list[str]] = []
+    for level, title in spec.headings:
+        link = f"[{title}](#{anchor_of(title)})"
+        if level == 2:
+            sections.append([link])
+        elif level == 3:
+            sections[-1].append(link)
+    for section, *inner in sections:
+        yield f"- {section}" + (": " + ", ".join(inner) if inner else "")
+
+
+def properties(impl: str) -> Iterator[str]:
+    """Yield the table of the properties of an implementation."""
+    yield "| property | default | secret | meaning | example |"
+    yield "|---|---|---|---|---|"
+    for row in property_rows(namespace_class(impl).config_type):
+        cells = [f"`{row.name}`", _default(row), "yes" if row.secret else "", row.meaning]
+        example = f"`{row.example}`" if row.example else ""
+        yield "| " + " | ".join(_escape(cell) for cell in (*cells, example)) + " |"
+
+
+def _default(row: PropertyRow) -> str:
+    return f"`{row.default}`" if row.default not in ("", "required") else row.default
+
+
+def _escape(cell: str) -> str:
+    return cell.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    for each in GENERATED:
+        each.write_text(render(each), encoding="utf-8")

@@ -16,6 +16,7 @@ class HiveConfig(CatalogConfig):
 
     uri: str = Field(
         alias="uri",
+        examples=["thrift://metastore:9083"],
         description="Where the metastore answers: `thrift://host:9083`, or `http(s)://host:port/"
         "metastore` for the HTTP transport of Hive 4. Several, separated by commas, are tried in "
         "turn: the last that answered first.",
@@ -77,6 +78,7 @@ class HiveConfig(CatalogConfig):
     ugi: str | None = Field(
         default=None,
         alias="ugi",
+        examples=["alice:analysts"],
         description="The user on whose behalf calls are made, where the metastore does not "
         "authenticate: `user` or `user:group1,group2`. Over HTTP only the user is sent; it "
         "defaults there to the user of the operating system.",
@@ -89,7 +91,10 @@ class HiveConfig(CatalogConfig):
         "the process (`pip install 'lance-bridge[hive-kerberos]'`).",
     )
     auth_username: str | None = Field(
-        default=None, alias="auth.username", description="The user for `auth.mechanism=plain`."
+        default=None,
+        alias="auth.username",
+        examples=["alice"],
+        description="The user for `auth.mechanism=plain`.",
     )
     auth_password: SecretStr | None = Field(
         default=None, alias="auth.password", description="The password for `auth.mechanism=plain`."
@@ -98,12 +103,14 @@ class HiveConfig(CatalogConfig):
         default="hive",
         min_length=1,
         alias="auth.kerberos.service-name",
+        examples=["hive-metastore"],
         description="The first part of the metastore's principal (`hive` of `hive/host@REALM`).",
     )
     kerberos_host: str | None = Field(
         default=None,
         min_length=1,
         alias="auth.kerberos.host",
+        examples=["metastore.example.com"],
         description="The host part of the metastore's principal, where it differs from the host "
         "in `uri`.",
     )
@@ -115,17 +122,20 @@ class HiveConfig(CatalogConfig):
     tls_ca_file: str | None = Field(
         default=None,
         alias="tls.ca-file",
+        examples=["/etc/ssl/ca.pem"],
         description="PEM file of the authorities that may have signed the metastore's "
         "certificate. Without it, those of the system.",
     )
     tls_cert_file: str | None = Field(
         default=None,
         alias="tls.cert-file",
+        examples=["/etc/ssl/client.pem"],
         description="PEM file of the client's certificate, where the metastore asks for one.",
     )
     tls_key_file: str | None = Field(
         default=None,
         alias="tls.key-file",
+        examples=["/etc/ssl/client.key"],
         description="PEM file of the client's private key, unencrypted, where it is not in "
         "`tls.cert-file`.",
     )

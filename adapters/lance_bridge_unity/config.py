@@ -37,17 +37,22 @@ class UnityConfig(CatalogConfig):
     host: str | None = Field(
         default=None,
         alias="host",
+        examples=["https://dbc-a1b2.cloud.databricks.com"],
         description="Where the server answers: `http://host:8080`, or the workspace's "
         "`https://….cloud.databricks.com`. Without it, and without `endpoint`, the environment's "
         "`DATABRICKS_HOST` counts, then the host of `profile`.",
     )
     endpoint: str | None = Field(
-        default=None, alias="endpoint", description="Another name for `host`."
+        default=None,
+        alias="endpoint",
+        examples=["http://localhost:8080"],
+        description="Another name for `host`.",
     )
     api_path: str = Field(
         default="/api/2.1/unity-catalog",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",
         alias="api_path",
+        examples=["/api/2.0/unity-catalog"],
         description="The path under `host` where the API begins.",
     )
     server: Literal["auto", "open-source", "databricks"] = Field(
@@ -60,6 +65,7 @@ class UnityConfig(CatalogConfig):
     catalog: str | None = Field(
         default=None,
         alias="catalog",
+        examples=["main"],
         description="The only catalog to use. Identifiers are then `[schema, table]`, and without "
         "it `[catalog, schema, table]`.",
     )
@@ -77,12 +83,14 @@ class UnityConfig(CatalogConfig):
         default=None,
         min_length=1,
         alias="profile",
+        examples=["workspace"],
         description="The profile of `~/.databrickscfg` that holds host and credentials.",
     )
     client_id: str | None = Field(
         default=None,
         min_length=1,
         alias="client_id",
+        examples=["6f1d8a52-service-principal"],
         description="The service principal for OAuth, machine to machine.",
     )
     client_secret: SecretStr | None = Field(
@@ -92,6 +100,7 @@ class UnityConfig(CatalogConfig):
         default=None,
         pattern=r"^[A-Za-z0-9_-]+$",
         alias="warehouse_id",
+        examples=["a1b2c3d4e5f60708"],
         description="The SQL warehouse on Databricks that creates, changes and renames tables.",
     )
     statement_timeout: Seconds = Field(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 
 from .config_file import (
     NamedCatalogs,
@@ -34,8 +35,8 @@ from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 __all__ = [
     "CONFIG_FILE_VARIABLE", "SECRET_STORAGE_PATTERN", "STORAGE_OPTIONS", "STORAGE_PREFIX",
-    "CatalogConfig", "NamedCatalogs", "Property", "Seconds", "catalogs_in",
-    "config_path", "environment", "load", "named_catalogs",
+    "CatalogConfig", "NamedCatalogs", "Property", "PropertyRow", "Seconds", "catalogs_in",
+    "config_path", "environment", "load", "named_catalogs", "property_rows",
     "variable_of",
 ]  # fmt: skip
 
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 ENVIRONMENT_PREFIX = "LANCE_BRIDGE_"
 STORAGE_PREFIX = "storage."
 STORAGE_OPTIONS = f"{STORAGE_PREFIX}<option>"
+HIDDEN = "********"
+"""The example of a secret property."""
 _HARMLESS = frozenset({
     # of the client
     "allow_http", "allow_invalid_certificates", "client_max_retries", "client_retry_timeout",
@@ -90,6 +93,19 @@ class Property:
     default: str | None
     secret: bool
     meaning: str
+    example: str
+
+
+@dataclass(frozen=True)
+class PropertyRow:
+    """One row of a catalog's table of properties."""
+
+    name: str
+    default: str
+    """``required`` where a value must be given, empty where the property has no default."""
+    secret: bool
+    meaning: str
+    example: str
 
 
 class CatalogConfig(BaseModel):
@@ -102,12 +118,14 @@ class CatalogConfig(BaseModel):
     root: str | None = Field(
         default=None,
         alias="root",
+        examples=["s3://lake/tables"],
         description="Directory or URI under which new tables are placed, as "
         "`<root>/<namespace>.db/<table>.lance`. Without it, the namespace's own location is used.",
     )
     default_namespace: str | None = Field(
         default=None,
         alias="default-namespace",
+        examples=["sales"],
         description="Namespace of tables that are given by their own name alone, as LanceDB does "
         "where no `namespace_path` is given: names joined with dots, such as `sales`. ListTables "
         "of the root lists it. It is not created.",
@@ -147,6 +165,7 @@ class CatalogConfig(BaseModel):
         default=None,
         min_length=1,
         alias="secrets.file",
+        examples=["/etc/lance-bridge/secrets.yaml"],
         description="A YAML file, on each machine that connects, whose keys and values are further "
         "properties of this catalog. Given properties come first; those of the environment, last.",
     )
@@ -154,12 +173,14 @@ class CatalogConfig(BaseModel):
         default=None,
         min_length=1,
         alias="secrets.provider",
+        examples=["vault_secrets:read"],
         description="A function, as `module:function`, that is called with the other properties "
         "when connecting and returns further ones, which come before those of `secrets.file`.",
     )
     storage: dict[str, str] = Field(
         default_factory=dict,
         alias="storage.*",
+        examples=["storage.aws_region=us-east-1"],
         repr=False,
         description="Options for the object store, passed to Lance without the prefix "
         "(for example `storage.aws_region`).",
@@ -180,6 +201,7 @@ class CatalogConfig(BaseModel):
                 default=None if name == "storage" else _default_text(field.get_default()),
                 secret=secret,
                 meaning=field.description or "",
+                example=HIDDEN if secret else _example_text(field),
             )
 
     @classmethod
@@ -237,6 +259,33 @@ def _default_text(value: Any) -> str | None:
     if value is None or "Undefined" in type(value).__name__:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _example_text(field: FieldInfo) -> str:
+    """Return the declared example, or a value that differs from the default, if any is known."""
+    if field.examples:
+        return str(field.examples[0])
+    default = field.get_default()
+    choices = [a for a in _types_in(field.annotation) if get_origin(a) is Literal]
+    if choices:
+        return next(str(each) for each in get_args(choices[0]) if each != default)
+    if isinstance(default, bool):
+        return str(not default).lower()
+    return str(round(default * 2)) if isinstance(default, int | float) else ""
+
+
+def property_rows(config_type: type[CatalogConfig]) -> list[PropertyRow]:
+    """Return the properties that a catalog takes, in the order of their declaration."""
+    return [
+        PropertyRow(
+            each.key,
+            "required" if each.required else each.default or "",
+            each.secret,
+            each.meaning,
+            each.example,
+        )
+        for each in config_type.declared()
+    ]
 
 
 def load(config: type[ConfigT], impl: str, properties: Mapping[str, Any]) -> ConfigT:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
+from enum import Enum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +15,9 @@ from _lance_bridge_names import catalogs
 from lance_bridge.user_files import config_path
 
 from . import api
-from .common import CatalogName, OutputOption, Properties, connected, told
+from .common import CatalogName, OutputOption, Properties, connected, require_catalog, told
 from .output import WIDE, Output, pairs_table, table_of, tell_parts, working
-from .rows import RowsOption, RowsOutput, print_listed
+from .rows import RowsOption, RowsOutput, print_list, print_listed, print_markdown
 
 if TYPE_CHECKING:
     from lance_bridge.capabilities import Capabilities
@@ -118,3 +120,38 @@ def _told(able: Capabilities) -> dict[str, str]:
         "change_entries": answer(able.no_alter),
         "hold_versions_of_tables": answer(able.no_managed_tables),
     }
+
+
+class PropertiesOutput(str, Enum):
+    """For people, for programs, or for a document."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+@app.command("properties")
+def list_properties(
+    impl: CatalogName,
+    output: Annotated[
+        PropertiesOutput, typer.Option("--output", "-o", help="text, json, csv or markdown.")
+    ] = PropertiesOutput.TEXT,
+) -> None:
+    """List the properties of an implementation. No catalog is called.
+
+    Example: lance-bridge catalogs properties hive
+    """
+    from lance_bridge.config import property_rows  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.registry import implementation  # noqa: PLC0415 - the same
+
+    require_catalog(impl)
+    with told():
+        found = implementation(impl)
+    assert issubclass(found, lance_bridge.LanceBridgeNamespace)
+    rows = [asdict(each) for each in property_rows(found.config_type)]
+    columns = ["name", "default", "secret", "meaning", "example"]
+    if output is PropertiesOutput.MARKDOWN:
+        print_markdown(columns, rows)
+    else:
+        print_list(RowsOutput(output.value), columns, rows, "properties", longest=WIDE)

@@ -115,7 +115,7 @@ def table_of(
         title_justify="left",
     )
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(column), longest)) for column in columns))
+        table.add_row(*(Text(format_value(row.get(column), longest)) for column in columns))
     return table
 
 
@@ -123,7 +123,9 @@ def pairs_table(fields: Mapping[str, Any]) -> Table:
     """Return a table of names and values."""
     table = Table(box=box.SIMPLE, show_header=False)
     for key, value in fields.items():
-        table.add_row(Text(printable(key.replace("_", " "))), Text(_cell(value, longest=WIDE)))
+        table.add_row(
+            Text(printable(key.replace("_", " "))), Text(format_value(value, longest=WIDE))
+        )
     return table
 
 
@@ -168,7 +170,8 @@ _FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _cell(value: Any, longest: int = LONGEST_CELL) -> str:
+def format_value(value: Any, longest: int = LONGEST_CELL) -> str:
+    """Return what a cell of a list shows: one line, of ``longest`` characters at most."""
     if value is None:
         return ""
     if isinstance(value, bool):

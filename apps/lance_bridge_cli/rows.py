@@ -16,8 +16,11 @@ from rich.text import Text
 
 from .cells import format_cell
 from .output import (
+    LONGEST_CELL,
+    WIDE,
     Output,
     as_json,
+    format_value,
     message,
     one_line,
     output_console,
@@ -62,13 +65,17 @@ def print_data(
 
 
 def print_list(
-    output: RowsOutput, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], nouns: str
+    output: RowsOutput,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    nouns: str,
+    longest: int = LONGEST_CELL,
 ) -> None:
     """Print a list, or that there are none of its objects."""
     if output is RowsOutput.JSON:
         _write_array(rows)
     else:
-        print_listed(output, columns, rows, nouns)
+        print_listed(output, columns, rows, nouns, longest)
 
 
 def print_page(
@@ -88,15 +95,28 @@ def print_page(
 
 
 def print_listed(
-    output: RowsOutput, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], nouns: str
+    output: RowsOutput,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    nouns: str,
+    longest: int = LONGEST_CELL,
 ) -> None:
     """Print a list as CSV or for people."""
     if output is RowsOutput.CSV:
         _write_csv(columns, rows)
     elif rows:
-        print_table(table_of(columns, rows))
+        print_table(table_of(columns, rows, longest=longest))
     else:
         sys.stdout.write(f"(no {nouns})\n")
+
+
+def print_markdown(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print a list as a table of Markdown."""
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[format_value(row.get(each), WIDE) for each in columns] for row in rows]
+    for cells in lines:
+        escaped = (cell.replace("|", "\\|") for cell in cells)
+        sys.stdout.write(f"| {' | '.join(escaped)} |\n")
 
 
 # -- for programs ----------------------------------------------------------------------------------

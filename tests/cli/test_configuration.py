@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
+from lance_bridge import LanceBridgeNamespace
+from lance_bridge.config import property_rows
+from lance_bridge.registry import find
 from lance_bridge_cli.configuration import HIDDEN
 
 from .running import answer_of, at_terminal, run
@@ -196,3 +201,50 @@ def test_a_wrong_entry_harms_only_itself(config: Path) -> None:
     assert "'uri' is there twice" in listed["twice"]["problem"]
     assert "bad: 3" in config.read_text()
     assert "uri: thrift://a:1, uri: thrift://b:1" in config.read_text()
+
+
+# -- the properties of an implementation ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("impl", ["hive", "glue", "unity"])
+def test_every_property_has_an_example_that_is_valid(impl: str) -> None:
+    catalog = find(impl)
+    assert issubclass(catalog, LanceBridgeNamespace)
+    examples: dict[str, Any] = {
+        each.name: each.example for each in property_rows(catalog.config_type)
+    }
+    assert all(examples.values())
+
+    examples |= {"storage.*": {"aws_region": "us-east-1"}, "no.such.property": ""}
+    with pytest.raises(ValidationError) as error:
+        catalog.config_type.model_validate(examples)
+    refused = {each["loc"] for each in error.value.errors() if each["loc"]}
+    assert refused == {("no.such.property",)}
+
+
+def test_the_properties_of_an_implementation_are_listed() -> None:
+    rows = {each["name"]: each for each in answer_of("catalogs", "properties", "hive")}
+    text = run("catalogs", "properties", "hive").stdout
+    csv_text = run("catalogs", "properties", "hive", "-o", "csv").stdout
+    markdown = run("catalogs", "properties", "hive", "-o", "markdown").stdout.splitlines()
+
+    assert rows["uri"]["default"] == "required"
+    assert rows["auth.password"]["secret"] is True
+    assert rows["client.pool-size"]["example"] == "16"
+    assert all(name in text for name in rows)
+    assert [each["name"] for each in csv.DictReader(csv_text.splitlines())] == list(rows)
+    assert markdown[:2] == [
+        "| name | default | secret | meaning | example |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    assert len(markdown) == len(rows) + 2
+    assert next(each for each in markdown if each.startswith("| auth.mechanism")).endswith(
+        "| plain |"
+    )
+
+
+def test_only_the_properties_of_lance_bridges_own_implementations_are_listed() -> None:
+    done = run("catalogs", "properties", "dir", code=2)
+
+    assert "pylance's own" in done.stderr
+    assert "known are" in run("catalogs", "properties", "nonsense", code=1).stderr

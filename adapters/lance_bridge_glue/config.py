@@ -23,29 +23,29 @@ class GlueConfig(CatalogConfig):
         min_length=1,
         max_length=255,
         alias="catalog_id",
-        examples=["123456789012"],
         description="The catalog, sent with every call: an account's number, or the id of a "
         "catalog inside it. Without it, that of the caller's account.",
+        examples=["123456789012"],
     )
     region: str | None = Field(
         default=None,
         alias="region",
-        examples=["us-east-1"],
         description="The AWS region. Without it, that of the environment or of the profile.",
+        examples=["us-east-1"],
     )
     endpoint: str | None = Field(
         default=None,
         alias="endpoint",
-        examples=["http://localhost:5000"],
         description="Where Glue answers, `http(s)://host`, for anything but AWS's own address.",
+        examples=["http://localhost:5000"],
     )
     access_key_id: str | None = Field(
         default=None,
         min_length=1,
         alias="access_key_id",
-        examples=["AKIAIOSFODNN7EXAMPLE"],
         description="The id of a key pair, with `secret_access_key`. Without both, credentials "
         "are looked for where AWS's tools do: environment, files, container, instance.",
+        examples=["AKIAIOSFODNN7EXAMPLE"],
     )
     secret_access_key: SecretStr | None = Field(
         default=None, alias="secret_access_key", description="The secret of the key pair."
@@ -59,41 +59,41 @@ class GlueConfig(CatalogConfig):
         default=None,
         min_length=1,
         alias="profile_name",
-        examples=["analytics"],
         description="A profile of AWS's configuration files to take credentials and region from.",
+        examples=["analytics"],
     )
     assume_role_arn: str | None = Field(
         default=None,
         alias="assume_role_arn",
-        examples=["arn:aws:iam::123456789012:role/lake"],
         description="A role to assume with the credentials above, for the catalog and for storage.",
+        examples=["arn:aws:iam::123456789012:role/lake"],
     )
     assume_role_region: str | None = Field(
         default=None,
         alias="assume_role_region",
-        examples=["us-east-1"],
         description="The region of the STS that is asked for the role. Without it, `region`.",
+        examples=["us-east-1"],
     )
     assume_role_endpoint: str | None = Field(
         default=None,
         alias="assume_role_endpoint",
-        examples=["https://sts.us-east-1.amazonaws.com"],
         description="Where STS answers, for anything but AWS's own address.",
+        examples=["https://sts.us-east-1.amazonaws.com"],
     )
     assume_role_external_id: str | None = Field(
         default=None,
         min_length=2,
         max_length=1224,
         alias="assume_role_external_id",
-        examples=["lake-reader"],
         description="The external id that the role's trust policy asks for.",
+        examples=["lake-reader"],
     )
     assume_role_session_name: str = Field(
         default="lance-bridge",
         pattern=r"^[\w+=,.@-]{2,64}$",
         alias="assume_role_session_name",
-        examples=["nightly-load"],
         description="The name of the role's session, as it appears in AWS's logs.",
+        examples=["nightly-load"],
     )
     assume_role_timeout_sec: int = Field(
         default=3600,
@@ -153,8 +153,8 @@ class GlueConfig(CatalogConfig):
     lake_formation_endpoint: str | None = Field(
         default=None,
         alias="lakeformation.endpoint",
-        examples=["https://lakeformation.us-east-1.amazonaws.com"],
         description="Where Lake Formation answers, for anything but AWS's own address.",
+        examples=["https://lakeformation.us-east-1.amazonaws.com"],
     )
 
     @property

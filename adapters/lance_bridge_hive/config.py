@@ -16,10 +16,10 @@ class HiveConfig(CatalogConfig):
 
     uri: str = Field(
         alias="uri",
-        examples=["thrift://metastore:9083"],
         description="Where the metastore answers: `thrift://host:9083`, or `http(s)://host:port/"
         "metastore` for the HTTP transport of Hive 4. Several, separated by commas, are tried in "
         "turn: the last that answered first.",
+        examples=["thrift://metastore:9083"],
     )
     pool_size: int = Field(
         default=8,
@@ -78,10 +78,10 @@ class HiveConfig(CatalogConfig):
     ugi: str | None = Field(
         default=None,
         alias="ugi",
-        examples=["alice:analysts"],
         description="The user on whose behalf calls are made, where the metastore does not "
         "authenticate: `user` or `user:group1,group2`. Over HTTP only the user is sent; it "
         "defaults there to the user of the operating system.",
+        examples=["alice:analysts"],
     )
     auth_mechanism: Literal["none", "plain", "kerberos"] = Field(
         default="none",
@@ -93,8 +93,8 @@ class HiveConfig(CatalogConfig):
     auth_username: str | None = Field(
         default=None,
         alias="auth.username",
-        examples=["alice"],
         description="The user for `auth.mechanism=plain`.",
+        examples=["alice"],
     )
     auth_password: SecretStr | None = Field(
         default=None, alias="auth.password", description="The password for `auth.mechanism=plain`."
@@ -103,16 +103,16 @@ class HiveConfig(CatalogConfig):
         default="hive",
         min_length=1,
         alias="auth.kerberos.service-name",
-        examples=["hive-metastore"],
         description="The first part of the metastore's principal (`hive` of `hive/host@REALM`).",
+        examples=["hive-metastore"],
     )
     kerberos_host: str | None = Field(
         default=None,
         min_length=1,
         alias="auth.kerberos.host",
-        examples=["metastore.example.com"],
         description="The host part of the metastore's principal, where it differs from the host "
         "in `uri`.",
+        examples=["metastore.example.com"],
     )
     tls_enabled: bool = Field(
         default=False,
@@ -122,22 +122,22 @@ class HiveConfig(CatalogConfig):
     tls_ca_file: str | None = Field(
         default=None,
         alias="tls.ca-file",
-        examples=["/etc/ssl/ca.pem"],
         description="PEM file of the authorities that may have signed the metastore's "
         "certificate. Without it, those of the system.",
+        examples=["/etc/ssl/ca.pem"],
     )
     tls_cert_file: str | None = Field(
         default=None,
         alias="tls.cert-file",
-        examples=["/etc/ssl/client.pem"],
         description="PEM file of the client's certificate, where the metastore asks for one.",
+        examples=["/etc/ssl/client.pem"],
     )
     tls_key_file: str | None = Field(
         default=None,
         alias="tls.key-file",
-        examples=["/etc/ssl/client.key"],
         description="PEM file of the client's private key, unencrypted, where it is not in "
         "`tls.cert-file`.",
+        examples=["/etc/ssl/client.key"],
     )
     tls_verify: bool = Field(
         default=True,

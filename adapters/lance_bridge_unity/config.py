@@ -37,23 +37,23 @@ class UnityConfig(CatalogConfig):
     host: str | None = Field(
         default=None,
         alias="host",
-        examples=["https://dbc-a1b2.cloud.databricks.com"],
         description="Where the server answers: `http://host:8080`, or the workspace's "
         "`https://….cloud.databricks.com`. Without it, and without `endpoint`, the environment's "
         "`DATABRICKS_HOST` counts, then the host of `profile`.",
+        examples=["https://dbc-a1b2.cloud.databricks.com"],
     )
     endpoint: str | None = Field(
         default=None,
         alias="endpoint",
-        examples=["http://localhost:8080"],
         description="Another name for `host`.",
+        examples=["http://localhost:8080"],
     )
     api_path: str = Field(
         default="/api/2.1/unity-catalog",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",
         alias="api_path",
-        examples=["/api/2.0/unity-catalog"],
         description="The path under `host` where the API begins.",
+        examples=["/api/2.0/unity-catalog"],
     )
     server: Literal["auto", "open-source", "databricks"] = Field(
         default="auto",
@@ -65,9 +65,9 @@ class UnityConfig(CatalogConfig):
     catalog: str | None = Field(
         default=None,
         alias="catalog",
-        examples=["main"],
         description="The only catalog to use. Identifiers are then `[schema, table]`, and without "
         "it `[catalog, schema, table]`.",
+        examples=["main"],
     )
     token: SecretStr | None = Field(
         default=None,
@@ -83,15 +83,15 @@ class UnityConfig(CatalogConfig):
         default=None,
         min_length=1,
         alias="profile",
-        examples=["workspace"],
         description="The profile of `~/.databrickscfg` that holds host and credentials.",
+        examples=["workspace"],
     )
     client_id: str | None = Field(
         default=None,
         min_length=1,
         alias="client_id",
-        examples=["6f1d8a52-service-principal"],
         description="The service principal for OAuth, machine to machine.",
+        examples=["6f1d8a52-service-principal"],
     )
     client_secret: SecretStr | None = Field(
         default=None, alias="client_secret", description="The OAuth secret of `client_id`."
@@ -100,8 +100,8 @@ class UnityConfig(CatalogConfig):
         default=None,
         pattern=r"^[A-Za-z0-9_-]+$",
         alias="warehouse_id",
-        examples=["a1b2c3d4e5f60708"],
         description="The SQL warehouse on Databricks that creates, changes and renames tables.",
+        examples=["a1b2c3d4e5f60708"],
     )
     statement_timeout: Seconds = Field(
         default=300.0,

@@ -143,13 +143,15 @@ def list_properties(
     Example: lance-bridge catalogs properties hive
     """
     from lance_bridge.config import property_rows  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.registry import implementation  # noqa: PLC0415 - the same
+    from lance_bridge.registry import (  # noqa: PLC0415 - the same
+        implementation,
+        require_lance_bridge_class,
+    )
 
     require_catalog(impl)
     with told():
-        found = implementation(impl)
-    assert issubclass(found, lance_bridge.LanceBridgeNamespace)
-    rows = [asdict(each) for each in property_rows(found.config_type)]
+        catalog = require_lance_bridge_class(implementation(impl), impl)
+    rows = [asdict(each) for each in property_rows(catalog.config_type)]
     columns = ["name", "default", "secret", "meaning", "example"]
     if output is PropertiesOutput.MARKDOWN:
         print_markdown(columns, rows)

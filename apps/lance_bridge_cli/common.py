@@ -44,6 +44,9 @@ Properties = Annotated[
     typer.Option("--property", "-p", help="A property of the catalog: key=value. Repeatable."),
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text or json.")]
+_DIRECTORY = (
+    "To register the tables of a directory in a catalog, see lance-bridge migrate register --help"
+)
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -70,27 +73,21 @@ def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceB
 
 
 def require_catalog(name: str) -> None:
-    """End the command where a name is that of a namespace which is not this library's.
+    """End the command where a name is that of a namespace which is not lance-bridge's.
 
     A name that stands for nothing passes: connecting to it says why.
     """
-    from lance_bridge.registry import implementation  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge import registry  # noqa: PLC0415 - takes seconds to import
 
     try:
-        found = implementation(name)
+        found = registry.implementation(name)
     except api.LanceNamespaceError:
         return
-    if issubclass(found, lance_bridge.LanceBridgeNamespace):
-        return
-    path = f"{found.__module__}.{found.__name__}"
-    owner = "pylance's own" if path in api.NATIVE_IMPLS.values() else "not lance-bridge's own"
-    hint = f": it works on {', '.join(sorted(catalogs()))}"
-    if path == api.NATIVE_IMPLS["dir"]:
-        hint += (
-            ". To give the tables of a directory names in a catalog, see "
-            "lance-bridge migrate register --help"
-        )
-    raise misused(f"'{name}' is {owner} ({path}), which this command does not work on{hint}")
+    is_directory = f"{found.__module__}.{found.__name__}" == api.NATIVE_IMPLS["dir"]
+    try:
+        registry.require_lance_bridge_class(found, name, _DIRECTORY if is_directory else "")
+    except api.InvalidInputError as error:
+        raise misused(str(error)) from error
 
 
 def pairs(given: Sequence[str] | None) -> dict[str, str]:

@@ -15,11 +15,10 @@ from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.config import named_catalogs
 from lance_bridge.entries.sharing import innermost_namespaces
-from lance_bridge.errors import invalid
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
-from lance_bridge.registry import connect, is_implementation
+from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 
 from . import clocks, connection
 from .entries import Examiner
@@ -77,11 +76,10 @@ def diagnose(
     commands = Commands(catalog, dict(properties or {}), is_secret=lambda _key: True)
     try:
         commands = replace(commands, is_configured=_is_configured(catalog))
-        namespace = connect(catalog, properties)
+        found = connect(catalog, properties)
     except LanceNamespaceError as error:
         return Diagnosis((connection.of_connecting(error, commands),), 0, 0)
-    if not isinstance(namespace, LanceBridgeNamespace):
-        raise invalid(f"'{catalog}' is pylance's own implementation: this is about catalogs")
+    namespace = require_lance_bridge(found, catalog)
     commands = replace(commands, is_secret=namespace.config_type.is_secret)
     page = PageRequest.parse(f"doctor {namespace.namespace_id()}", limit, page_token)
     with namespace:

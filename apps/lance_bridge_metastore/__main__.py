@@ -18,7 +18,7 @@ from .releases import RELEASES, Release, release
 from .server import Metastore
 
 _POLL_SECONDS = 0.2
-LARGEST_PORT = 65_535
+_MAX_PORT = 65_535
 _MISUSED = 2
 """The exit code where an option is wrong, as for argparse."""
 
@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fetch(options.version or sorted(RELEASES))
         if len(options.version) > 1:
             parser.error("more than one --version needs --fetch-only")
-        if not 0 <= options.port <= LARGEST_PORT:
-            print(f"--port must be between 0 and {LARGEST_PORT}", file=sys.stderr)
+        if not 0 <= options.port <= _MAX_PORT:
+            print(f"--port must be between 0 and {_MAX_PORT}", file=sys.stderr)
             return _MISUSED
         return _serve(options)
     except DirectoryError as error:

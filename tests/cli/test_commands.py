@@ -10,7 +10,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge_cli.output import as_json
+from lance_bridge_cli.output import to_json
 
 from .conftest import ORDERS, Lake
 from .running import answer_of, at_terminal, program, run
@@ -286,7 +286,7 @@ def test_values_that_json_lacks_have_a_form_in_it() -> None:
             "decimal": pa.array([1, 2], pa.decimal128(5, 2)),
         }
     ).to_pylist()
-    assert json.loads(as_json(rows)) == [
+    assert json.loads(to_json(rows)) == [
         {"float": "NaN", "bytes": "AP8=", "time": "1970-01-01T00:00:00+00:00", "decimal": "1.00"},
         {
             "float": "-Infinity",

@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_written_stays_whole(
     def full(_handle: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("lance_bridge_cli.configfile.os.fsync", full)
+    monkeypatch.setattr("lance_bridge_cli.config_file.os.fsync", full)
     failed = run("config", "set", "prod", "root=/data", code=1)
     assert "no space left" in failed.stderr
     assert config.read_text() == WITH_COMMENTS

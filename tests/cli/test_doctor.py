@@ -29,7 +29,7 @@ def test_nothing_is_found_where_nothing_is_wrong(lake: Lake) -> None:
     lake.create("held", managed_by="impl")
     assert findings() == []
     told = run("doctor", "prod", *NOW)
-    assert "nothing is wrong; 2 tables" in told.stdout
+    assert "no problems found; checked 2 tables" in told.stdout
 
 
 # -- the connection --------------------------------------------------------------------------------

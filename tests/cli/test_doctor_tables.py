@@ -93,7 +93,7 @@ def test_a_table_that_was_written_meanwhile_is_not_dropped(lake: Lake) -> None:
     lance.write_dataset(ORDERS, str(lake.place("t")))
     done = pasted(found["command"])
     assert done.exit_code == 1
-    assert "holds data by now" in done.stderr
+    assert "has data by now" in done.stderr
     assert run("table", "count", "prod", lake.name("t")).stdout == "5\n"
 
 
@@ -104,7 +104,7 @@ def test_a_table_that_was_written_meanwhile_is_not_dropped(lake: Lake) -> None:
 def test_a_table_that_others_say_they_manage_gets_another_entry(lake: Lake, manager: str) -> None:
     lake.create("orders")
     mark(lake, "orders", managed_by=manager)
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert f"managed_by={manager}" in found["message"]
     mend(found)
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
@@ -113,7 +113,7 @@ def test_a_table_that_others_say_they_manage_gets_another_entry(lake: Lake, mana
 def test_a_managed_table_that_is_marked_as_its_storages_is_managed_again(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     mark(lake, "orders", managed_by="storage")
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "commits go past the catalog" in found["message"]
     mend(found)
     assert answer_of("table", "describe", "prod", lake.name("orders"))["managed_versioning"]
@@ -122,7 +122,7 @@ def test_a_managed_table_that_is_marked_as_its_storages_is_managed_again(lake: L
 def test_an_entry_whose_latest_version_cannot_be_read_is_made_anew(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     mark(lake, "orders", **{LATEST: "nonsense"})
-    mend(the_only(Kind.MARKS_DISAGREE))
+    mend(the_only(Kind.INCONSISTENT_ENTRY))
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
 
 
@@ -132,7 +132,7 @@ def test_an_entry_whose_latest_version_is_gone_is_made_anew(lake: Lake) -> None:
     lance.write_dataset(ORDERS, namespace_client=with_two, table_id=name.split("."), mode="append")
     manifests = sorted((lake.place("orders") / "_versions").glob("*.manifest"))
     manifests[0].unlink()
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "version 2 is the latest, which is gone" in found["message"]
     mend(found)
     assert run("table", "count", "prod", name).stdout == "5\n"
@@ -141,7 +141,7 @@ def test_an_entry_whose_latest_version_is_gone_is_made_anew(lake: Lake) -> None:
 def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
     lake.create("orders")
     mark(lake, "orders", kind="MANAGED_TABLE")
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "MANAGED_TABLE" in found["message"]
     done = shell(found["command"])  # in a shell, as a person would
     assert done.returncode == 0, done.stderr

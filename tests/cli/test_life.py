@@ -18,9 +18,8 @@ import typer
 from servers.pools import unused_port
 from typer.testing import CliRunner
 
-from lance_bridge_cli import plugins
 from lance_bridge_cli.app import app
-from lance_bridge_cli.plugins import GROUP
+from lance_bridge_cli.groups import ENTRY_POINTS, ProgramGroup
 
 from .conftest import Lake
 from .running import PROGRAM, program, run, started, wait_until
@@ -106,15 +105,16 @@ def test_a_command_of_an_adapter_that_cannot_be_imported_is_left_out(
 ) -> None:
     (tmp_path / "other-1.dist-info").mkdir()
     (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
-    points = f"[{GROUP}]\nbroken = there_is_no_such_module:app\n"
+    points = f"[{ENTRY_POINTS}]\nbroken = there_is_no_such_module:app\n"
     (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "broken" in {each.name for each in metadata.entry_points(group=GROUP)}
-    other = typer.Typer()
+    assert "broken" in {each.name for each in metadata.entry_points(group=ENTRY_POINTS)}
+    group, context = ProgramGroup(), typer.Context(typer.main.get_command(app))
     with caplog.at_level(logging.WARNING):
-        plugins.add_commands(other)
+        assert group.get_command(context, "broken") is None
     assert "there_is_no_such_module" in caplog.text
-    assert "metastore" in {each.name for each in other.registered_groups}
+    assert {"broken", "doctor", "metastore"} <= set(group.list_commands(context))
+    assert group.get_command(context, "metastore").name == "metastore"
 
 
 # -- completion ------------------------------------------------------------------------------------

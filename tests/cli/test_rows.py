@@ -15,10 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
-from lance_bridge_cli.cells import format_cell
-from lance_bridge_cli.output import Output, table_of, tell_parts
-from lance_bridge_cli.rows import RowsOutput, print_data, print_list, print_page
-from lance_bridge_cli.sqltypes import sql_type
+from lance_bridge_cli.output import Output, make_table, print_parts
+from lance_bridge_cli.rows import RowsOutput, format_cell, print_data, print_list, print_page
+from lance_bridge_cli.sql_types import sql_type
 
 from .running import at_terminal
 
@@ -64,7 +63,7 @@ def test_of_200_columns_a_terminal_shows_those_that_fit_and_says_how_to_see_othe
     assert len(head.split()) > 5
     assert len([line for line in lines if line.strip()]) == 2 + len(WIDE_ROWS)
     error = capsys.readouterr().err
-    assert f"{len(head.split())} of 200 columns fit here" in error
+    assert f"{len(head.split())} of 200 columns fit: " in error
     assert "--column" in error
 
 
@@ -99,7 +98,7 @@ def test_with_no_color_nothing_is_coloured_or_bold(
 ) -> None:
     def show() -> None:
         print_data(RowsOutput.TEXT, ["a"], [{"a": 1}])
-        tell_parts(Output.TEXT, {}, [table_of(["a"], [{"a": 1}], title="title")])
+        print_parts(Output.TEXT, {}, [make_table(["a"], [{"a": 1}])])
 
     assert "\x1b[" in shown_at_terminal(show)
     monkeypatch.setenv("NO_COLOR", value)
@@ -145,7 +144,7 @@ def test_a_cell_shortens_what_is_long_and_shows_what_is_not_seen(value: Any, sho
 
 
 def test_ends_of_lines_are_shown_in_lists_too(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_parts(Output.TEXT, {}, [table_of(["a"], [{"a": "one\ntwo"}])])
+    print_parts(Output.TEXT, {}, [make_table(["a"], [{"a": "one\ntwo"}])])
 
     assert "one\\ntwo" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ import pytest
 
 import lance_bridge
 import lance_bridge_migrate as migrations
-from lance_bridge_cli.app import _GROUPS
+from lance_bridge_cli.app import GROUPS
 
 HEAVY = (
     "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
@@ -61,7 +61,7 @@ def start(
         "--help",
         "--version",
         "doctor --help",
-        *(f"{group} --help" for group, _, _ in _GROUPS),
+        *(f"{group} --help" for group, _, _ in GROUPS),
         "migrate convert --help",
         "migrate verify --help",
         "maintain compact --help",

@@ -58,7 +58,7 @@ def test_what_was_written_past_the_catalog_is_told_and_adopted(
     create_managed(namespace)
     clean = run(uri, "check")
     assert clean.exit_code == 0
-    assert "all that is there was committed" in clean.stdout
+    assert "every version was committed" in clean.stdout
     append_past_the_catalog(server, 8)
     found = run(uri, "check", "-o", "json")
     assert found.exit_code == FOUND

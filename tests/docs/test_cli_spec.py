@@ -22,7 +22,9 @@ SHOWN_BELOW = ("What All Commands Share", "Groups")
 
 
 def commands(group: Any, *names: str) -> Iterator[str]:
-    for name, command in group.commands.items():
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if hasattr(command, "commands"):
             if name not in OTHERS:
                 yield from commands(command, *names, name)

@@ -18,20 +18,7 @@ if TYPE_CHECKING:
     from .releases import RELEASES, Release, release
     from .server import Metastore
 
-_MODULES = {
-    "RELEASES": "releases",
-    "ArtifactsUnavailableError": "errors",
-    "EmbeddedError": "errors",
-    "Java": "java",
-    "JavaNotFoundError": "errors",
-    "Metastore": "server",
-    "MetastoreStartError": "errors",
-    "Release": "releases",
-    "cache_directory": "artifacts",
-    "find_java": "java",
-    "jars_of": "artifacts",
-    "release": "releases",
-}
+_MODULES = ("errors", "java", "releases", "artifacts", "server")
 
 __all__ = [
     "RELEASES",
@@ -50,6 +37,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    for module in _MODULES if name in __all__ else ():
+        found = getattr(import_module(f"{__name__}.{module}"), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

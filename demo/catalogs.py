@@ -1,4 +1,4 @@
-"""The same calls on three catalogs: a real Hive Metastore, and what stands in for the others."""
+"""The same calls on three catalogs: a real Hive Metastore, and doubles of the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from servers.unity import OPEN_SOURCE_0_6
 from servers.unity.process import UnityProcess
 
 from demo.same_calls import same_calls
-from demo.telling import Story
+from demo.story import Story
 
 BUCKET = "demo-lake"
 CATALOG = "demo"
@@ -40,39 +40,39 @@ _WIDTH = 86
 
 
 @dataclass(frozen=True)
-class Place:
+class DemoCatalog:
     """One catalog of the three."""
 
     name: str
     properties: dict[str, str]
     root: str
     files: Callable[[], list[str]]
-    """What lies below ``root`` now."""
+    """Lists the files below ``root``."""
 
 
 def on_all_three(story: Story, hive_uri: str, directory: Path) -> None:
-    """Run the calls on each, one after the other, and compare."""
+    """Run the calls on each catalog, and compare the results."""
     with ExitStack() as running:
-        places = [
+        catalogs = [
             _hive(hive_uri, directory / "warehouse"),
             _glue(story, running),
             _unity(story, running, directory / "unity"),
         ]
-        running.enter_context(_configured(story, places, directory / "lance-bridge.yaml"))
-        _call(story, places)
-        _look_for_files(story, places)
+        running.enter_context(_configured(story, catalogs, directory / "lance-bridge.yaml"))
+        _compare_calls(story, catalogs)
+        _check_files(story, catalogs)
 
 
-def _hive(uri: str, warehouse: Path) -> Place:
+def _hive(uri: str, warehouse: Path) -> DemoCatalog:
     properties = {"impl": "hive", "uri": uri}
-    return Place("on-hive", properties, str(warehouse), lambda: _files(warehouse, "sky.db"))
+    return DemoCatalog("on-hive", properties, str(warehouse), lambda: _files(warehouse, "sky.db"))
 
 
-def _glue(story: Story, running: ExitStack) -> Place:
+def _glue(story: Story, running: ExitStack) -> DemoCatalog:
     story.step(
-        "Start what stands in for AWS",
-        "moto, in a process of its own: Glue and S3 as AWS documents them, with Glue's pages and "
-        "locks made as strict. It is not AWS, and needs no account.",
+        "Start a double of AWS",
+        "moto in its own process: Glue and S3 as AWS documents them, with Glue's pages and "
+        "version locks added. It is not AWS, and needs no account.",
     )
     story.call("aws = GlueServer().start()")
     server = running.enter_context(GlueServer())
@@ -86,19 +86,19 @@ def _glue(story: Story, running: ExitStack) -> Place:
         "storage.aws_endpoint": server.endpoint,
         "storage.allow_http": "true",
     }
-    return Place("on-glue", properties, root, lambda: server.keys(BUCKET))
+    return DemoCatalog("on-glue", properties, root, lambda: server.keys(BUCKET))
 
 
-def _unity(story: Story, running: ExitStack, directory: Path) -> Place:
+def _unity(story: Story, running: ExitStack, directory: Path) -> DemoCatalog:
     story.step(
-        "Start what stands in for Unity Catalog",
-        "This project's own double of the open-source server, in a process of its own, since no "
-        "Unity server can be had as a package. It answers as releases 0.5 to 0.7 were seen to; "
-        "docker/ has the real one, for those who have Docker.",
+        "Start a double of Unity Catalog",
+        "This project's double of the open-source server, in its own process, because no Unity "
+        "server is available as a package. It answers as releases 0.5 to 0.7 do; docker/ runs "
+        "the real one.",
     )
     story.call("unity = UnityProcess().start()")
     process = UnityProcess(OPEN_SOURCE_0_6, [CATALOG])
-    # An interruption while it starts leaves nobody else to stop it.
+    # Also stops it if its start is interrupted.
     running.callback(process.stop)
     running.enter_context(process)
     story.result(f"Unity Catalog at {process.url}")
@@ -109,7 +109,7 @@ def _unity(story: Story, running: ExitStack, directory: Path) -> Place:
         "catalog": CATALOG,
         "root": str(directory),
     }
-    return Place("on-unity", properties, str(directory), lambda: _files(directory))
+    return DemoCatalog("on-unity", properties, str(directory), lambda: _files(directory))
 
 
 def _files(directory: Path, below: str = "") -> list[str]:
@@ -118,14 +118,14 @@ def _files(directory: Path, below: str = "") -> list[str]:
 
 
 @contextmanager
-def _configured(story: Story, places: list[Place], path: Path) -> Iterator[None]:
-    """Let ``lance_bridge.connect`` know the catalogs by their names for a while."""
+def _configured(story: Story, catalogs: list[DemoCatalog], path: Path) -> Iterator[None]:
+    """Make the catalogs known to ``lance_bridge.connect`` by name."""
     story.step(
         "Give the three catalogs names",
         "Once, in ~/.lance-bridge.yaml or where $LANCE_BRIDGE_CONFIG says. Secrets can stay in the "
         "environment.",
     )
-    named = {place.name: place.properties for place in places}
+    named = {catalog.name: catalog.properties for catalog in catalogs}
     text = yaml.safe_dump({"catalogs": named}, sort_keys=False)
     path.write_text(text, encoding="utf-8")
     story.result(text.rstrip())
@@ -145,47 +145,49 @@ def _configured(story: Story, places: list[Place], path: Path) -> Iterator[None]
         os.environ.update(before)
 
 
-def _call(story: Story, places: list[Place]) -> None:
+def _compare_calls(story: Story, catalogs: list[DemoCatalog]) -> None:
     story.step(
-        "Make the very same calls on all three",
-        "One function, which knows nothing of a catalog but its name.",
+        "Make the same calls on all three",
+        "One function, which gets only the name of a catalog.",
     )
     story.call(inspect.getsource(same_calls))
-    story.call(f"zip(*(same_calls(name) for name in {[place.name for place in places]}))")
-    for found in zip(*(same_calls(place.name) for place in places), strict=True):
+    story.call(f"zip(*(same_calls(name) for name in {[catalog.name for catalog in catalogs]}))")
+    for found in zip(*(same_calls(catalog.name) for catalog in catalogs), strict=True):
         what = found[0][0]
         answers = [answer for _, answer in found]
         if what == "location":
-            _compare_locations(story, places, answers)
+            _compare_locations(story, catalogs, answers)
         elif what in _REFUSED:
-            _compare_refusals(story, places, what, answers)
+            _compare_refusals(story, catalogs, what, answers)
         else:
             story.check(f"{what}, on all three", _the_same(answers), _EXPECTED[what])
 
 
 def _the_same(answers: list[object]) -> object:
-    """Return the answer that all gave; all of them where they differ."""
+    """Return the answer if all are equal, or the list of them."""
     return answers[0] if all(each == answers[0] for each in answers) else answers
 
 
-def _compare_locations(story: Story, places: list[Place], answers: list[object]) -> None:
-    for place, location in zip(places, answers, strict=True):
-        story.result(f"{place.name:<8} {location}")
-    below = [str(at).startswith(f"{p.root}/") for p, at in zip(places, answers, strict=True)]
+def _compare_locations(story: Story, catalogs: list[DemoCatalog], answers: list[object]) -> None:
+    for catalog, location in zip(catalogs, answers, strict=True):
+        story.result(f"{catalog.name:<8} {location}")
+    below = [str(at).startswith(f"{p.root}/") for p, at in zip(catalogs, answers, strict=True)]
     story.check("the location is below the catalog's own root, on all three", all(below), True)
 
 
-def _compare_refusals(story: Story, places: list[Place], what: str, answers: list[object]) -> None:
-    """Say which catalogs can not do it, and why."""
-    for place, answer in zip(places, answers, strict=True):
+def _compare_refusals(
+    story: Story, catalogs: list[DemoCatalog], what: str, answers: list[object]
+) -> None:
+    """Print which catalogs do not support it, and why."""
+    for catalog, answer in zip(catalogs, answers, strict=True):
         refused = isinstance(answer, UnsupportedOperationError)
-        expected = _UNSUPPORTED if place.name in _REFUSED[what] else _EXPECTED[what]
-        story.check(f"{what}, {place.name}", _UNSUPPORTED if refused else answer, expected)
+        expected = _UNSUPPORTED if catalog.name in _REFUSED[what] else _EXPECTED[what]
+        story.check(f"{what}, {catalog.name}", _UNSUPPORTED if refused else answer, expected)
         if refused:
             story.result(textwrap.fill(str(answer), _WIDTH))
 
 
-def _look_for_files(story: Story, places: list[Place]) -> None:
-    story.step("See what is left", "Dropping the tables deleted their files.")
-    for place in places:
-        story.check(f"files below the root of {place.name}", place.files(), [])
+def _check_files(story: Story, catalogs: list[DemoCatalog]) -> None:
+    story.step("List the files that are left", "Dropping the tables deleted their files.")
+    for catalog in catalogs:
+        story.check(f"files below the root of {catalog.name}", catalog.files(), [])

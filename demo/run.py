@@ -1,8 +1,8 @@
 """The whole demo: `make demo`.
 
 First the main job on a real Hive Metastore with Spark, then the same calls on Hive, Glue and Unity
-Catalog. Each step says what it does, shows the call, and checks what came of it. Everything lives
-in a temporary directory and is gone afterwards, also when the demo is interrupted.
+Catalog. Each step says what it does, shows the call, and checks its result. All files are in a
+temporary directory, which is removed at the end, also if the demo is interrupted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from demo import catalogs, inside, spark_side, steps
-from demo.telling import Story
+from demo import catalogs, data_operations, spark_side, steps
+from demo.story import Story
 from lance_bridge_metastore import Metastore
 
 PARTS = ("spark", "catalogs")
@@ -27,18 +27,18 @@ PARTS = ("spark", "catalogs")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all steps, or those of one part."""
     parts = _parts(arguments)
-    # A terminated demo cleans up as an interrupted one does.
+    # SIGTERM cleans up as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if "spark" in parts:
         spark_side.require_java()
-    print("lance-bridge: Lance tables in the catalogs you have, beside the tables that are there")
+    print("lance-bridge: Lance tables in the catalogs you have, next to your other tables")
     story = Story()
     with tempfile.TemporaryDirectory(prefix="lance-bridge-demo-") as name:
         directory = Path(name)
         story.step(
             "Start a Hive Metastore",
-            "A real one, in a Java process of its own, with an empty database behind it. You "
-            "would use the one that you have.",
+            "A real one, in its own Java process, with an empty database. You would use the one "
+            "that you have.",
         )
         story.call('metastore = Metastore("2.3").start()')
         with Metastore("2.3", directory / "hms", warehouse=directory / "warehouse") as metastore:
@@ -61,7 +61,7 @@ def _parts(arguments: Sequence[str] | None) -> Sequence[str]:
 
 
 def with_spark(story: Story, uri: str, directory: Path) -> None:
-    """Turn a Parquet table that Spark made into a Lance table, and do all that one does with it."""
+    """Copy a Parquet table of Spark into a Lance table, and use that one."""
     story.step("Start Spark on that metastore", "Two executor threads in one Java process.")
     story.call(f'SparkSession.builder.config("spark.hadoop.hive.metastore.uris", "{uri}") …')
     with spark_side.session(uri, directory / "spark") as spark:
@@ -75,9 +75,9 @@ def with_spark(story: Story, uri: str, directory: Path) -> None:
         steps.search(demo)
         steps.append_and_travel(demo)
         steps.read_in_spark(demo)
-        steps.be_a_good_neighbour(demo)
-        inside.merge_and_search(demo)
-        inside.tag_and_branch(demo)
+        steps.read_without_lance(demo)
+        data_operations.merge_and_search(demo)
+        data_operations.tag_and_branch(demo)
         steps.deregister_and_register(demo, location)
         steps.rename(demo, location)
         steps.drop(demo, location)

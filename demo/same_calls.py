@@ -1,4 +1,4 @@
-"""The calls that are the same on every catalog. The demo shows this function as it stands."""
+"""The calls that are the same on every catalog. The demo prints this function as it is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAR = pa.table({"name": ["Jupiter", "Saturn"], "moons": [97, 274]})
 
 
 def same_calls(name: str) -> Iterator[tuple[str, object]]:
-    """Do all this on the catalog of that name, and yield what comes of it."""
+    """Make the calls on a catalog, and yield each result with its name."""
     ns = lance_bridge.connect(name)
     sky, worlds, planets = ["sky"], ["sky", "worlds"], ["sky", "planets"]
 

@@ -34,7 +34,7 @@ rootLogger.appenderRef.console.ref = console
 
 
 def require_java() -> None:
-    """Raise RuntimeError where there is no Java for Spark; the metastore makes do with less."""
+    """Raise RuntimeError if there is no Java for Spark; the metastore needs less."""
     home = os.environ.get("JAVA_HOME")
     if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
         where = f"JAVA_HOME={home} has none" if home else "there is none on PATH"

@@ -1,4 +1,4 @@
-"""The steps of the demo, in their order; each says what it does, shows the call, and checks it."""
+"""The steps of the demo in order; each says what it does, shows the call, and checks the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lance_bridge
 from demo.spark_side import parquet_statement
 from demo.spark_source import LANCE_SCHEMA
-from demo.telling import Story
+from demo.story import Story
 
 ROWS = 5000
 MORE_ROWS = 500
@@ -53,9 +53,9 @@ class Demo:
 
 
 def make_parquet_table(story: Story, spark: SparkSession) -> None:
-    """Make the table that is there before Lance comes."""
+    """Create the table that exists before Lance is used."""
     story.step(
-        "Let Spark make a Parquet table",
+        "Create a Parquet table with Spark",
         f"It stands for the tables you have: {ROWS} products, each with an embedding.",
     )
     story.call(f'spark.sql("CREATE DATABASE {DATABASE}")')
@@ -80,7 +80,7 @@ def connect(story: Story, uri: str) -> LanceNamespace:
 def create(demo: Demo) -> None:
     """Create the Lance table, without rows."""
     demo.story.step(
-        "Create the Lance table, still empty",
+        "Create an empty Lance table",
         "The columns are those of the Parquet table; the embedding gets a fixed length, so that "
         "it can be searched. The namespace decides where the table goes and adds it to Hive.",
     )
@@ -97,8 +97,8 @@ def fill_from_parquet(demo: Demo) -> None:
     """Copy the rows with Spark's executors."""
     demo.story.step(
         "Copy the rows with Spark",
-        "The executors look the table up by name and write their rows as Arrow batches into "
-        "fragments of their own; one commit makes them version 2. No process holds all rows.",
+        "The executors find the table by its name and write their rows as Arrow batches into "
+        "separate fragments; one commit makes them version 2. No process holds all rows.",
     )
     options = {"uri": demo.uri, "table": ".".join(TABLE_ID)}
     demo.story.call(
@@ -156,7 +156,9 @@ def search(demo: Demo) -> None:
     demo.story.call(f'ds.to_table(columns=["id", "price"], filter="{condition}")')
     found = dataset.to_table(columns=["id", "price"], filter=condition).num_rows
     in_parquet = demo.spark.table(PARQUET).where(condition).count()
-    demo.story.check("rows that fit the filter, as many as in the Parquet table", found, in_parquet)
+    demo.story.check(
+        "rows that match the filter, as many as in the Parquet table", found, in_parquet
+    )
     demo.story.call(
         'vector = ds.to_table(columns=["embedding"], filter="id = 1234")["embedding"][0]\n'
         'ds.to_table(columns=["id", "title", "_distance"],\n'
@@ -172,7 +174,7 @@ def search(demo: Demo) -> None:
 
 
 def append_and_travel(demo: Demo) -> None:
-    """Append rows, and look at the version before."""
+    """Append rows, and read the version before."""
     demo.story.step("Append rows, and travel back in time")
     demo.story.call(
         f'lance.write_dataset(rows, namespace_client=ns, table_id={TABLE_ID}, mode="append")'
@@ -211,17 +213,17 @@ def read_in_spark(demo: Demo) -> None:
     )
     options = {"uri": demo.uri, "table": ".".join(TABLE_ID)}
     vectors = demo.spark.read.format("lance_by_name").options(**options).load()
-    row = _compared(vectors, demo.spark.table(PARQUET)).first()
+    row = _compare(vectors, demo.spark.table(PARQUET)).first()
     assert row is not None
     sums = demo.spark.sql(f"SELECT sum(price) FROM {PARQUET}").first()
     assert sums is not None
     demo.story.check("rows that Spark reads from Lance", row["all_rows"], ROWS + MORE_ROWS)
     demo.story.check("rows that are in both tables", row["joined"], ROWS)
     demo.story.check("sum of their prices, as in the Parquet table", row["total"], sums[0])
-    demo.story.check("rows with the very same embedding in both", row["same"], ROWS)
+    demo.story.check("rows with an identical embedding in both", row["same"], ROWS)
 
 
-def _compared(vectors: DataFrame, products: DataFrame) -> DataFrame:
+def _compare(vectors: DataFrame, products: DataFrame) -> DataFrame:
     joined = vectors.alias("l").join(products.alias("p"), "id", "left")
     return joined.selectExpr(
         "count(*) AS all_rows",
@@ -231,11 +233,11 @@ def _compared(vectors: DataFrame, products: DataFrame) -> DataFrame:
     )
 
 
-def be_a_good_neighbour(demo: Demo) -> None:
-    """Show that the Lance entry is harmless to a Spark that knows nothing of Lance."""
+def read_without_lance(demo: Demo) -> None:
+    """Show that a Spark session without Lance handles the entry safely."""
     name = ".".join(TABLE_ID)
     demo.story.step(
-        "See how a Spark without Lance gets along with the entry",
+        "Use the entry from a Spark session without Lance",
         "Spark's own Hive tables cannot read Lance files. It shows and describes the entry, and "
         "reading fails with an error rather than with wrong rows.",
     )
@@ -243,7 +245,7 @@ def be_a_good_neighbour(demo: Demo) -> None:
     rows = {
         row["col_name"]: row["data_type"] for row in _sql(demo.spark, f"DESCRIBE EXTENDED {name}")
     }
-    demo.story.check("kind of table for Spark", rows["Type"], "EXTERNAL")
+    demo.story.check("type of the table in Spark", rows["Type"], "EXTERNAL")
     demo.story.call(f'spark.sql("SELECT * FROM {name}").collect()')
     try:
         garbage: Any = _sql(demo.spark, f"SELECT * FROM {name}")
@@ -254,9 +256,9 @@ def be_a_good_neighbour(demo: Demo) -> None:
 
 
 def deregister_and_register(demo: Demo, location: str) -> None:
-    """Take the table out of the catalog, and put it back."""
+    """Remove the table from the catalog, and register it again."""
     demo.story.step(
-        "Take the table out of the catalog, and put it back", "The files stay where they are."
+        "Remove the table from the catalog, and register it again", "The files stay in place."
     )
     demo.story.call(f"ns.deregister_table(DeregisterTableRequest(id={TABLE_ID}))")
     demo.namespace.deregister_table(DeregisterTableRequest(id=TABLE_ID))
@@ -271,7 +273,7 @@ def deregister_and_register(demo: Demo, location: str) -> None:
 
 def rename(demo: Demo, location: str) -> None:
     """Rename the table; its files stay."""
-    demo.story.step("Rename it", "The entry moves, and no file does.")
+    demo.story.step("Rename it", "The entry moves, but no file.")
     new_name = NEW_TABLE_ID[-1]
     demo.story.call(
         f'ns.rename_table(RenameTableRequest(id={TABLE_ID}, new_table_name="{new_name}"))'
@@ -283,14 +285,12 @@ def rename(demo: Demo, location: str) -> None:
 
 
 def drop(demo: Demo, location: str) -> None:
-    """Drop the table; its files go, and no others."""
-    demo.story.step(
-        "Drop it", "This deletes the entry and the table's files, and nothing beside them."
-    )
+    """Drop the table; its files are deleted, and no others."""
+    demo.story.step("Drop it", "This deletes the entry and the table's files, and nothing else.")
     demo.story.call(f"ns.drop_table(DropTableRequest(id={NEW_TABLE_ID}))")
     demo.namespace.drop_table(DropTableRequest(id=NEW_TABLE_ID))
     demo.story.check("Lance tables", demo.tables(), [])
-    demo.story.check("whether its directory is still there", Path(location).exists(), False)
+    demo.story.check("whether its directory still exists", Path(location).exists(), False)
     demo.story.check("tables in Spark", _spark_tables(demo.spark), [PRODUCTS])
     demo.story.check("rows in the Parquet table", demo.spark.table(PARQUET).count(), ROWS)
 

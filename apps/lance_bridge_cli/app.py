@@ -1,4 +1,4 @@
-"""The commands, one group per module, and those that adapters bring."""
+"""The program: its groups of commands, one per module, and the conformance kit as a command."""
 
 from __future__ import annotations
 
@@ -7,49 +7,42 @@ from typing import Annotated
 
 import typer
 
-from .check import PASSED_ON, check
-from .doctor import doctor
-from .groups import add_group
+from .common import exit_on_error
+from .completion import catalog_names
+from .groups import ProgramGroup, imported_app
 from .output import color_system, log_messages
-from .plugins import add_commands
 
 if color_system() is None:
-    # With NO_COLOR, help is without bold letters, too: rich leaves those. What shows help takes a
+    # With NO_COLOR, help has no bold letters either: rich leaves those. What shows help takes a
     # tenth of a second to import, and completion needs none of it.
     from typer import rich_utils
 
     rich_utils.COLOR_SYSTEM = None
 
-app = typer.Typer(
-    name="lance-bridge",
-    help="Lance tables in the catalog you already run.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-_GROUPS = (
-    ("catalogs", "catalogs", "Catalogs: list them, and test one."),
-    ("config", "configuration", "The configuration file: show and set."),
+GROUPS = (
+    ("catalogs", "catalogs", "Catalogs: list and test them, and list their properties."),
+    ("config", "configuration", "The configuration file: show and change it."),
     ("ns", "namespaces", "Namespaces: list, create, describe and drop."),
     ("table", "tables", "Tables: list, describe, read, register, deregister, rename and drop."),
-    ("maintain", "maintain", "Upkeep of tables: compact, index and clean up."),
-    (
-        "managed",
-        "managed",
-        "Tables whose versions the catalog holds: implementation-managed tables.",
-    ),
+    ("maintain", "maintain", "Table maintenance: compact, index and clean up."),
+    ("managed", "managed", "Implementation-managed tables, whose versions the catalog holds."),
     ("migrate", "migrate", "Move tables between directories, catalogs and ways of managing them."),
 )
 """Groups: name, module and summary."""
 
-for _name, _module, _summary in _GROUPS:
-    add_group(app, _name, _module, _summary)
-app.command(context_settings=PASSED_ON)(check)
-app.command()(doctor)
-add_commands(app)
+app = typer.Typer(
+    name="lance-bridge",
+    cls=ProgramGroup,
+    help="Lance tables in the catalog you already run.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for _name, _module, _summary in GROUPS:
+    app.add_typer(imported_app(f"{__package__}.{_module}", _summary), name=_name)
 
 
-def _tell_version(*, asked: bool) -> None:
-    if asked:
+def _print_version(*, requested: bool) -> None:
+    if requested:
         typer.echo(f"lance-bridge {version('lance-bridge')}")
         raise typer.Exit
 
@@ -61,13 +54,31 @@ def _options(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Show the version, and end."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
     """Lance tables in the catalog you already run.
 
-    Exit codes: 0 done; 1 the catalog or the storage refused, or failed; 2 the command was given
-    wrongly; 3 it looked for something and found it; 130 Ctrl-C.
+    Exit codes: 0 done; 1 the catalog or the storage refused or failed; 2 wrong usage; 3 a check
+    found something; 130 Ctrl-C.
     """
     context.with_resource(log_messages())
+
+
+# Options are passed on as they are, --help too.
+@app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def check(
+    arguments: Annotated[list[str] | None, typer.Argument(autocompletion=catalog_names)] = None,
+) -> None:
+    """Run the conformance kit against a Lance namespace, in child namespaces that it removes."""
+    from lance_bridge import kit_options  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.extras import require  # noqa: PLC0415 - the same
+
+    program = "lance-bridge check"
+    given = kit_options.parse(arguments or [], program)
+    with exit_on_error():
+        require("testing", "pytest", "hypothesis")
+    from lance_bridge.testing import command  # noqa: PLC0415 - pytest may be missing
+
+    raise typer.Exit(command.run(given, program))

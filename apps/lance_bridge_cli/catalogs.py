@@ -1,8 +1,10 @@
-"""The catalogs that there are: installed implementations and those of the configuration file."""
+"""Catalogs: installed implementations, and those of the configuration file."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
+from enum import Enum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +15,9 @@ from _lance_bridge_names import catalogs
 from lance_bridge.user_files import config_path
 
 from . import api
-from .common import CatalogName, OutputOption, Properties, connected, told
-from .output import WIDE, Output, pairs_table, table_of, tell_parts, working
-from .rows import RowsOption, RowsOutput, print_listed
+from .common import CatalogName, OutputOption, Properties, connected, exit_on_error, require_catalog
+from .output import UNLIMITED, Output, key_value_table, make_table, print_parts, spinner
+from .rows import RowsOption, RowsOutput, print_list, print_markdown
 
 if TYPE_CHECKING:
     from lance_bridge.capabilities import Capabilities
@@ -26,37 +28,33 @@ app = typer.Typer()
 
 @app.command("list")
 def list_catalogs(output: RowsOption = RowsOutput.TEXT) -> None:
-    """List what is installed, and what the configuration file has. No catalog is called.
+    """List the installed implementations and the configured catalogs. No catalog is called.
 
-    CSV has both in one list: what is installed has a class, and no name.
+    CSV has both in one list: an implementation has a class, and no catalog name.
 
     Example: lance-bridge catalogs list
     """
-    with told():
+    with exit_on_error():
         named = lance_bridge.config.named_catalogs()
     installed = [{"impl": impl, "class": path} for impl, path in sorted(catalogs().items())]
-    rows = [_configured(name, each["impl"]) for name, each in named.valid.items()]
-    rows += [_problem(name, text) for name, text in named.problems.items()]
+    rows = [_configured_row(name, each["impl"]) for name, each in named.valid.items()]
+    rows += [_problem_row(name, text) for name, text in named.problems.items()]
     configured = sorted(rows, key=itemgetter("catalog"))
     if output is RowsOutput.CSV:
         columns = ["catalog", "impl", "class", "connection", "problem"]
-        print_listed(output, columns, [*installed, *configured], "catalogs")
+        print_list(output, columns, [*installed, *configured], "catalogs")
         return
-    fields = {
-        "installed": installed,
-        "file": str(config_path()),
-        "configured": configured,
-    }
+    fields = {"installed": installed, "file": str(config_path()), "configured": configured}
     parts = [
-        table_of(["impl", "class"], installed),
-        table_of(["catalog", "impl", "connection", "problem"], configured, longest=WIDE),
+        make_table(["impl", "class"], installed),
+        make_table(["catalog", "impl", "connection", "problem"], configured, longest=UNLIMITED),
     ]
-    tell_parts(Output(output.value), fields, parts)
+    print_parts(Output(output.value), fields, parts)
 
 
-def _configured(name: str, impl: str) -> dict[str, str]:
+def _configured_row(name: str, impl: str) -> dict[str, str]:
     """Return a catalog of the configuration file: what it connects to, or why it cannot."""
-    row = {**_problem(name, ""), "impl": impl}
+    row = {**_problem_row(name, ""), "impl": impl}
     try:
         row["connection"] = lance_bridge.connect(name).namespace_id()
     except api.LanceNamespaceError as error:
@@ -64,23 +62,23 @@ def _configured(name: str, impl: str) -> dict[str, str]:
     return row
 
 
-def _problem(name: str, problem: str) -> dict[str, str]:
+def _problem_row(name: str, problem: str) -> dict[str, str]:
     return {"catalog": name, "impl": "", "connection": "", "problem": problem}
 
 
 @app.command("test")
-def try_out(
+def check_connection(
     catalog: CatalogName,
-    calls: Annotated[int, typer.Option("--calls", min=1, help="How many calls to time.")] = 5,
+    calls: Annotated[int, typer.Option("--calls", min=1, help="Number of calls to time.")] = 5,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Connect to a catalog; say what it is, what it can do, and how fast it answers.
+    """Connect to a catalog; show what it is, what it can do, and how fast it answers.
 
     Example: lance-bridge catalogs test prod
     """
-    with connected(catalog, properties) as namespace, working(f"call {catalog}"):
-        latencies = [_timed(namespace) for _ in range(calls)]
+    with connected(catalog, properties) as namespace, spinner(f"call {catalog}"):
+        latencies = [_time_call(namespace) for _ in range(calls)]
         server = dict(namespace._bridge.catalog.describe_server())
     fields: dict[str, Any] = {
         "catalog": catalog,
@@ -88,21 +86,21 @@ def try_out(
         **server,
         "first_call_ms": latencies[0],
         "fastest_call_ms": min(latencies),
-        "capabilities": _told(namespace.capabilities),
+        "capabilities": _describe_capabilities(namespace.capabilities),
     }
     facts = {key: value for key, value in fields.items() if key != "capabilities"}
-    tell_parts(output, fields, [pairs_table(facts), pairs_table(fields["capabilities"])])
+    print_parts(output, fields, [key_value_table(facts), key_value_table(fields["capabilities"])])
 
 
-def _timed(namespace: LanceBridgeNamespace) -> float:
-    """Return how many milliseconds it takes to list the first of the outermost namespaces."""
-    begun = time.perf_counter()
+def _time_call(namespace: LanceBridgeNamespace) -> float:
+    """Return the milliseconds that it takes to list the first of the outermost namespaces."""
+    started = time.perf_counter()
     namespace.list_namespaces(api.ListNamespacesRequest(limit=1))
-    return round((time.perf_counter() - begun) * 1000, 2)
+    return round((time.perf_counter() - started) * 1000, 2)
 
 
-def _told(able: Capabilities) -> dict[str, str]:
-    """Return what a catalog can do: yes, or no and why."""
+def _describe_capabilities(able: Capabilities) -> dict[str, str]:
+    """Return for each capability yes, or no and the reason."""
 
     def answer(reason: str) -> str:
         return f"no: {reason}" if reason else "yes"
@@ -118,3 +116,40 @@ def _told(able: Capabilities) -> dict[str, str]:
         "change_entries": answer(able.no_alter),
         "hold_versions_of_tables": answer(able.no_managed_tables),
     }
+
+
+class PropertiesOutput(str, Enum):
+    """For people, for programs, or for a document."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+@app.command("properties")
+def list_properties(
+    impl: CatalogName,
+    output: Annotated[
+        PropertiesOutput, typer.Option("--output", "-o", help="text, json, csv or markdown.")
+    ] = PropertiesOutput.TEXT,
+) -> None:
+    """List the properties of an implementation. No catalog is called.
+
+    Example: lance-bridge catalogs properties hive
+    """
+    from lance_bridge.config import property_rows  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.registry import (  # noqa: PLC0415 - the same
+        implementation,
+        require_lance_bridge_class,
+    )
+
+    require_catalog(impl)
+    with exit_on_error():
+        catalog = require_lance_bridge_class(implementation(impl), impl)
+    rows = [asdict(each) for each in property_rows(catalog.config_type)]
+    columns = ["name", "default", "secret", "meaning", "example"]
+    if output is PropertiesOutput.MARKDOWN:
+        print_markdown(columns, rows)
+    else:
+        print_list(RowsOutput(output.value), columns, rows, "properties", longest=UNLIMITED)

@@ -1,10 +1,11 @@
-"""What all commands share: the catalog that is named, names, and how failures are told."""
+"""What all commands share: their options, the catalog they connect to, and how they fail."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,12 +20,13 @@ from .output import Output, message, printable
 
 if TYPE_CHECKING:
     from lance_bridge import LanceBridgeNamespace
+    from lance_bridge.table import Table
 
-_NAMES_OF_CATALOGS = (
+_CATALOG = (
     f"An installed implementation ({', '.join(sorted(catalogs()))}), a catalog of the "
     "configuration file (see: catalogs list), or a class path."
 )
-CatalogName = Annotated[str, typer.Argument(help=_NAMES_OF_CATALOGS, autocompletion=catalog_names)]
+CatalogName = Annotated[str, typer.Argument(help=_CATALOG, autocompletion=catalog_names)]
 TableName = Annotated[
     str,
     typer.Argument(
@@ -43,13 +45,29 @@ Properties = Annotated[
     list[str] | None,
     typer.Option("--property", "-p", help="A property of the catalog: key=value. Repeatable."),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A property of the new entry: key=value. Repeatable."),
+]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text or json.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", "-n", min=1, help="Results per page, at most.")
+]
+PageToken = Annotated[
+    str | None, typer.Option("--page-token", help="Continue after the page that had this token.")
+]
+
+_DIRECTORY = (
+    "To register the tables of a directory in a catalog, see lance-bridge migrate register --help"
+)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_MAX_DIGITS = 6
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """End the command with a message where anything in it fails."""
+def exit_on_error() -> Iterator[None]:
+    """Print a failure as one message and exit, instead of a traceback."""
     try:
         yield
     except api.LanceNamespaceError as error:
@@ -59,10 +77,10 @@ def told() -> Iterator[None]:
 
 @contextmanager
 def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceBridgeNamespace]:
-    """Connect to a catalog; end the command with a message where anything fails."""
-    given = pairs(properties)
+    """Connect to a catalog; exit with a message if connecting or the block fails."""
+    given = parse_key_values(properties)
     require_catalog(catalog)
-    with told():
+    with exit_on_error():
         namespace = lance_bridge.connect(catalog, given)
         assert isinstance(namespace, lance_bridge.LanceBridgeNamespace)
         with namespace:
@@ -70,70 +88,72 @@ def connected(catalog: str, properties: Sequence[str] | None) -> Iterator[LanceB
 
 
 def require_catalog(name: str) -> None:
-    """End the command where a name is that of a namespace which is not this library's.
+    """Exit if a name is that of a namespace which is not lance-bridge's.
 
-    A name that stands for nothing passes: connecting to it says why.
+    An unknown name passes: connecting to it says what is wrong.
     """
-    from lance_bridge.registry import implementation  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge import registry  # noqa: PLC0415 - takes seconds to import
 
     try:
-        found = implementation(name)
+        found = registry.implementation(name)
     except api.LanceNamespaceError:
         return
-    if issubclass(found, lance_bridge.LanceBridgeNamespace):
-        return
-    path = f"{found.__module__}.{found.__name__}"
-    owner = "pylance's own" if path in api.NATIVE_IMPLS.values() else "not lance-bridge's own"
-    hint = f": it works on {', '.join(sorted(catalogs()))}"
-    if path == api.NATIVE_IMPLS["dir"]:
-        hint += (
-            ". To give the tables of a directory names in a catalog, see "
-            "lance-bridge migrate register --help"
-        )
-    raise misused(f"'{name}' is {owner} ({path}), which this command does not work on{hint}")
+    is_directory = f"{found.__module__}.{found.__name__}" == api.NATIVE_IMPLS["dir"]
+    try:
+        registry.require_lance_bridge_class(found, name, _DIRECTORY if is_directory else "")
+    except api.InvalidInputError as error:
+        raise usage_error(str(error)) from error
 
 
-def pairs(given: Sequence[str] | None) -> dict[str, str]:
-    """Return options of the form key=value as a mapping; end the command where one is not."""
+def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
+    """Return a table, with the one catalog call that this takes."""
+    from lance_bridge.entries import tables as entries  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.table import Table  # noqa: PLC0415 - the same
+
+    bridge = namespace._bridge
+    return Table(bridge, entries.load_lance(bridge, bridge.table_path(names)))
+
+
+def parse_key_values(given: Sequence[str] | None) -> dict[str, str]:
+    """Return options of the form key=value as a mapping; exit if one has another form."""
     split = [each.partition("=") for each in given or ()]
     if not all(key and equals for key, equals, _ in split):
-        raise misused("A property is given as key=value")
+        raise usage_error("A property is given as key=value")
     return {key: value for key, _, value in split}
 
 
-def names_of(name: str) -> list[str]:
-    """Return the identifier that a name stands for; end the command where it is malformed."""
+def parse_name(name: str) -> list[str]:
+    """Return the identifier that a name stands for; exit if it is malformed."""
     from lance_bridge.names import parts_of  # noqa: PLC0415 - takes seconds to import
 
     try:
         return parts_of(name)
     except api.InvalidInputError as error:
-        raise misused(str(error)) from error
+        raise usage_error(str(error)) from error
 
 
-def misused(text: str) -> typer.Exit:
-    """Tell what is wrong with the command that was given; return what ends it."""
+def parse_duration(option: str, text: str) -> timedelta:
+    """Return the duration that an option gives, such as 90m or 14d; exit if it is malformed."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isdecimal() or len(number) > _MAX_DIGITS:
+        raise usage_error(f"{option} is a number and a unit, such as 90m, 36h or 14d")
+    return timedelta(**{_UNITS[unit]: int(number)})
+
+
+def usage_error(text: str) -> typer.Exit:
+    """Print what is wrong with the arguments; return the exception that exits."""
     message(text)
     return typer.Exit(MISUSED)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask whether to go on, where nobody has said so; end the command where the answer is no.
-
-    Where nobody is there to answer, because the input is no terminal, nothing is done.
-    """
+    """Ask for confirmation unless ``yes``; exit if it is refused or nobody can be asked."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise misused(f"{question} Nobody is there to answer: give --yes")
-    answer = ask(f"{question} [y/N] ")
-    if answer.strip().lower() not in ("y", "yes"):
+        raise usage_error(f"{question} stdin is not a terminal; pass --yes to confirm")
+    sys.stderr.write(printable(f"{question} [y/N] "))
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         message("nothing was done")
         raise typer.Exit(FAILED)
-
-
-def ask(question: str) -> str:
-    """Return what somebody types; the question goes where messages go. Ctrl-C ends the command."""
-    sys.stderr.write(printable(question))
-    sys.stderr.flush()
-    return sys.stdin.readline()

@@ -1,7 +1,7 @@
-"""What the shell completes: catalogs, tables and migrations.
+"""What the shell completes: catalogs, namespaces, tables and migrations.
 
-The shell waits for this at each press of the key, so it imports little, and where something cannot
-be read it completes nothing: the command itself will say what is wrong.
+The shell waits for this at each press of the key, so it imports little. What cannot be read
+completes nothing: the command itself will say what is wrong.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from lance_bridge.user_files import MIGRATIONS, config_path, default_directory
 
 from . import api
 
-_MOST = 1000
-"""Names that are asked for at a time."""
+_LIMIT = 1000
+"""Names per listing."""
 _SECONDS = 5
 """A catalog that takes longer to answer completes nothing."""
 
 
 def catalog_names(incomplete: str) -> list[str]:
-    """Return the catalogs that are installed or configured and begin so."""
+    """Return the matching catalogs that are installed or configured."""
     return sorted({name for name in (*catalogs(), *configured("")) if name.startswith(incomplete)})
 
 
 def configured(incomplete: str) -> list[str]:
-    """Return the catalogs of the configuration file that begin so."""
+    """Return the matching catalogs of the configuration file."""
     import yaml  # noqa: PLC0415 - to complete the names of catalogs alone
 
     try:
@@ -53,34 +53,34 @@ def migration_ids(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def table_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the tables that begin so; while the namespace is typed, namespaces with a dot."""
-    return _ask(context, incomplete, with_tables=True)
+    """Return the matching tables; while the namespace is typed, namespaces with a dot."""
+    return _complete(context, incomplete, with_tables=True)
 
 
 def namespace_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the namespaces that begin so."""
-    return _ask(context, incomplete, with_tables=False)
+    """Return the matching namespaces."""
+    return _complete(context, incomplete, with_tables=False)
 
 
-def _ask(context: typer.Context, incomplete: str, *, with_tables: bool) -> list[str]:
-    """Ask the catalog that the command names before; one that is slow completes nothing."""
-    # What would be a warning of a command must not appear in the line that is being typed.
+def _complete(context: typer.Context, incomplete: str, *, with_tables: bool) -> list[str]:
+    """Ask the catalog that the command names; a slow one completes nothing."""
+    # Warnings must not appear in the line that is being typed.
     logging.getLogger().addHandler(logging.NullHandler())
     found: list[str] = []
 
     def ask() -> None:
         try:
-            found.extend(_names(context.params, incomplete, with_tables=with_tables))
+            found.extend(_list_names(context.params, incomplete, with_tables=with_tables))
         except api.LanceNamespaceError:
             return
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(_SECONDS)
-    return [] if asking.is_alive() else sorted(found)
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_SECONDS)
+    return [] if thread.is_alive() else sorted(found)
 
 
-def _names(given: dict[str, Any], incomplete: str, *, with_tables: bool) -> list[str]:
+def _list_names(given: dict[str, Any], incomplete: str, *, with_tables: bool) -> list[str]:
     from lance_bridge import connect  # noqa: PLC0415 - takes seconds to import
     from lance_bridge.names import parts_of  # noqa: PLC0415 - the same
     from lance_bridge.namespace import LanceBridgeNamespace  # noqa: PLC0415 - the same
@@ -94,16 +94,16 @@ def _names(given: dict[str, Any], incomplete: str, *, with_tables: bool) -> list
         path = parts_of(parent) if dot else []
         levels = len(namespace.capabilities.namespace_levels)
         while len(path) < levels:
-            found = namespace.list_namespaces(api.ListNamespacesRequest(id=path, limit=_MOST))
-            fitting = _fitting(path, found.namespaces, incomplete)
-            if not with_tables or len(fitting) != 1:
-                return [f"{each}." for each in fitting] if with_tables else fitting
-            path = parts_of(fitting[0])  # the only one: go on with what is in it
-        tables = namespace.list_tables(api.ListTablesRequest(id=path, limit=_MOST)).tables
-        return _fitting(path, tables, incomplete)
+            found = namespace.list_namespaces(api.ListNamespacesRequest(id=path, limit=_LIMIT))
+            matching = _matching(path, found.namespaces, incomplete)
+            if not with_tables or len(matching) != 1:
+                return [f"{each}." for each in matching] if with_tables else matching
+            path = parts_of(matching[0])  # the only one: list what is in it
+        tables = namespace.list_tables(api.ListTablesRequest(id=path, limit=_LIMIT)).tables
+        return _matching(path, tables, incomplete)
 
 
-def _fitting(path: list[str], names: Iterable[str], incomplete: str) -> list[str]:
+def _matching(path: list[str], names: Iterable[str], incomplete: str) -> list[str]:
     from lance_bridge.names import written  # noqa: PLC0415 - takes seconds to import
 
     found = (written([*path, each]) for each in names)

@@ -1,12 +1,12 @@
-"""The configuration file: what it says, without secrets, and changing it."""
+"""The configuration file: show it without secrets, and change it."""
 
 from __future__ import annotations
 
 import getpass
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,13 +14,13 @@ import lance_bridge
 from lance_bridge.user_files import config_path
 
 from . import api
-from .common import OutputOption, misused, told
+from .common import OutputOption, exit_on_error, usage_error
 from .completion import configured
-from .output import Output, message, table_of, tell, tell_parts
-from .rows import RowsOption, RowsOutput, print_listed
+from .output import Output, make_table, message, print_parts, print_result
+from .rows import RowsOption, RowsOutput, print_list
 
 if TYPE_CHECKING:
-    from lance_bridge.namespace import LanceBridgeNamespace
+    from lance_bridge.config import CatalogConfig
 
 app = typer.Typer()
 
@@ -33,24 +33,19 @@ ConfiguredName = Annotated[
 
 
 @app.command()
-def show(
-    name: Annotated[
-        str, typer.Argument(help="Show this catalog only.", autocompletion=configured)
-    ] = "",
-    output: RowsOption = RowsOutput.TEXT,
-) -> None:
-    """Show the catalogs of the configuration file. Secrets are hidden.
+def show(name: ConfiguredName = "", output: RowsOption = RowsOutput.TEXT) -> None:
+    """Show the catalogs of the configuration file, or one of them. Secrets are hidden.
 
     Example: lance-bridge config show prod
     """
-    with told():
+    with exit_on_error():
         named = lance_bridge.config.named_catalogs()
         if name and name not in named:
             raise lance_bridge.errors.invalid(f"The configuration file has no catalog '{name}'")
         chosen = {name: named[name]} if name else named.valid
         for problem in () if name else named.problems.values():
             message(problem)
-        shown = {each: _shown(each, properties) for each, properties in chosen.items()}
+        shown = {each: _hide_secrets(each, properties) for each, properties in chosen.items()}
     path = config_path()
     rows = [
         {"catalog": each, "property": key, **value}
@@ -59,35 +54,36 @@ def show(
     ]
     columns = ["catalog", "property", "value", "from"]
     if output is RowsOutput.CSV:
-        print_listed(output, columns, rows, "catalogs")
+        print_list(output, columns, rows, "catalogs")
         return
-    table = table_of(columns, rows)
-    tell_parts(Output(output.value), {"file": str(path), "catalogs": shown}, [str(path), table])
+    table = make_table(columns, rows)
+    print_parts(Output(output.value), {"file": str(path), "catalogs": shown}, [str(path), table])
 
 
-def _shown(name: str, properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _hide_secrets(name: str, properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return each property with its value, or that it is hidden, and where it comes from."""
-    kind = _kind(properties["impl"])
+    config_type = _config_type(properties["impl"])
     shown = {key: {"value": value, "from": "file"} for key, value in properties.items()}
-    if kind is not None:
-        for key, value in lance_bridge.config.environment(kind.config_type, name).items():
+    if config_type is not None:
+        for key, value in lance_bridge.config.environment(config_type, name).items():
             shown[key] = {"value": value, "from": "environment"}
     for key, each in shown.items():
         each["value"] = _USER.sub(f"{HIDDEN}@", each["value"])
-        if key != "impl" and (kind is None or kind.config_type.is_secret(key)):
-            # Of an implementation that is not ours, nobody knows which are secrets.
+        # Of another library's implementation, it is unknown which properties are secret.
+        if key != "impl" and (config_type is None or config_type.is_secret(key)):
             each["value"] = HIDDEN
     return shown
 
 
-def _kind(impl: str) -> type[LanceBridgeNamespace] | None:
+def _config_type(impl: str) -> type[CatalogConfig] | None:
+    """Return what declares an implementation's properties; None if it is not lance-bridge's."""
     from lance_bridge.registry import find  # noqa: PLC0415 - takes seconds to import
 
     try:
-        kind = find(impl)
+        found = find(impl)
     except api.LanceNamespaceError:
         return None
-    return kind if issubclass(kind, lance_bridge.LanceBridgeNamespace) else None
+    return found.config_type if issubclass(found, lance_bridge.LanceBridgeNamespace) else None
 
 
 @app.command("set")
@@ -95,87 +91,85 @@ def set_properties(
     name: ConfiguredName,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(help="key=value, or only the key: its value is asked for then, unseen."),
+        typer.Argument(help="key=value, or only the key to type its value without echo."),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", help="Take this property away. Repeatable.")
+        list[str] | None, typer.Option("--unset", help="Remove this property. Repeatable.")
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Set properties of a catalog, and add it if it is not there: impl=hive and its address.
+    """Set properties of a catalog; a new one needs impl=hive, or another, and its address.
 
-    The file is replaced in one step, and is for its owner only. A value that others must not see,
-    in the history of the shell or the list of processes, is asked for, or read from the input
-    where that is no terminal.
+    The file is replaced in one step, and only its owner can read it. Given the key alone, the
+    command asks for a value that must not be in the shell's history or the list of processes; if
+    the input is not a terminal, it reads a line of it.
 
     Example: lance-bridge config set staging impl=hive uri=thrift://localhost:9083
     """
-    given: dict[str, str | None] = _given(name, settings or ())
-    given |= dict.fromkeys(unset or ())
+    given = _parse_settings(name, settings or ()) | dict.fromkeys(unset or ())
     if not given:
-        raise misused("Nothing is to be set: give key=value, a key, or --unset key")
-    from . import configfile  # noqa: PLC0415 - takes seconds to import
+        raise usage_error("Nothing to set: give key=value, a key, or --unset key")
+    from . import config_file  # noqa: PLC0415 - takes seconds to import
 
-    with told():
+    with exit_on_error():
         path = config_path()
-        before = configfile.stored(path).get(name, {})
-        merged = {k: v for k, v in {**before, **given}.items() if v is not None}
-        _check(name, merged)
-        configfile.change(path, name, given)
+        before = config_file.read(path).get(name, {})
+        _check(name, {k: v for k, v in {**before, **given}.items() if v is not None})
+        config_file.change(path, name, given)
     keys = ", ".join(given)
-    tell(output, f"{name}: {keys} set in {path}", {"catalog": name, "set": list(given)})
+    print_result(output, f"{name}: {keys} set in {path}", {"catalog": name, "set": list(given)})
 
 
-def _given(name: str, settings: Sequence[str]) -> dict[str, str | None]:
+def _parse_settings(name: str, settings: Sequence[str]) -> dict[str, str | None]:
     given: dict[str, str | None] = {}
     for each in settings:
         key, equals, value = each.partition("=")
         if not key:
-            raise misused("A property is given as key=value")
-        given[key] = value if equals else _asked(f"{name}: {key}")
+            raise usage_error("A property is given as key=value")
+        given[key] = value if equals else _read_secret(f"{name}: {key}")
     return given
 
 
-def _asked(what: str) -> str:
-    """Return a value that is not seen while it is typed, or a line of the input."""
+def _read_secret(name: str) -> str:
+    """Return a value that is typed without echo, or a line of the input."""
     if sys.stdin.isatty():
-        value = getpass.getpass(f"{what} = ", stream=sys.stderr)
+        value = getpass.getpass(f"{name} = ", stream=sys.stderr)
     else:
         value = sys.stdin.readline().rstrip("\r\n")
     if not value:
-        raise misused(f"No value for {what}")
+        raise usage_error(f"No value for {name}")
     return value
 
 
 def _check(name: str, properties: Mapping[str, str]) -> None:
-    """Check a catalog before it is written, as connecting would.
+    """Check a catalog as connecting would, before it is written.
 
     Raises:
-        InvalidInputError: (13) a property is not known; the message has those that are.
+        InvalidInputError: (13) a property is unknown, missing or wrong.
     """
-    from lance_bridge.registry import find, is_implementation  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge import registry  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.errors import invalid  # noqa: PLC0415 - the same
 
-    if is_implementation(name):
-        raise lance_bridge.errors.invalid(
-            f"'{name}' is the name of an implementation: give the catalog another name"
-        )
-    impl = properties.get("impl")
+    if registry.is_implementation(name):
+        raise invalid(f"'{name}' is the name of an implementation: give the catalog another name")
+    rest = dict(properties)
+    impl = rest.pop("impl", None)
     if impl is None:
-        raise lance_bridge.errors.invalid(
-            f"Catalog '{name}' is not in the file yet: give its impl=, too"
-        )
-    kind = find(impl)
-    if not issubclass(kind, lance_bridge.LanceBridgeNamespace):
-        return
-    rest = {key: value for key, value in properties.items() if key != "impl"}
-    known = [each.key for each in kind.config_type.declared() if each.key != "storage.*"]
-    unknown = [
-        k for k in rest if k not in known and not k.startswith(lance_bridge.config.STORAGE_PREFIX)
-    ]
-    if unknown:
-        allowed = ", ".join(["impl", *known, lance_bridge.config.STORAGE_OPTIONS])
-        raise lance_bridge.errors.invalid(
-            f"impl={impl} has no property '{unknown[0]}': allowed are {allowed}"
-        )
-    found: dict[str, Any] = {**rest, **lance_bridge.config.environment(kind.config_type, name)}
-    lance_bridge.config.load(kind.config_type, impl, found)
+        raise invalid(f"Catalog '{name}' is not in the file yet: give its impl=, too")
+    found = registry.find(impl)
+    if issubclass(found, lance_bridge.LanceBridgeNamespace):
+        _require_known(found.config_type, impl, rest)
+        around = lance_bridge.config.environment(found.config_type, name)
+        lance_bridge.config.load(found.config_type, impl, {**rest, **around})
+
+
+def _require_known(config_type: type[CatalogConfig], impl: str, keys: Iterable[str]) -> None:
+    from lance_bridge.config import STORAGE_OPTIONS, STORAGE_PREFIX  # noqa: PLC0415 - takes seconds
+
+    known = [each.key for each in config_type.declared() if each.key != "storage.*"]
+    for key in keys:
+        if key not in known and not key.startswith(STORAGE_PREFIX):
+            allowed = ", ".join(["impl", *known, STORAGE_OPTIONS])
+            raise lance_bridge.errors.invalid(
+                f"impl={impl} has no property '{key}': allowed are {allowed}"
+            )

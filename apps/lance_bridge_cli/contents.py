@@ -1,9 +1,10 @@
-"""What is in a table: the first rows, their number, and queries."""
+"""What is in a table: rows, versions, tags and indices."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,20 +12,20 @@ import typer
 from . import api
 from .common import (
     CatalogName,
+    Limit,
     OutputOption,
+    PageToken,
     Properties,
     TableName,
     connected,
-    misused,
-    names_of,
+    parse_name,
+    usage_error,
 )
-from .output import Output, tell, working
-from .rows import RowsOption, RowsOutput, print_data
+from .output import Output, print_result, spinner
+from .rows import RowsOption, RowsOutput, print_data, print_page
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from lance_bridge.namespace import LanceBridgeNamespace
 
 Version = Annotated[
     int | None, typer.Option("--version", min=1, help="Read this version, not the latest.")
@@ -34,12 +35,20 @@ Columns = Annotated[
 ]
 Where = Annotated[str | None, typer.Option("--where", "-w", help="A condition, in SQL.")]
 
+app = typer.Typer()
 
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+@app.command()
 def head(
     catalog: CatalogName,
     table: TableName,
     *,
-    rows: Annotated[int, typer.Option("--rows", "--limit", "-n", min=1, help="How many.")] = 10,
+    rows: Annotated[
+        int, typer.Option("--rows", "--limit", "-n", min=1, help="Number of rows.")
+    ] = 10,
     columns: Columns = None,
     version: Version = None,
     properties: Properties = None,
@@ -50,9 +59,10 @@ def head(
     Example: lance-bridge table head prod sales.orders -n 3
     """
     fields = {"k": rows, "version": version}
-    _show(catalog, properties, output, table=table, fields=fields, columns=columns)
+    _print_rows(catalog, properties, output, table=table, fields=fields, columns=columns)
 
 
+@app.command()
 def count(
     catalog: CatalogName,
     table: TableName,
@@ -62,17 +72,17 @@ def count(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Count a table's rows, or those that a condition holds for.
+    """Count a table's rows, or those that match a condition.
 
     Example: lance-bridge table count prod sales.orders --where 'price > 2'
     """
-    names = names_of(table)
-    with connected(catalog, properties) as namespace, working(f"count {table}"):
-        request = api.CountTableRowsRequest(id=names, predicate=where, version=version)
+    request = api.CountTableRowsRequest(id=parse_name(table), predicate=where, version=version)
+    with connected(catalog, properties) as namespace, spinner(f"count {table}"):
         rows = namespace.count_table_rows(request).count
-    tell(output, str(rows), {"table": table, "rows": rows})
+    print_result(output, str(rows), {"table": table, "rows": rows})
 
 
+@app.command()
 def query(
     catalog: CatalogName,
     table: TableName,
@@ -80,45 +90,45 @@ def query(
     where: Where = None,
     columns: Columns = None,
     vector: Annotated[
-        str | None, typer.Option("--vector", help="Find what is nearest: a JSON array of numbers.")
+        str | None, typer.Option("--vector", help="Find the nearest rows: a JSON array of numbers.")
     ] = None,
     vector_column: Annotated[
-        str | None, typer.Option("--vector-column", help="Where to look for it.")
+        str | None, typer.Option("--vector-column", help="The column with the vectors.")
     ] = None,
     text: Annotated[
         str | None, typer.Option("--text", help="Find words, through a full-text index.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many rows.")] = 10,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Leave out as many first.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Number of rows.")] = 10,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Rows to skip first.")] = 0,
     version: Version = None,
     properties: Properties = None,
     output: RowsOption = RowsOutput.TEXT,
 ) -> None:
-    """Find rows: by a condition, by a vector, by words, or by several of these.
+    """Find rows by a condition, a vector, words, or several of these.
 
     Example: lance-bridge table query prod sales.orders --where 'price > 2' -c id -c price
     """
     fields: dict[str, Any] = {"k": limit, "offset": offset or None, "filter": where}
     fields |= {"version": version, "vector_column": vector_column}
     if vector is not None:
-        fields["vector"] = {"single_vector": _numbers(vector)}
+        fields["vector"] = {"single_vector": _parse_vector(vector)}
     if text is not None:
         fields["full_text_query"] = {"string_query": {"query": text}}
-    _show(catalog, properties, output, table=table, fields=fields, columns=columns)
+    _print_rows(catalog, properties, output, table=table, fields=fields, columns=columns)
 
 
-def _numbers(text: str) -> list[float]:
+def _parse_vector(text: str) -> list[float]:
     try:
         found = json.loads(text)
     except ValueError:
         found = None
     is_vector = isinstance(found, list) and all(isinstance(n, int | float) for n in found)
     if not is_vector or not found:
-        raise misused("--vector must be a JSON array of numbers, such as '[0.5, 1]'")
+        raise usage_error("--vector must be a JSON array of numbers, such as '[0.5, 1]'")
     return [float(number) for number in found]
 
 
-def _show(
+def _print_rows(
     catalog: str,
     properties: list[str] | None,
     output: RowsOutput,
@@ -128,27 +138,119 @@ def _show(
     columns: list[str] | None,
 ) -> None:
     given = {key: value for key, value in fields.items() if value is not None}
-    given = {"id": names_of(table), "vector": {}, **given}
+    given = {"id": parse_name(table), "vector": {}, **given}
     if columns:
         given["columns"] = {"column_names": columns}
+    request = api.QueryTableRequest.from_dict(given)
+    assert request is not None
     with connected(catalog, properties) as namespace:
-        with working(f"read {table}"):
-            reader, first = _begun(namespace, api.QueryTableRequest.from_dict(given))
+        with spinner(f"read {table}"):
+            reader = namespace.query_table_reader(request)
+            # Read before anything is printed: a query that fails prints no part of an answer.
+            first = next(iter(reader), None)
         print_data(output, reader.schema.names, _rows(reader, first))
 
 
-def _begun(
-    namespace: LanceBridgeNamespace, request: api.QueryTableRequest | None
-) -> tuple[pa.RecordBatchReader, pa.RecordBatch | None]:
-    """Return a query's rows, of which the first are read: what fails, fails before any is told."""
-    assert request is not None
-    reader = namespace.query_table_reader(request)
-    return reader, next(iter(reader), None)
-
-
 def _rows(reader: pa.RecordBatchReader, first: pa.RecordBatch | None) -> Iterator[dict[str, Any]]:
-    if first is None:
-        return
-    yield from first.to_pylist()
-    for batch in reader:
-        yield from batch.to_pylist()
+    if first is not None:
+        yield from first.to_pylist()
+        for batch in reader:
+            yield from batch.to_pylist()
+
+
+# -- versions, tags and indices --------------------------------------------------------------------
+
+
+@app.command()
+def versions(
+    catalog: CatalogName,
+    table: TableName,
+    *,
+    latest_first: Annotated[
+        bool, typer.Option("--latest-first", help="Begin with the latest.")
+    ] = False,
+    limit: Limit = None,
+    page_token: PageToken = None,
+    properties: Properties = None,
+    output: RowsOption = RowsOutput.TEXT,
+) -> None:
+    """List a table's versions, and when each was created.
+
+    Example: lance-bridge table versions prod sales.orders --latest-first -n 5
+    """
+    request = api.ListTableVersionsRequest(
+        id=parse_name(table), descending=latest_first, limit=limit, page_token=page_token
+    )
+    with connected(catalog, properties) as namespace:
+        found = namespace.list_table_versions(request)
+    rows = [
+        {
+            "version": each.version,
+            "made": _format_time(each.timestamp_millis),
+            "manifest_bytes": each.manifest_size,
+        }
+        for each in found.versions
+    ]
+    print_page(output, "versions", ["version", "made", "manifest_bytes"], rows, found.page_token)
+
+
+def _format_time(millis: int | None) -> str | None:
+    if millis is None:
+        return None
+    return datetime.fromtimestamp(millis / 1000, timezone.utc).isoformat(timespec="milliseconds")
+
+
+@app.command()
+def tags(
+    catalog: CatalogName,
+    table: TableName,
+    *,
+    limit: Limit = None,
+    page_token: PageToken = None,
+    properties: Properties = None,
+    output: RowsOption = RowsOutput.TEXT,
+) -> None:
+    """List a table's tags, and the version of each.
+
+    Example: lance-bridge table tags prod sales.orders
+    """
+    request = api.ListTableTagsRequest(id=parse_name(table), limit=limit, page_token=page_token)
+    with connected(catalog, properties) as namespace:
+        found = namespace.list_table_tags(request)
+    rows = [
+        {"tag": name, "version": each.version, "branch": each.branch}
+        for name, each in sorted(found.tags.items())
+    ]
+    print_page(output, "tags", ["tag", "version", "branch"], rows, found.page_token)
+
+
+@app.command()
+def indices(
+    catalog: CatalogName,
+    table: TableName,
+    *,
+    limit: Limit = None,
+    page_token: PageToken = None,
+    properties: Properties = None,
+    output: RowsOption = RowsOutput.TEXT,
+) -> None:
+    """List a table's indices, and how many rows each covers.
+
+    Example: lance-bridge table indices prod sales.orders
+    """
+    request = api.ListTableIndicesRequest(id=parse_name(table), limit=limit, page_token=page_token)
+    with connected(catalog, properties) as namespace:
+        found = namespace.list_table_indices(request)
+    rows: list[dict[str, Any]] = [
+        {
+            "index": each.index_name,
+            "kind": each.index_type,
+            "columns": ", ".join(each.columns),
+            "indexed_rows": each.num_indexed_rows,
+            "unindexed_rows": each.num_unindexed_rows,
+            "bytes": each.size_bytes,
+        }
+        for each in found.indexes
+    ]
+    columns = ["index", "kind", "columns", "indexed_rows", "unindexed_rows", "bytes"]
+    print_page(output, "indices", columns, rows, found.page_token)

@@ -1,14 +1,15 @@
-"""Upkeep of tables: compaction, indices and clean-up, in this process or in a local Spark."""
+"""Table maintenance: compaction, indices and clean-up, in this process or in a local Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 
-from lance_bridge.names import written
 from lance_bridge.tables.sizes import SMALL_FRAGMENT
 
 from . import api
@@ -18,21 +19,22 @@ from .common import (
     Properties,
     TableName,
     connected,
-    misused,
-    names_of,
+    load_table,
+    parse_duration,
+    parse_key_values,
+    parse_name,
+    usage_error,
 )
-from .durations import duration
-from .output import Output, counting, tell, working
-from .session import spark_on
-
-if TYPE_CHECKING:
-    from lance_bridge.namespace import LanceBridgeNamespace
-    from lance_bridge.table import Table
+from .output import Output, print_result, progress_bar, spinner
 
 app = typer.Typer()
 
-InSpark = Annotated[bool, typer.Option("--spark", help="Do it in a Spark session of this machine.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; tell what would be done.")]
+InSpark = Annotated[bool, typer.Option("--spark", help="Run in a Spark session of this machine.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, and change nothing.")
+]
+ENGINES = "lance_bridge.maintenance"
+"""The group of the entry points that bring an engine: see `lance_bridge_spark.maintenance`."""
 
 
 @app.command()
@@ -41,7 +43,8 @@ def compact(
     table: TableName,
     *,
     target_rows: Annotated[
-        int, typer.Option("--target-rows", min=1, help="Rows of a fragment; smaller ones join.")
+        int,
+        typer.Option("--target-rows", min=1, help="Rows of a fragment; smaller ones are joined."),
     ] = SMALL_FRAGMENT,
     dry_run: DryRun = False,
     spark: InSpark = False,
@@ -52,28 +55,25 @@ def compact(
 
     Example: lance-bridge maintain compact prod sales.orders
     """
-    names = names_of(table)
+    names = parse_name(table)
     if spark and dry_run:
-        raise misused("--dry-run is done without Spark: leave out --spark")
+        raise usage_error("--dry-run works without Spark: leave out --spark")
     with connected(catalog, properties) as namespace:
         done: Any
         if spark:
-            with spark_on(catalog, properties) as (session, jobs, prefix):
-                name = f"{prefix}.{written(names)}"
-                done = jobs.compact(session, name, target_rows_per_fragment=target_rows)
+            with _spark_session(catalog, properties) as session:
+                done = session.compact(names, target_rows=target_rows)
         else:
             from lance_bridge.tables import compaction  # noqa: PLC0415 - takes seconds to import
 
-            with counting(f"compact {table}") as told:
+            found = load_table(namespace, names)
+            with progress_bar(f"compact {table}") as report:
                 done = compaction.compact(
-                    _load_table(namespace, names),
-                    target_rows=target_rows,
-                    dry_run=dry_run,
-                    told=told,
+                    found, target_rows=target_rows, dry_run=dry_run, told=report
                 )
     would = "would be " if dry_run else ""
     text = f"{table}: {done.fragments_removed} fragments {would}compacted, version {done.version}"
-    tell(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})
+    print_result(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})
 
 
 @app.command()
@@ -85,7 +85,7 @@ def index(
     kind: Annotated[
         str, typer.Option("--kind", "-k", help="BTREE, BITMAP, INVERTED, IVF_PQ, and so on.")
     ] = "BTREE",
-    name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The name of the index.")] = None,
     metric: Annotated[
         str | None, typer.Option("--metric", help="For vectors: l2, cosine, dot or hamming.")
     ] = None,
@@ -97,21 +97,20 @@ def index(
 
     Example: lance-bridge maintain index prod sales.orders id --kind BTREE
     """
-    names = names_of(table)
+    names = parse_name(table)
     with connected(catalog, properties) as namespace:
         if spark:
-            with spark_on(catalog, properties) as (session, jobs, prefix):
-                address = f"{prefix}.{written(names)}"
-                jobs.create_index(session, address, column, kind, name=name, metric=metric)
+            with _spark_session(catalog, properties) as session:
+                session.create_index(names, column, kind, name=name, metric=metric)
         else:
             request = api.CreateTableIndexRequest(
                 id=names, column=column, index_type=kind, name=name, distance_type=metric
             )
-            with working(f"index {table}.{column}"):
+            with spinner(f"index {table}.{column}"):
                 namespace.create_table_index(request)
     built = name or f"{column}_idx"
     fields = {"table": table, "column": column, "index": built, "kind": kind}
-    tell(output, f"{table}: index {built} is built", fields)
+    print_result(output, f"{table}: index {built} is built", fields)
 
 
 @app.command("clean-up")
@@ -121,10 +120,12 @@ def clean_up(
     *,
     older_than: Annotated[
         str,
-        typer.Option("--older-than", help="Age of a version's end: 90m, 36h or 14d; 1h at least."),
+        typer.Option(
+            "--older-than", help="Time since a version was replaced: 90m, 36h or 14d; at least 1h."
+        ),
     ] = "14d",
     keep: Annotated[
-        int | None, typer.Option("--keep", min=1, help="Keep as many of the latest in any case.")
+        int | None, typer.Option("--keep", min=1, help="Keep this many of the latest versions.")
     ] = None,
     dry_run: DryRun = False,
     spark: InSpark = False,
@@ -135,30 +136,29 @@ def clean_up(
 
     Example: lance-bridge maintain clean-up prod sales.orders --older-than 7d --dry-run
     """
-    names = names_of(table)
-    given: dict[str, Any] = {
-        "older_than": duration("--older-than", older_than),
-        "keep_versions": keep,
-    }
+    names = parse_name(table)
+    age = parse_duration("--older-than", older_than)
+    options: dict[str, Any] = {"older_than": age, "keep_versions": keep, "dry_run": dry_run}
     with connected(catalog, properties) as namespace:
         if spark:
-            with spark_on(catalog, properties) as (session, jobs, prefix):
-                name = f"{prefix}.{written(names)}"
-                done = jobs.clean_up(session, name, dry_run=dry_run, **given)
+            with _spark_session(catalog, properties) as session:
+                done = session.clean_up(names, **options)
         else:
             from lance_bridge.tables import cleanup  # noqa: PLC0415 - takes seconds to import
 
-            with working(f"clean up {table}"):
-                found = _load_table(namespace, names)
-                done = cleanup.clean_up(found, dry_run=dry_run, **given)
-    text = f"{table}: {done.versions} versions, {done.bytes} bytes"
-    text += " would be deleted" if dry_run else " deleted"
-    tell(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})
+            with spinner(f"clean up {table}"):
+                done = cleanup.clean_up(load_table(namespace, names), **options)
+    would = "would be deleted" if dry_run else "deleted"
+    text = f"{table}: {done.versions} versions, {done.bytes} bytes {would}"
+    print_result(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})
 
 
-def _load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
-    from lance_bridge.entries import tables as entries  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.table import Table  # noqa: PLC0415 - takes seconds to import
+def _spark_session(catalog: str, properties: Sequence[str] | None) -> AbstractContextManager[Any]:
+    """Start Spark for a catalog.
 
-    bridge = namespace._bridge
-    return Table(bridge, entries.load_lance(bridge, bridge.table_path(names)))
+    Raises:
+        UnsupportedOperationError: (0) PySpark is not installed.
+    """
+    [engine] = metadata.entry_points(group=ENGINES, name="spark")
+    session: AbstractContextManager[Any] = engine.load()(catalog, parse_key_values(properties))
+    return session

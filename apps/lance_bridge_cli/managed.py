@@ -16,9 +16,9 @@ from .common import (
     Yes,
     confirm,
     connected,
-    names_of,
+    parse_name,
 )
-from .output import Output, tell
+from .output import Output, print_result
 
 if TYPE_CHECKING:
     from lance_bridge.managed.foreign import OutOfBand
@@ -33,13 +33,14 @@ def begin(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Have the catalog hold a table's versions. Stop its writers first.
+    """Let the catalog hold a table's versions. Stop its writers first.
 
     Example: lance-bridge managed begin hive sales.embeddings -p uri=thrift://metastore:9083
     """
     with connected(catalog, properties) as namespace:
-        namespace.manage_table(names_of(table))
-        tell(output, f"{table}: its versions are in the catalog", {"table": table, "managed": True})
+        namespace.manage_table(parse_name(table))
+    fields = {"table": table, "managed": True}
+    print_result(output, f"{table}: its versions are in the catalog", fields)
 
 
 @app.command()
@@ -54,10 +55,9 @@ def end(
     Example: lance-bridge managed end prod sales.embeddings
     """
     with connected(catalog, properties) as namespace:
-        namespace.release_table(names_of(table))
-        tell(
-            output, f"{table}: its versions are in the storage", {"table": table, "managed": False}
-        )
+        namespace.release_table(parse_name(table))
+    fields = {"table": table, "managed": False}
+    print_result(output, f"{table}: its versions are in the storage", fields)
 
 
 @app.command()
@@ -67,30 +67,30 @@ def check(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List versions that were written past the catalog. The exit code is 3 where there are any.
+    """List versions that were written past the catalog. The exit code is 3 if there are any.
 
     Example: lance-bridge managed check prod sales.embeddings
     """
     with connected(catalog, properties) as namespace:
-        found = namespace.list_out_of_band_versions(names_of(table))
+        found = namespace.list_out_of_band_versions(parse_name(table))
     fields = {
         "table": table,
         "versions": [each.version for each in found.versions],
         "set_aside": list(found.set_aside),
         "set_aside_versions": list(found.set_aside_versions),
     }
-    tell(output, _described(table, found), fields)
+    print_result(output, _format_out_of_band(table, found), fields)
     if found.versions or found.set_aside:
         raise typer.Exit(FOUND)
 
 
-def _described(table: str, found: OutOfBand) -> str:
+def _format_out_of_band(table: str, found: OutOfBand) -> str:
     lines = [f"{table}: version {each.version} was not committed" for each in found.versions]
     lines += [
         f"{table}: {name if version is None else f'version {version}'} was set aside ({name})"
         for version, name in zip(found.set_aside_versions, found.set_aside, strict=True)
     ]
-    return "\n".join(lines) or f"{table}: all that is there was committed through the catalog"
+    return "\n".join(lines) or f"{table}: every version was committed through the catalog"
 
 
 @app.command()
@@ -100,15 +100,14 @@ def adopt(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Make versions that were written past the catalog the table's own.
+    """Add versions that were written past the catalog to the table.
 
     Example: lance-bridge managed adopt prod sales.embeddings
     """
     with connected(catalog, properties) as namespace:
-        latest = namespace.adopt_out_of_band_versions(names_of(table))
-        tell(
-            output, f"{table}: the latest version is {latest}", {"table": table, "version": latest}
-        )
+        latest = namespace.adopt_out_of_band_versions(parse_name(table))
+    fields = {"table": table, "version": latest}
+    print_result(output, f"{table}: the latest version is {latest}", fields)
 
 
 @app.command()
@@ -119,11 +118,11 @@ def discard(
     output: OutputOption = Output.TEXT,
     yes: Yes = False,
 ) -> None:
-    """Delete versions that were written past the catalog; they cannot be had back.
+    """Delete versions that were written past the catalog. This cannot be undone.
 
     Example: lance-bridge managed discard prod sales.embeddings --yes
     """
     confirm(f"Delete what was written to {table} past the catalog?", yes=yes)
     with connected(catalog, properties) as namespace:
-        count = namespace.discard_out_of_band_versions(names_of(table))
-        tell(output, f"{table}: {count} discarded", {"table": table, "discarded": count})
+        count = namespace.discard_out_of_band_versions(parse_name(table))
+    print_result(output, f"{table}: {count} discarded", {"table": table, "discarded": count})

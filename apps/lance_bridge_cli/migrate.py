@@ -9,7 +9,15 @@ import typer
 import lance_bridge_migrate as migrations
 from lance_bridge_migrate.levels import Level
 
-from .common import CatalogName, OutputOption, Properties, connected, names_of, pairs, told
+from .common import (
+    CatalogName,
+    OutputOption,
+    Properties,
+    connected,
+    exit_on_error,
+    parse_key_values,
+    parse_name,
+)
 from .completion import migration_ids
 from .migrating import (
     AtOnce,
@@ -85,17 +93,17 @@ def register(
     Example: lance-bridge migrate register /data/tables prod --namespace sales --execute
     """
     options = {
-        "namespace": names_of(namespace),
+        "namespace": parse_name(namespace),
         "flatten": flatten,
         "make_namespaces": make_namespaces,
         **selected(include, exclude),
     }
-    given = {k.removeprefix("storage."): v for k, v in pairs(source_properties).items()}
+    given = {k.removeprefix("storage."): v for k, v in parse_key_values(source_properties).items()}
     how = Choices(
         execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
     with connected(catalog, properties) as target:
-        with told():
+        with exit_on_error():
             source = migrations.Directory.at(directory, given)
         migrate(
             "register",
@@ -251,7 +259,7 @@ def resume(
     how = Choices(
         True, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
-    with told():
+    with exit_on_error():
         migration = migrations.Migrations(state).get(id)
         with reconnected(migration, source_properties, properties) as (kind, ends):
             run(kind, ends, migration, how)
@@ -269,7 +277,7 @@ def list_(
 
     Example: lance-bridge migrate list
     """
-    with told():
+    with exit_on_error():
         kept = migrations.Migrations(state)
         records = [kept.get(id).record() for id in kept.ids()]
         rows = [summary(each) for each in sorted(records, key=lambda each: each.plan.created)]
@@ -283,7 +291,7 @@ def show(id: Identifier, state: StateDirectory = None, output: OutputOption = Ou
 
     Example: lance-bridge migrate show 20260101-120000-register-0a1b2c
     """
-    with told():
+    with exit_on_error():
         record = migrations.Migrations(state).get(id).record()
     if record.state is migrations.State.PLANNED:
         tell_plan(record.plan, output)
@@ -310,7 +318,7 @@ def verify_(
     """
     from .progress import watched  # noqa: PLC0415 - takes seconds to import
 
-    with told():
+    with exit_on_error():
         migration = migrations.Migrations(state).get(id)
         with (
             reconnected(migration, source_properties, properties) as (kind, ends),
@@ -342,7 +350,7 @@ def undo_(
     """
     from .progress import watched  # noqa: PLC0415 - takes seconds to import
 
-    with told():
+    with exit_on_error():
         migration = migrations.Migrations(state).get(id)
         with (
             reconnected(migration, source_properties, properties) as (kind, ends),

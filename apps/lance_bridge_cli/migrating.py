@@ -14,8 +14,8 @@ import lance_bridge_migrate as migrations
 from lance_bridge.exit_codes import FAILED, FOUND, INTERRUPTED
 from lance_bridge_migrate.levels import Level
 
-from .common import misused, names_of, pairs, told
-from .output import Output, message, pairs_table, table_of, tell_parts, working
+from .common import exit_on_error, parse_key_values, parse_name, usage_error
+from .output import Output, key_value_table, make_table, message, print_parts, spinner
 from .plans import SHOWN, more_items, tell_plan
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def http_url(value: str | None) -> str | None:
     """Return a URL that a result can be posted to; end the command where it is none."""
     if value is not None and not value.lower().startswith(("http://", "https://")):
-        raise misused("--when-done-url is given as http://… or https://…")
+        raise usage_error("--when-done-url is given as http://… or https://…")
     return value
 
 
@@ -125,7 +125,7 @@ def catalogs_between(
     """Return the options of what goes from one catalog into another."""
     options: dict[str, Any] = {"make_namespaces": make_namespaces, **selected(include, exclude)}
     if namespace is not None:
-        options["namespace"] = names_of(namespace)
+        options["namespace"] = parse_name(namespace)
     return options
 
 
@@ -144,10 +144,10 @@ def migrate(
     Exit codes: 0 done, or planned; 1 tables failed, or something was refused; 3 the plan has tables
     that are blocked, or verifying found a difference; 130 Ctrl-C.
     """
-    with told():
+    with exit_on_error():
         kind = migrations.kind_named(kind_name)
         message(f"planning {kind_name}: looking at {ends.source_address} and {ends.target_address}")
-        with working(f"plan {kind_name}"):
+        with spinner(f"plan {kind_name}"):
             plan = migrations.make_plan(kind, ends, dict(options), follows)
         migration = migrations.Migrations(how.state).add(plan)
         if how.execute:
@@ -208,8 +208,12 @@ def reconnected(
         with ExitStack() as starting:
             if SPARK in (plan.source.name, plan.target.name):
                 starting.enter_context(spark_log(migration.directory.parent.parent))
-            source_end = stack.enter_context(kind.connect_source(plan.source, pairs(source)))
-            target_end = stack.enter_context(kind.connect_target(plan.target, pairs(target)))
+            source_end = stack.enter_context(
+                kind.connect_source(plan.source, parse_key_values(source))
+            )
+            target_end = stack.enter_context(
+                kind.connect_target(plan.target, parse_key_values(target))
+            )
         ends = migrations.Ends(source_end, target_end, plan.source, plan.target)
         yield kind, ends
 
@@ -240,7 +244,7 @@ def tell_record(record: migrations.Record, output: Output) -> None:
     """Show what became of a migration."""
     from lance_bridge_migrate import orphans  # noqa: PLC0415 - takes seconds to import
 
-    parts: list[Table | str] = [pairs_table(summary(record))]
+    parts: list[Table | str] = [key_value_table(summary(record))]
     states = list(record.items.values())
     rows = [
         {
@@ -252,7 +256,7 @@ def tell_record(record: migrations.Record, output: Output) -> None:
         for each in states[:SHOWN]
     ]
     if rows:
-        parts.append(table_of(["target", "state", "seconds", "verified"], rows))
+        parts.append(make_table(["target", "state", "seconds", "verified"], rows))
     parts += more_items(len(states))
     parts += [f"{each.item.name}: {text}" for each in states if (text := _problem(each))]
     parts += [
@@ -261,7 +265,7 @@ def tell_record(record: migrations.Record, output: Output) -> None:
         for text in orphans.texts_of(each, record.plan.target)
     ]
     parts += _how_to_continue(record)
-    tell_parts(output, as_fields(record), parts)
+    print_parts(output, as_fields(record), parts)
 
 
 def _how_to_continue(record: migrations.Record) -> list[Table | str]:

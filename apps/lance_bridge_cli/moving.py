@@ -11,7 +11,16 @@ import yaml
 
 import lance_bridge_migrate as migrations
 
-from .common import CatalogName, OutputOption, Properties, connected, misused, names_of, pairs, told
+from .common import (
+    CatalogName,
+    OutputOption,
+    Properties,
+    connected,
+    exit_on_error,
+    parse_key_values,
+    parse_name,
+    usage_error,
+)
 from .completion import migration_ids
 from .migrating import (
     AtOnce,
@@ -148,23 +157,23 @@ def convert(
         "catalog": spark_catalog,
         "name": name,
         "make_namespaces": make_namespaces,
-        "casts": pairs(cast),
-        "renames": pairs(rename_column),
-        "vectors": {key: _length(key, value) for key, value in pairs(vector).items()},
+        "casts": parse_key_values(cast),
+        "renames": parse_key_values(rename_column),
+        "vectors": {key: _length(key, value) for key, value in parse_key_values(vector).items()},
         "find_vectors": find_vectors,
         "count_rows": count,
         "ignore_statistics": ignore_statistics,
         "sort_by": sort_by or [],
         "indices": [_index(each) for each in index or ()],
-        "properties": pairs(table_property),
+        "properties": parse_key_values(table_property),
         "data_storage_version": data_storage_version,
         "max_rows_per_file": max_rows_per_file,
         **selected(include, exclude),
     }
     if namespace is not None:
-        options["namespace"] = names_of(namespace)
+        options["namespace"] = parse_name(namespace)
     if path is not None:
-        source = {"path": path, "format": format, "read_options": pairs(read_option)}
+        source = {"path": path, "format": format, "read_options": parse_key_values(read_option)}
         options["paths"] = [{**source, "table": _named(table)}]
     how = Choices(
         execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
@@ -190,29 +199,29 @@ def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise misused(f"The settings file {file} cannot be read: {error}") from error
+        raise usage_error(f"The settings file {file} cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise misused(f"The settings file {file} has no options: it is a mapping of names")
+        raise usage_error(f"The settings file {file} has no options: it is a mapping of names")
     defaults = ConvertOptions().model_dump(mode="json")
     return {**found, **{key: each for key, each in given.items() if each != defaults.get(key)}}
 
 
 def _named(table: str | None) -> str:
     if table is None:
-        raise misused("With --path, --table says what the new table is called")
+        raise usage_error("With --path, --table says what the new table is called")
     return table
 
 
 def _length(column: str, value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
-        raise misused(f"--vector {column}=… needs a number of 1 or more, and not '{value}'")
+        raise usage_error(f"--vector {column}=… needs a number of 1 or more, and not '{value}'")
     return int(value)
 
 
 def _index(given: str) -> dict[str, str]:
     column, colon, kind = given.rpartition(":")
     if not (colon and column and kind):
-        raise misused(f"--index is given as column:KIND, and not '{given}'")
+        raise usage_error(f"--index is given as column:KIND, and not '{given}'")
     return {"column": column, "kind": kind}
 
 
@@ -261,7 +270,7 @@ def catch_up(
     how = Choices(
         execute, at_once, verify_at, skip_blocked, state, output, stop_on_error, when_done, post_to
     )
-    with told():
+    with exit_on_error():
         from lance_bridge_migrate.kinds.catchup import next_round  # noqa: PLC0415 - it needs Spark
 
         migration = migrations.Migrations(state).get(id)
@@ -324,7 +333,7 @@ def export(
         beside = source if database is not None else None
         with session_beside(beside, metastore, spark_conf, state) as (spark, address):
             if database is not None and is_forgetful(spark):
-                raise misused(
+                raise usage_error(
                     "--database needs a catalog of Spark's that outlives the command: name its "
                     "metastore with --metastore, or set it with --spark-conf"
                 )

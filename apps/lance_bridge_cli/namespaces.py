@@ -11,17 +11,19 @@ from lance_bridge.names import written
 from . import api
 from .common import (
     CatalogName,
+    Limit,
     NamespaceName,
     OutputOption,
+    PageToken,
     Properties,
+    Settings,
     Yes,
     confirm,
     connected,
-    names_of,
-    pairs,
+    parse_key_values,
+    parse_name,
 )
-from .output import Output, pairs_table, tell, tell_parts, working
-from .paging import Limit, PageToken
+from .output import Output, key_value_table, print_parts, print_result, spinner
 from .rows import RowsOption, RowsOutput, print_page
 
 app = typer.Typer()
@@ -41,18 +43,12 @@ def list_namespaces(
 
     Example: lance-bridge ns list prod
     """
-    names = names_of(parent) if parent else []
+    names = parse_name(parent) if parent else []
+    request = api.ListNamespacesRequest(id=names, limit=limit, page_token=page_token)
     with connected(catalog, properties) as namespace:
-        request = api.ListNamespacesRequest(id=names, limit=limit, page_token=page_token)
         found = namespace.list_namespaces(request)
-    shown = [written([*names, name]) for name in found.namespaces]
-    print_page(
-        output,
-        "namespaces",
-        ["namespace"],
-        [{"namespace": each} for each in shown],
-        found.page_token,
-    )
+    rows = [{"namespace": written([*names, name])} for name in found.namespaces]
+    print_page(output, "namespaces", ["namespace"], rows, found.page_token)
 
 
 @app.command()
@@ -60,11 +56,10 @@ def create(
     catalog: CatalogName,
     name: NamespaceName,
     *,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A property of the namespace: key=value. Repeatable."),
-    ] = None,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Keep one that is there.")] = False,
+    settings: Settings = None,
+    exist_ok: Annotated[
+        bool, typer.Option("--exist-ok", help="Keep an existing namespace of that name.")
+    ] = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -72,13 +67,15 @@ def create(
 
     Example: lance-bridge ns create prod archive --set comment=old --exist-ok
     """
-    names, given = names_of(name), pairs(settings)
+    request = api.CreateNamespaceRequest(
+        id=parse_name(name),
+        mode="ExistOk" if exist_ok else "Create",
+        properties=parse_key_values(settings) or None,
+    )
     with connected(catalog, properties) as namespace:
-        mode = "ExistOk" if exist_ok else "Create"
-        request = api.CreateNamespaceRequest(id=names, mode=mode, properties=given or None)
         answer = namespace.create_namespace(request)
     fields = {"namespace": name, "properties": answer.properties or {}}
-    tell(output, f"{name}: created" if not exist_ok else f"{name}: is there", fields)
+    print_result(output, f"{name}: exists" if exist_ok else f"{name}: created", fields)
 
 
 @app.command()
@@ -88,15 +85,14 @@ def describe(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show a namespace's properties, its location among them.
+    """Show a namespace's properties, with its location.
 
     Example: lance-bridge ns describe prod sales
     """
-    names = names_of(name)
+    request = api.DescribeNamespaceRequest(id=parse_name(name))
     with connected(catalog, properties) as namespace:
-        answer = namespace.describe_namespace(api.DescribeNamespaceRequest(id=names))
-    found = answer.properties or {}
-    tell_parts(output, {"namespace": name, "properties": found}, [pairs_table(found)])
+        found = namespace.describe_namespace(request).properties or {}
+    print_parts(output, {"namespace": name, "properties": found}, [key_value_table(found)])
 
 
 @app.command()
@@ -115,10 +111,10 @@ def drop(
 
     Example: lance-bridge ns drop prod attic --yes
     """
-    names = names_of(name)
+    behavior = "Cascade" if cascade else "Restrict"
+    request = api.DropNamespaceRequest(id=parse_name(name), behavior=behavior)
     what = " and all Lance tables in it, with their data" if cascade else ""
     confirm(f"Drop namespace {name}{what}?", yes=yes)
-    with connected(catalog, properties) as namespace, working(f"drop {name}"):
-        behavior = "Cascade" if cascade else "Restrict"
-        namespace.drop_namespace(api.DropNamespaceRequest(id=names, behavior=behavior))
-    tell(output, f"{name}: dropped", {"namespace": name, "dropped": True})
+    with connected(catalog, properties) as namespace, spinner(f"drop {name}"):
+        namespace.drop_namespace(request)
+    print_result(output, f"{name}: dropped", {"namespace": name, "dropped": True})

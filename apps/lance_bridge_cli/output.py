@@ -1,4 +1,4 @@
-"""How answers are told: tables and sentences for people, JSON for programs.
+"""Answers: tables and sentences for people, JSON for programs; and progress bars.
 
 Standard output has the answer and nothing else; messages and bars go to standard error.
 """
@@ -26,15 +26,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
-WIDE = 10_000
+UNLIMITED = 10_000
 """The width of a table that goes to a file or a program: nothing is cut."""
-LONGEST_CELL = 60
-_SPACES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
-"""Ends of lines and tabs, as a cell shows them."""
+MAX_CELL = 60
+"""Characters of a cell, unless a command shows all."""
+_LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}]")
-"""What a terminal obeys instead of showing: controls but tab and line feed, and marks that reorder
-what stands around them."""
+"""What a terminal obeys instead of showing: control characters but tab and line feed, and marks
+that reorder the text around them."""
 
 
 class Output(str, Enum):
@@ -45,7 +45,7 @@ class Output(str, Enum):
 
 
 def printable(text: str) -> str:
-    """Return text in which no character acts on the terminal, for whatever a catalog said.
+    """Return text from a catalog in which no character acts on the terminal.
 
     Control characters (terminal escapes begin with one) and bidirectional marks become ``\\x1b`` or
     ``\\u202e``. Tabs and ends of lines stay.
@@ -58,8 +58,17 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def one_line(text: str, longest: int = MAX_CELL) -> str:
+    """Return text as a cell prints it: one line, of ``longest`` characters at most."""
+    line = printable(text.translate(_LINE_ENDS))
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
 def message(text: str) -> None:
-    """Tell something that is no answer, such as a failure."""
+    """Print a message, such as a failure, to standard error."""
     typer.echo(f"lance-bridge: {printable(text)}", err=True)
 
 
@@ -80,55 +89,11 @@ class _MessageHandler(logging.Handler):
         message(text if record.name.startswith("lance_bridge") else f"{record.name}: {text}")
 
 
-def tell(output: Output, text: str, fields: Mapping[str, Any]) -> None:
-    """Print an answer: a sentence, or its fields as one JSON object."""
-    sys.stdout.write((as_json(fields) if output is Output.JSON else printable(text)) + "\n")
+# -- for programs ----------------------------------------------------------------------------------
 
 
-def tell_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table | str]) -> None:
-    """Print an answer that has several parts for people, and is one JSON object for programs."""
-    if output is Output.JSON:
-        sys.stdout.write(as_json(fields) + "\n")
-        return
-    for part in parts:
-        if isinstance(part, str):
-            sys.stdout.write(printable(part) + "\n")
-        else:
-            print_table(part)
-
-
-def table_of(
-    columns: Sequence[str],
-    rows: Iterable[Mapping[str, Any]],
-    title: str = "",
-    longest: int = LONGEST_CELL,
-) -> Table:
-    """Return a table for people. A column's name is its key in the rows, underscores as spaces.
-
-    Values of more than ``longest`` characters are cut.
-    """
-    heads = [Column(Text(printable(each.replace("_", " ")))) for each in columns]
-    table = Table(
-        *heads,
-        box=box.SIMPLE_HEAD,
-        title=Text(printable(title)) if title else None,
-        title_justify="left",
-    )
-    for row in rows:
-        table.add_row(*(Text(_cell(row.get(column), longest)) for column in columns))
-    return table
-
-
-def pairs_table(fields: Mapping[str, Any]) -> Table:
-    """Return a table of names and values."""
-    table = Table(box=box.SIMPLE, show_header=False)
-    for key, value in fields.items():
-        table.add_row(Text(printable(key.replace("_", " "))), Text(_cell(value, longest=WIDE)))
-    return table
-
-
-def as_json(value: Any) -> str:
-    """Return strict JSON, also for what JSON has no form for: see `plain`.
+def to_json(value: Any) -> str:
+    """Return strict JSON, also of types that JSON lacks: see `plain`.
 
     Characters that act on a terminal are escaped, which changes no value.
     """
@@ -140,15 +105,15 @@ def plain(value: Any) -> Any:
     """Return a value in types of JSON.
 
     Bytes are in base64, times in ISO 8601, durations in seconds, decimals as text, and numbers that
-    are none as "NaN", "Infinity" and "-Infinity".
+    JSON lacks as "NaN", "Infinity" and "-Infinity".
     """
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
-    for kind, form in _FORMS:
-        if isinstance(value, kind):
-            return form(value)
+    for type_, convert in _CONVERTERS:
+        if isinstance(value, type_):
+            return convert(value)
     return value
 
 
@@ -158,7 +123,7 @@ def _number(value: float) -> float | str:
     return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
 
 
-_FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+_CONVERTERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (float, _number),
     (bytes, lambda value: base64.b64encode(value).decode()),
     (Enum, lambda value: value.value),
@@ -168,66 +133,103 @@ _FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _cell(value: Any, longest: int = LONGEST_CELL) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    shown = plain(value)
-    return one_line(
-        shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False), longest
-    )
+# -- for people ------------------------------------------------------------------------------------
 
 
-def one_line(text: str, longest: int = LONGEST_CELL) -> str:
-    """Return what any cell prints: one line, of ``longest`` characters at most."""
-    line = printable(text.translate(_SPACES))
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+def print_result(output: Output, text: str, fields: Mapping[str, Any]) -> None:
+    """Print a sentence, or its fields as one JSON object."""
+    print_parts(output, fields, [text])
+
+
+def print_parts(output: Output, fields: Mapping[str, Any], parts: Sequence[Table | str]) -> None:
+    """Print an answer that has several parts for people, and is one JSON object for programs."""
+    if output is Output.JSON:
+        sys.stdout.write(to_json(fields) + "\n")
+        return
+    for part in parts:
+        if isinstance(part, str):
+            sys.stdout.write(printable(part) + "\n")
+        else:
+            print_table(part)
 
 
 def print_table(table: Table) -> None:
-    """Print a table: as wide as the terminal, or without a limit where there is none."""
+    """Print a table: as wide as the terminal, or without a limit if there is none."""
     console = output_console()
     console.print(table, soft_wrap=not console.is_terminal)
 
 
+def make_table(
+    columns: Sequence[str], rows: Iterable[Mapping[str, Any]], longest: int = MAX_CELL
+) -> Table:
+    """Return a table for people. A column's name is its key in the rows, underscores as spaces.
+
+    Values of more than ``longest`` characters are cut.
+    """
+    heads = [Column(Text(printable(each.replace("_", " ")))) for each in columns]
+    table = Table(*heads, box=box.SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*(Text(format_value(row.get(column), longest)) for column in columns))
+    return table
+
+
+def key_value_table(fields: Mapping[str, Any]) -> Table:
+    """Return a table of names and values."""
+    table = Table(box=box.SIMPLE, show_header=False)
+    for key, value in fields.items():
+        name = printable(key.replace("_", " "))
+        table.add_row(Text(name), Text(format_value(value, UNLIMITED)))
+    return table
+
+
+def format_value(value: Any, longest: int = MAX_CELL) -> str:
+    """Return the cell of a value in a list: one line, of ``longest`` characters at most."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return one_line(as_text(value), longest)
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text: JSON unless it is a string."""
+    short = plain(value)
+    return short if isinstance(short, str) else json.dumps(short, ensure_ascii=False)
+
+
 def output_console() -> Console:
-    """Return what prints to standard output."""
-    out = sys.stdout
-    width = None if out.isatty() else WIDE
-    return Console(file=out, width=width, highlight=False, color_system=color_system())
+    """Return a console on standard output."""
+    width = None if sys.stdout.isatty() else UNLIMITED
+    return Console(file=sys.stdout, width=width, highlight=False, color_system=color_system())
 
 
 def color_system() -> Literal["auto"] | None:
-    """Return None, which is neither colours nor bold, where ``NO_COLOR`` is set (no-color.org)."""
+    """Return None, for neither colours nor bold, if ``NO_COLOR`` is set (no-color.org)."""
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
-# -- bars ------------------------------------------------------------------------------------------
+# -- progress, if standard error is a terminal -----------------------------------------------------
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show that something goes on whose end is not known. Quiet where nobody watches."""
+def spinner(text: str) -> Iterator[None]:
+    """Show that something is in progress whose end is not known."""
     console = Console(stderr=True, color_system=color_system())
     if not console.is_terminal:
         yield
         return
-    with console.status(Text(printable(what))):
+    with console.status(Text(printable(text))):
         yield
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how far something is. Quiet where nobody watches.
-
-    Yields what to call with the number that is done, and that of all where it is known.
-    """
+def progress_bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar; yield what to call with the number done, and the total if it is known."""
     console = Console(stderr=True, color_system=color_system())
     if not console.is_terminal:
         yield lambda _done, _total: None
         return
-    columns = (TextColumn(printable(what), markup=False), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn(printable(text), markup=False), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.filesize import decimal
 from rich.table import Table
 
-from .output import Output, pairs_table, table_of, tell_parts
+from .output import Output, key_value_table, make_table, print_parts
 
 if TYPE_CHECKING:
     from lance_bridge_migrate import Item, Plan
@@ -34,18 +34,18 @@ def tell_plan(plan: Plan, output: Output) -> None:
         "blocked": len(plan.blocked),
         "nothing to do": sum(bool(item.nothing_to_do) for item in plan.items),
     }
-    parts: list[Table | str] = [pairs_table({**head, **_estimate(plan)})]
+    parts: list[Table | str] = [key_value_table({**head, **_estimate(plan)})]
     if plan.items:
         rows = [_plan_row(item) for item in plan.items]
         known = [name for name in _WHERE_KNOWN if any(row[name] is not None for row in rows)]
-        parts.append(table_of(["source", "target", *known, "plan"], rows[:SHOWN]))
+        parts.append(make_table(["source", "target", *known, "plan"], rows[:SHOWN]))
     parts += more_items(len(plan.items))
     problems = [(item, each) for item in plan.items for each in item.problems]
     parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
     parts += [f"Note: {note}." for note in plan.notes]
     if todo:
         parts.append(_how_to_run(plan))
-    tell_parts(output, fields, parts)
+    print_parts(output, fields, parts)
 
 
 def _how_to_run(plan: Plan) -> str:

@@ -9,10 +9,10 @@ import typer
 
 import lance_bridge_migrate as migrations
 
-from .common import OutputOption, told
+from .common import OutputOption, exit_on_error
 from .completion import migration_ids
 from .migrating import StateDirectory
-from .output import Output, tell
+from .output import Output, print_result
 
 _PAGE = "report.html"
 
@@ -42,11 +42,11 @@ def report(
 
     Example: lance-bridge migrate report 20260101-120000-register-0a1b2c
     """
-    with told():
+    with exit_on_error():
         # Takes a second to import, and needs an extra.
         from lance_bridge_migrate.report import report_of, write  # noqa: PLC0415
 
         migration = migrations.Migrations(state).get(id)
         made = report_of(migration.record(), str(Path(state).absolute()) if state else None)
         page, data = write(made, to or migration.directory / _PAGE)
-    tell(output, f"{page}\n{data}", made.model_dump(mode="json"))
+    print_result(output, f"{page}\n{data}", made.model_dump(mode="json"))

@@ -10,7 +10,7 @@ import typer
 
 import lance_bridge_migrate as migrations
 
-from .common import pairs, told
+from .common import exit_on_error, parse_key_values
 from .output import message
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def session_beside(
         conf: Settings, each as key=value.
         state: The state directory, where Spark's log is.
     """
-    given = pairs(conf)
+    given = parse_key_values(conf)
     uri = metastore or (None if namespace is None else _uri_of(namespace))
     if uri is not None and (metastore or not {_IMPLEMENTATION, _REMOTE} & set(given)):
         given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
-    with told():
+    with exit_on_error():
         # Imported here, because it needs Spark.
         from lance_bridge_migrate.ends import SPARK  # noqa: PLC0415 - takes seconds to import
         from lance_bridge_migrate.spark.session import address_of_session, session_at  # noqa: PLC0415

@@ -10,25 +10,35 @@ from rich.table import Table
 
 from lance_bridge.names import written
 
-from . import api, contents, history
+from . import api, contents
 from .common import (
     CatalogName,
+    Limit,
     OutputOption,
+    PageToken,
     Properties,
+    Settings,
     TableName,
     Yes,
     confirm,
     connected,
-    names_of,
-    pairs,
+    load_table,
+    parse_key_values,
+    parse_name,
 )
-from .output import WIDE, Output, message, pairs_table, table_of, tell, tell_parts, working
-from .paging import Limit, PageToken
+from .output import (
+    UNLIMITED,
+    Output,
+    key_value_table,
+    make_table,
+    message,
+    print_parts,
+    print_result,
+    spinner,
+)
 from .rows import RowsOption, RowsOutput, print_page
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lance_bridge.namespace import LanceBridgeNamespace
 
 app = typer.Typer()
@@ -51,13 +61,13 @@ def list_tables(
 
     Example: lance-bridge table list prod sales
     """
-    names = names_of(namespace) if namespace else []
-    with connected(catalog, properties) as connection, working("list tables"):
-        paths, token = _listed(connection, names, with_data, limit, page_token)
+    names = parse_name(namespace) if namespace else []
+    with connected(catalog, properties) as connection, spinner("list tables"):
+        paths, token = _list_paths(connection, names, with_data, limit, page_token)
     print_page(output, "tables", ["table"], [{"table": written(path)} for path in paths], token)
 
 
-def _listed(
+def _list_paths(
     connection: LanceBridgeNamespace,
     names: list[str],
     with_data: bool,
@@ -73,9 +83,12 @@ def _listed(
     from lance_bridge.entries import listing  # noqa: PLC0415 - takes seconds to import
     from lance_bridge.paging import PageRequest  # noqa: PLC0415 - the same
 
-    # ListAllTables joins names with a sign that names may hold, too.
+    # ListAllTables joins names with a character that names may contain.
     page = PageRequest.parse("all tables", limit, page_token)
     return listing.list_all_tables(connection._bridge, page, include_declared=not with_data)
+
+
+# -- describe --------------------------------------------------------------------------------------
 
 
 @app.command()
@@ -85,75 +98,69 @@ def describe(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Show where a table is, its schema, with types as SQL writes them, and its statistics.
+    """Show a table's location, its schema with SQL types, and its statistics.
 
     Example: lance-bridge table describe prod sales.orders
     """
-    names = names_of(table)
-    with connected(catalog, properties) as namespace, working(f"describe {table}"):
-        # Credentials are asked for only by what reads the table, and are never shown.
-        request = api.DescribeTableRequest(id=names, load_detailed_metadata=True)
-        found = namespace.describe_table(request)
-        fields = _description(table, found)
-        if not found.is_only_declared:
-            stats = namespace.get_table_stats(api.GetTableStatsRequest(id=names))
-            _add_sql_types(fields, _read_schema(namespace, names, found.version))
-            fields["statistics"] = stats.model_dump(mode="json", exclude_none=True)
-    tell_parts(output, fields, _parts(fields))
+    names = parse_name(table)
+    with connected(catalog, properties) as namespace, spinner(f"describe {table}"):
+        fields = {"table": table, **_describe(namespace, names)}
+    print_parts(output, fields, _format_description(fields))
 
 
-def _description(table: str, found: api.DescribeTableResponse) -> dict[str, Any]:
-    schema = found.var_schema.to_dict()["fields"] if found.var_schema else []
-    return {
-        "table": table,
+def _describe(namespace: LanceBridgeNamespace, names: list[str]) -> dict[str, Any]:
+    # Credentials are requested only by what reads the table, and never shown.
+    request = api.DescribeTableRequest(id=names, load_detailed_metadata=True)
+    found = namespace.describe_table(request)
+    fields: dict[str, Any] = {
         "location": found.location,
         "version": found.version,
         "only_declared": bool(found.is_only_declared),
         "managed_versioning": bool(found.managed_versioning),
         "properties": found.properties or {},
         "metadata": found.metadata or {},
-        "schema": schema,
+        "schema": found.var_schema.to_dict()["fields"] if found.var_schema else [],
     }
+    if not found.is_only_declared:
+        stats = namespace.get_table_stats(api.GetTableStatsRequest(id=names))
+        _add_sql_types(fields, namespace, names)
+        fields["statistics"] = stats.model_dump(mode="json", exclude_none=True)
+    return fields
 
 
-def _read_schema(
-    namespace: LanceBridgeNamespace, names: list[str], version: int | None
-) -> pa.Schema:
-    """Return the schema as Arrow has it: the answer's JSON leaves out units and time zones."""
-    from lance_bridge.entries import tables as entries  # noqa: PLC0415 - takes seconds to import
+def _add_sql_types(
+    fields: dict[str, Any], namespace: LanceBridgeNamespace, names: list[str]
+) -> None:
+    """Add types of the Arrow schema: the response's JSON leaves out units and time zones."""
     from lance_bridge.ref import Ref  # noqa: PLC0415 - takes seconds to import
-    from lance_bridge.table import Table as LanceTable  # noqa: PLC0415 - rich has a Table, too
 
-    bridge = namespace._bridge
-    record = entries.load_lance(bridge, bridge.table_path(names))
-    return LanceTable(bridge, record).open(Ref.of(version)).schema
+    from .sql_types import sql_type  # noqa: PLC0415 - the same
 
-
-def _add_sql_types(fields: dict[str, Any], schema: pa.Schema) -> None:
-    from .sqltypes import sql_type  # noqa: PLC0415 - takes seconds to import
-
+    schema = load_table(namespace, names).open(Ref.of(fields["version"])).schema
     for each, field in zip(fields["schema"], schema, strict=True):
         each["sql_type"] = sql_type(field.type)
 
 
-def _parts(fields: dict[str, Any]) -> list[Table | str]:
+def _format_description(fields: dict[str, Any]) -> list[Table | str]:
     nested = ("schema", "statistics", "properties", "metadata")
-    parts: list[Table | str] = [pairs_table({k: v for k, v in fields.items() if k not in nested})]
+    parts: list[Table | str] = [
+        key_value_table({k: v for k, v in fields.items() if k not in nested})
+    ]
     for key in ("properties", "metadata"):
         if fields[key]:
-            parts += [key, pairs_table(fields[key])]
+            parts += [key, key_value_table(fields[key])]
     columns = [
         {"column": each["name"], "type": each["sql_type"], "nullable": each["nullable"]}
         for each in fields["schema"]
     ]
     if columns:
-        parts.append(table_of(["column", "type", "nullable"], columns, longest=WIDE))
+        parts.append(make_table(["column", "type", "nullable"], columns, longest=UNLIMITED))
     if "statistics" in fields:
-        parts.append(pairs_table(_flat(fields["statistics"])))
+        parts.append(key_value_table(_flatten_stats(fields["statistics"])))
     return parts
 
 
-def _flat(stats: dict[str, Any]) -> dict[str, Any]:
+def _flatten_stats(stats: dict[str, Any]) -> dict[str, Any]:
     fragments = stats["fragment_stats"]
     return {
         "rows": stats["num_rows"],
@@ -165,54 +172,52 @@ def _flat(stats: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+# -- change the entry ------------------------------------------------------------------------------
+
+
 @app.command()
 def register(
     catalog: CatalogName,
     table: TableName,
     location: Annotated[str, typer.Argument(help="Where the data is: an absolute path or a URI.")],
     *,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A property of the table: key=value. Repeatable."),
-    ] = None,
+    settings: Settings = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Let a table that has the name be there instead.")
+        bool, typer.Option("--overwrite", help="Replace an existing table of that name.")
     ] = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Give data that exists a name in the catalog. The data is neither read nor changed.
+    """Register existing data as a table. The data is neither read nor changed.
 
     Example: lance-bridge table register prod sales.old_orders /data/old_orders.lance
     """
-    names, given = names_of(table), pairs(settings)
+    request = api.RegisterTableRequest(
+        id=parse_name(table),
+        location=location,
+        mode="Overwrite" if overwrite else "Create",
+        properties=parse_key_values(settings) or None,
+    )
     with connected(catalog, properties) as namespace:
-        mode = "Overwrite" if overwrite else "Create"
-        request = api.RegisterTableRequest(
-            id=names, location=location, mode=mode, properties=given or None
-        )
-        answer = namespace.register_table(request)
-        _warn_if_empty(namespace, names, catalog, answer.location or location)
-    fields = {"table": table, "location": answer.location}
-    tell(output, f"{table}: registered at {answer.location}", fields)
+        registered = namespace.register_table(request).location or location
+        _warn_if_empty(namespace, catalog, request.id or [], registered)
+    fields = {"table": table, "location": registered}
+    print_result(output, f"{table}: registered at {registered}", fields)
 
 
 def _warn_if_empty(
-    namespace: LanceBridgeNamespace, names: list[str], catalog: str, location: str
+    namespace: LanceBridgeNamespace, catalog: str, names: list[str], location: str
 ) -> None:
-    """Say that no Lance table is where one was registered, which may be a slip of the pen.
-
-    RegisterTable makes the entry in any case, and such a table is one that is only declared.
-    """
+    """Say that the location of a new entry has no Lance table: it may be a typo."""
     table = written(names)
     try:
         is_empty = _is_only_declared(namespace, names)
     except api.LanceNamespaceError as error:
-        message(f"whether there is a Lance table at {location} could not be checked: {error}")
+        message(f"could not check whether {location} has a Lance table: {error}")
         return
     if is_empty:
         message(
-            f"there is no Lance table at {location}: until one is written there, {table} is only "
+            f"{location} has no Lance table: until one is written there, {table} is only "
             f"declared. To remove the entry: lance-bridge table deregister {catalog} "
             f"{shlex.quote(table)}"
         )
@@ -225,36 +230,35 @@ def deregister(
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Take a table's name out of the catalog, and leave its data where it is.
+    """Remove a table's entry from the catalog; its data stays.
 
     Example: lance-bridge table deregister prod sales.old_orders
     """
-    names = names_of(table)
+    request = api.DeregisterTableRequest(id=parse_name(table))
     with connected(catalog, properties) as namespace:
-        answer = namespace.deregister_table(api.DeregisterTableRequest(id=names))
-    fields = {"table": table, "location": answer.location}
-    tell(output, f"{table}: deregistered; its data stays at {answer.location}", fields)
+        location = namespace.deregister_table(request).location
+    fields = {"table": table, "location": location}
+    print_result(output, f"{table}: deregistered; its data stays at {location}", fields)
 
 
 @app.command()
 def rename(
     catalog: CatalogName,
     table: TableName,
-    new_name: Annotated[str, typer.Argument(help="The new names, namespace and all: db.table.")],
+    new_name: Annotated[str, typer.Argument(help="The new name, with its namespace: db.table.")],
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Give a table another name. Its files stay where they are.
+    """Rename a table. Its files stay where they are.
 
     Example: lance-bridge table rename prod sales.drafts sales.notes
     """
-    names, new = names_of(table), names_of(new_name)
+    names, new = parse_name(table), parse_name(new_name)
+    request = api.RenameTableRequest(id=names, new_namespace_id=new[:-1], new_table_name=new[-1])
     with connected(catalog, properties) as namespace:
-        request = api.RenameTableRequest(
-            id=names, new_namespace_id=new[:-1], new_table_name=new[-1]
-        )
         namespace.rename_table(request)
-    tell(output, f"{table}: renamed to {new_name}", {"table": new_name, "renamed_from": table})
+    fields = {"table": new_name, "renamed_from": table}
+    print_result(output, f"{table}: renamed to {new_name}", fields)
 
 
 @app.command()
@@ -263,30 +267,23 @@ def drop(
     table: TableName,
     *,
     if_only_declared: Annotated[
-        bool, typer.Option("--if-only-declared", help="Refuse where it holds data.")
+        bool, typer.Option("--if-only-declared", help="Refuse if it has data.")
     ] = False,
     yes: Yes = False,
     properties: Properties = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Drop a table with its data; it cannot be had back.
+    """Drop a table with its data. This cannot be undone.
 
     Example: lance-bridge table drop prod sales.scratch --yes
     """
-    names = names_of(table)
+    names = parse_name(table)
     confirm(f"Drop table {table} with its data?", yes=yes)
-    with connected(catalog, properties) as namespace, working(f"drop {table}"):
-        if if_only_declared:
-            _require_declared(namespace, names)
+    with connected(catalog, properties) as namespace, spinner(f"drop {table}"):
+        if if_only_declared and not _is_only_declared(namespace, names):
+            raise api.InvalidInputError(f"Table '{table}' has data by now, and was not dropped")
         answer = namespace.drop_table(api.DropTableRequest(id=names))
-    tell(output, f"{table}: dropped", {"table": table, "location": answer.location})
-
-
-def _require_declared(namespace: LanceBridgeNamespace, names: list[str]) -> None:
-    if not _is_only_declared(namespace, names):
-        from lance_bridge.errors import invalid  # noqa: PLC0415 - takes seconds to import
-
-        raise invalid(f"Table '{written(names)}' holds data by now, and was not dropped")
+    print_result(output, f"{table}: dropped", {"table": table, "location": answer.location})
 
 
 def _is_only_declared(namespace: LanceBridgeNamespace, names: list[str]) -> bool:
@@ -294,9 +291,4 @@ def _is_only_declared(namespace: LanceBridgeNamespace, names: list[str]) -> bool
     return bool(namespace.describe_table(request).is_only_declared)
 
 
-app.command()(contents.head)
-app.command()(contents.count)
-app.command()(contents.query)
-app.command()(history.versions)
-app.command()(history.tags)
-app.command()(history.indices)
+app.registered_commands += contents.app.registered_commands

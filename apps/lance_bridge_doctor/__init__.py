@@ -1,10 +1,23 @@
-"""What is wrong with a catalog and the tables in it, and the command that mends each.
+"""What is wrong with a catalog and its tables, and the command that fixes each problem.
 
-`diagnose` looks and changes nothing. It goes page by page. What cannot be known, because the
-catalog or the storage does not answer, is a finding of its own, and never counts as absent.
+`diagnose` changes nothing. It goes page by page. What cannot be known, because the catalog or the
+storage does not answer, is a finding itself, and never counts as absent.
+
+A name is imported when it is first used: ``lance-bridge doctor --help`` needs none of them.
 """
 
-from .diagnosis import OLD_ENOUGH, Diagnosis, diagnose
-from .findings import Finding, Kind
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["OLD_ENOUGH", "Diagnosis", "Finding", "Kind", "diagnose"]
+if TYPE_CHECKING:
+    from .diagnosis import MIN_IDLE, Diagnosis, diagnose
+    from .findings import Finding, Kind
+
+__all__ = ["MIN_IDLE", "Diagnosis", "Finding", "Kind", "diagnose"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "findings" if name in ("Finding", "Kind") else "diagnosis"
+    return getattr(import_module(f"{__name__}.{module}"), name)

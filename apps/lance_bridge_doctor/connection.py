@@ -1,4 +1,4 @@
-"""Whether a catalog can be connected to, and if not, why."""
+"""Whether a catalog can be reached, and why not."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from lance_bridge.namespace import LanceBridgeNamespace
 from .findings import Commands, Finding, Kind
 
 _ADDRESSES = ("uri", "host", "endpoint", "region")
-"""How catalogs call where they are, the first that one declares."""
+"""Properties with the address of a catalog."""
 _IDENTITIES = ("access_key_id", "client_id", "auth.username")
-"""What goes with a secret, in catalogs that have such."""
+"""Properties that belong to a secret."""
 _PROPERTY = re.compile(r"property '([^']+)'")
 _STORAGE_SECRETS = {
     "s3": ("aws_access_key_id", "aws_secret_access_key"),
@@ -36,10 +36,10 @@ _STORAGE_SECRETS = {
 }
 
 
-def of_connecting(error: LanceNamespaceError, commands: Commands) -> Finding:
-    """Return what is wrong where no namespace could be made of the properties; nothing was called.
+def from_properties(error: LanceNamespaceError, commands: Commands) -> Finding:
+    """Return what is wrong with properties that gave no namespace. Nothing was called.
 
-    Its class may not be known then, and so not what is secret: the command repeats no value.
+    The implementation may be unknown, and so which properties are secret: no value is repeated.
     """
     if isinstance(error, MissingExtraError):
         return Finding(Kind.MISSING_EXTRA, commands.catalog, str(error), error.command)
@@ -54,15 +54,15 @@ def of_connecting(error: LanceNamespaceError, commands: Commands) -> Finding:
     return Finding(Kind.CONFIGURATION, commands.catalog, str(error), command)
 
 
-def of_calling(namespace: LanceBridgeNamespace, commands: Commands) -> Iterator[Finding]:
-    """Yield what is wrong where the catalog does not answer the smallest question."""
+def check_catalog(namespace: LanceBridgeNamespace, commands: Commands) -> Iterator[Finding]:
+    """Yield what is wrong if the catalog does not answer the smallest call."""
     try:
         namespace.list_namespaces(ListNamespacesRequest(limit=1))
     except LanceNamespaceError as error:
-        yield _of_answer(error, namespace, commands)
+        yield _from_answer(error, namespace, commands)
 
 
-def _of_answer(
+def _from_answer(
     error: LanceNamespaceError, namespace: LanceBridgeNamespace, commands: Commands
 ) -> Finding:
     declared = list(namespace.config_type.declared())
@@ -85,19 +85,19 @@ def _of_answer(
 
 
 def _credentials(secret: Sequence[str], given: Mapping[str, str]) -> list[str]:
-    """Return the credentials that are set, or else the first that could be."""
+    """Return the credentials that are set, or the first that could be."""
     used = [key for key in (*_IDENTITIES, *secret) if key in given]
     return used or list(secret[:1])
 
 
-def of_storage(
+def storage_finding(
     error: LanceNamespaceError, subject: str, location: str, commands: Commands
 ) -> Finding:
-    """Return that storage does not answer, so that nothing can be said of what is there."""
+    """Return a finding that storage does not answer: what it holds is unknown."""
     scheme = locations.key(location)[0]
     if scheme == "file" and isinstance(error, PermissionDeniedError):
         command = f"chmod -R u+rwX {shlex.quote(locations.for_lance(location))}"
-    elif scheme == "file":  # of the disk, or what is mounted there: look again once it is well
+    elif scheme == "file":  # the disk or the mount: check again when it works
         command = commands.on_catalog(["doctor"])
     elif isinstance(error, UnauthenticatedError | PermissionDeniedError):
         keys = _STORAGE_SECRETS.get(scheme, ())

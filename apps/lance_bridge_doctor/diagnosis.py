@@ -1,4 +1,4 @@
-"""A diagnosis: the connection first, then tables, then storage; page by page."""
+"""A diagnosis: the connection first, then tables, then storage, page by page."""
 
 from __future__ import annotations
 
@@ -15,40 +15,38 @@ from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.config import named_catalogs
 from lance_bridge.entries.sharing import innermost_namespaces
-from lance_bridge.errors import invalid
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
-from lance_bridge.registry import connect, is_implementation
+from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 
-from . import clocks, connection
-from .entries import Examiner
+from . import clock_skew, connection
 from .findings import Commands, Finding, Kind
-from .orphans import Candidate, Orphans
-from .taken import Taken
+from .orphans import Candidate, OccupiedLocations, Orphans
+from .tables import TableChecks
 
-OLD_ENOUGH = timedelta(hours=1)
-"""What is younger may be somebody's who has not finished."""
+MIN_IDLE = timedelta(hours=1)
+"""What changed more recently may be in progress."""
 
 _THREADS = 8
 _TABLES, _STORAGE = "1", "2"
-"""How keys begin: tables come before what lies in storage without one."""
+"""The first part of keys: tables come before directories without an entry."""
 
 T = TypeVar("T")
 Key = tuple[str, ...]
-Told = Callable[[int, int | None], None]
-"""Is told how many objects were looked at."""
+Report = Callable[[int, int | None], None]
+"""Takes the number of objects that were checked, and their total if it is known."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What one page found. ``page_token`` is None where all was looked at."""
+    """What one page found. ``page_token`` is None if everything was checked."""
 
     findings: tuple[Finding, ...]
     tables: int
-    """How many tables were looked at."""
+    """Number of tables that were checked."""
     directories: int
-    """How many directories without an entry were looked at."""
+    """Number of directories without an entry that were checked."""
     page_token: str | None = None
 
 
@@ -58,18 +56,19 @@ def diagnose(
     *,
     limit: int = 1000,
     page_token: str | None = None,
-    idle: timedelta = OLD_ENOUGH,
-    told: Told = lambda _done, _total: None,
+    idle: timedelta = MIN_IDLE,
+    report: Report = lambda _done, _total: None,
 ) -> Diagnosis:
-    """Look for what is wrong with a catalog and what is in it. Nothing is changed.
+    """Find what is wrong with a catalog and its tables. Nothing is changed.
 
     Args:
         catalog: As for `lance_bridge.connect`, with its properties.
-        limit: Tables, and directories without an entry, to look at. The connection and the clocks
-            are looked at each time, and all entries are read where storage is compared with them.
-        page_token: That of a diagnosis before, to go on.
-        idle: What was changed more recently may be somebody's who has not finished, and is not
-            told: declared tables without data, and data without an entry.
+        limit: Tables, and directories without an entry, to check. The connection and the clocks are
+            checked each time, and all entries are read to compare storage with them.
+        page_token: That of an earlier diagnosis, to continue it.
+        idle: Declared tables without data, and data without an entry, are skipped if they changed
+            more recently: they may be in progress.
+        report: Called as the diagnosis proceeds.
 
     Raises:
         InvalidInputError: (13) the limit, the token, or a catalog that is pylance's own.
@@ -77,22 +76,21 @@ def diagnose(
     commands = Commands(catalog, dict(properties or {}), is_secret=lambda _key: True)
     try:
         commands = replace(commands, is_configured=_is_configured(catalog))
-        namespace = connect(catalog, properties)
+        found = connect(catalog, properties)
     except LanceNamespaceError as error:
-        return Diagnosis((connection.of_connecting(error, commands),), 0, 0)
-    if not isinstance(namespace, LanceBridgeNamespace):
-        raise invalid(f"'{catalog}' is pylance's own implementation: this is about catalogs")
+        return Diagnosis((connection.from_properties(error, commands),), 0, 0)
+    namespace = require_lance_bridge(found, catalog)
     commands = replace(commands, is_secret=namespace.config_type.is_secret)
     page = PageRequest.parse(f"doctor {namespace.namespace_id()}", limit, page_token)
     with namespace:
-        return _Rounds(namespace, commands, idle.total_seconds(), page, told).result()
+        return _Page(namespace, commands, idle.total_seconds(), page, report).run()
 
 
 def _is_configured(catalog: str) -> bool:
     return not is_implementation(catalog) and catalog in named_catalogs()
 
 
-class _Rounds:
+class _Page:
     """One page of a diagnosis."""
 
     def __init__(
@@ -101,56 +99,56 @@ class _Rounds:
         commands: Commands,
         idle: float,
         page: PageRequest,
-        told: Told,
+        report: Report,
     ) -> None:
         self._namespace = namespace
         self._bridge: Bridge = namespace._bridge
         self._commands = commands
         self._idle = idle
         self._page = page
-        self._told = told
+        self._report = report
         self._findings: list[Finding] = []
         self._keys: list[Key] = []
         self._counts = {_TABLES: 0, _STORAGE: 0}
 
-    def result(self) -> Diagnosis:
-        self._findings += clocks.of_servers(self._bridge.config)
-        broken = list(connection.of_calling(self._namespace, self._commands))
+    def run(self) -> Diagnosis:
+        self._findings += clock_skew.check_servers(self._bridge.config)
+        broken = list(connection.check_catalog(self._namespace, self._commands))
         self._findings += broken
         if not broken:
-            self._look_at_tables()
+            self._check_tables()
             if self._left() > 0:
-                self._look_at_storage()
+                self._check_storage()
         _, token = self._page.cut(self._keys)
         done = (self._counts[_TABLES], self._counts[_STORAGE])
         return Diagnosis(tuple(self._findings), *done, token)
 
     def _left(self) -> int:
-        """Return how many objects may still be taken: one more than a page, to know of the next."""
+        """Return how many objects may still be read: one more than a page, to know of the next."""
         return (self._page.limit or 0) + 1 - len(self._keys)
 
-    def _examined(
-        self, objects: Iterator[tuple[Key, T]], examine: Callable[[T], list[Finding]]
+    def _check(
+        self, objects: Iterator[tuple[Key, T]], check: Callable[[T], list[Finding]]
     ) -> list[Finding]:
-        """Take objects up to the page's end, and return what is found of them."""
+        """Check objects up to the page's end, and return the findings."""
         found: list[Finding] = []
         with ThreadPoolExecutor(_THREADS) as threads:
             while chunk := list(islice(objects, min(self._left(), _THREADS * 4))):
                 room = (self._page.limit or 0) - len(self._keys)
                 self._keys += [key for key, _ in chunk]
                 kept = chunk[:room]
-                for findings in threads.map(examine, [each for _, each in kept]):
+                for findings in threads.map(check, [each for _, each in kept]):
                     found += findings
                 for key, _ in kept:
                     self._counts[key[0]] += 1
-                self._told(sum(self._counts.values()), None)
+                self._report(sum(self._counts.values()), None)
         return found
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def _look_at_tables(self) -> None:
-        examiner = Examiner(self._bridge, self._commands, self._idle)
-        self._findings += self._examined(self._tables(), examiner.of_name)
+    def _check_tables(self) -> None:
+        checks = TableChecks(self._bridge, self._commands, self._idle)
+        self._findings += self._check(self._tables(), checks.check)
 
     def _tables(self) -> Iterator[tuple[Key, list[TableRecord]]]:
         after = self._page.after
@@ -159,7 +157,7 @@ class _Rounds:
         try:
             namespaces = sorted(innermost_namespaces(self._bridge))
         except LanceNamespaceError as error:
-            self._findings.append(self._unread(self._commands.catalog, error, ["ns", "list"]))
+            self._findings.append(self._unreadable(self._commands.catalog, error, ["ns", "list"]))
             return
         for namespace in namespaces:
             if after is not None and (_TABLES, *namespace) < after[:-1]:
@@ -169,9 +167,8 @@ class _Rounds:
     def _tables_of(
         self, namespace: Path, after: Key | None
     ) -> Iterator[tuple[Key, list[TableRecord]]]:
-        """Yield the entries by name; there is more than one only where a name is broken."""
-        is_begun = after is not None and after[1:-1] == namespace
-        last = after[-1] if after is not None and is_begun else None
+        """Yield the entries by name; only a broken name has more than one."""
+        last = after[-1] if after is not None and after[1:-1] == namespace else None
         try:
             scan = self._bridge.catalog.scan_tables(namespace, lance_only=True, after=last)
             for path, entries in groupby(scan, key=lambda record: record.path):
@@ -180,33 +177,33 @@ class _Rounds:
             return  # dropped meanwhile
         except LanceNamespaceError as error:
             name = written(namespace)
-            self._findings.append(self._unread(name, error, ["table", "list"], name))
+            self._findings.append(self._unreadable(name, error, ["table", "list"], name))
 
-    def _unread(
+    def _unreadable(
         self, subject: str, error: LanceNamespaceError, command: list[str], *arguments: str
     ) -> Finding:
-        """Return that entries cannot be read; the command shows whether they can be by then."""
+        """Return a finding that entries cannot be read; its command reads them again."""
         fix = self._commands.on_catalog(command, *arguments)
         return Finding(Kind.CATALOG, subject, str(error), fix)
 
     # -- storage ---------------------------------------------------------------------------------
 
-    def _look_at_storage(self) -> None:
+    def _check_storage(self) -> None:
         try:
             orphans = self._orphans()
             candidates, failed = orphans.candidates()
             self._findings += failed
             objects = self._after(candidates)
-            found = self._examined(objects, orphans.of_candidate)
+            found = self._check(objects, orphans.check)
             if found:
-                self._findings += _still(found, self._orphans())
+                self._findings += _recheck(found, self._orphans())
         except LanceNamespaceError as error:
-            # An entry that cannot be read may be for any of the directories.
-            self._findings.append(self._unread(self._commands.catalog, error, ["doctor"]))
+            # An entry that cannot be read could be for any of the directories.
+            self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
 
     def _orphans(self) -> Orphans:
-        taken = Taken.by_entries(self._bridge)
-        return Orphans(self._bridge, self._commands, self._idle, taken)
+        occupied = OccupiedLocations.read(self._bridge)
+        return Orphans(self._bridge, self._commands, self._idle, occupied)
 
     def _after(self, candidates: list[Candidate]) -> Iterator[tuple[Key, Candidate]]:
         for each in candidates:
@@ -215,8 +212,8 @@ class _Rounds:
                 yield key, each
 
 
-def _still(found: list[Finding], orphans: Orphans) -> Iterator[Finding]:
-    """Yield the findings that hold after entries were read once more: some may have come."""
+def _recheck(found: list[Finding], orphans: Orphans) -> Iterator[Finding]:
+    """Yield the findings that hold after entries were read again: some may be new."""
     candidates, _ = orphans.candidates()
     present = {each.location for each in candidates}
     for finding in found:

@@ -1,4 +1,4 @@
-"""Lance tables in storage that no entry is for."""
+"""Lance tables in storage that have no entry in the catalog."""
 
 from __future__ import annotations
 
@@ -6,34 +6,93 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import obstore
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+)
 
 from lance_bridge import location as locations
 from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import NameRule, Path, TableRecord
+from lance_bridge.entries.sharing import innermost_namespaces
+from lance_bridge.errors import display
 from lance_bridge.names import written
 from lance_bridge.storage import TableStorage, store_errors
 from lance_bridge.tables.history.manifests import TableFiles, VersionDirectory
 
-from .connection import of_storage
-from .findings import Commands, Finding, Kind, both
-from .taken import Key, Taken
+from .connection import storage_finding
+from .findings import Commands, Finding, Kind
 
 _ENDING, _NAMESPACE_ENDING = ".lance", ".db"
 _PROBE = "lance_bridge_doctor"
-"""The name of a table that is not there, to ask a catalog for credentials of a place."""
+"""The name of a table that does not exist, to ask for credentials of a location."""
 _DEFAULT = "default"
-_ODD = re.compile(r"[^A-Za-z0-9_]")
+_INVALID = re.compile(r"[^A-Za-z0-9_]")
+
+
+_THREADS = 8
+
+Key = tuple[str, ...]
+"""A location, as `location.key` spells it."""
 
 
 @dataclass(frozen=True)
-class Place:
+class OccupiedLocations:
+    """Locations and names of all entries of a catalog: what lies elsewhere has no entry.
+
+    A single unknown entry could be for any location, so all of them must be readable.
+    """
+
+    namespaces: frozenset[Path]
+    names: frozenset[Path]
+    locations: frozenset[Key]
+    parents: frozenset[Key]
+    """What contains a location, without the location itself."""
+
+    @classmethod
+    def read(cls, bridge: Bridge) -> OccupiedLocations:
+        """Read every entry, Lance or not.
+
+        Raises:
+            LanceNamespaceError: some of them cannot be read.
+        """
+        namespaces = list(innermost_namespaces(bridge))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            pages = list(threads.map(lambda each: _scan(bridge, each), namespaces))
+        records = [record for page in pages for record in page]
+        unreadable = [display(record.path) for record in records if not record.is_readable]
+        if unreadable:
+            raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
+        occupied = {locations.key(record.location) for record in records if record.location}
+        return cls(
+            frozenset(namespaces),
+            frozenset(record.path for record in records),
+            frozenset(occupied),
+            frozenset(key[:end] for key in occupied for end in range(1, len(key))),
+        )
+
+    def covers(self, key: Key) -> bool:
+        """Return whether an entry is for a location, or for a directory that contains it."""
+        return any(key[:end] in self.locations for end in range(1, len(key) + 1))
+
+
+def _scan(bridge: Bridge, namespace: Path) -> list[TableRecord]:
+    try:
+        return list(bridge.catalog.scan_tables(namespace))
+    except NamespaceNotFoundError:  # dropped meanwhile
+        return []
+
+
+@dataclass(frozen=True)
+class TableDirectory:
     """A directory that has tables at some depth.
 
-    ``namespace`` is whose tables are directly in it, or None where directories tell that.
+    ``namespace`` is that of the tables directly in it; None if directories give the namespaces.
     """
 
     location: str
@@ -44,15 +103,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A directory that no entry is for; ``names`` lead to it from its place."""
+    """A directory without an entry; ``names`` is the path to it below ``parent``."""
 
-    place: Place
+    parent: TableDirectory
     names: tuple[str, ...]
 
     @property
     def location(self) -> str:
         """As pylance spells it."""
-        return locations.for_lance(locations.join(self.place.location, *self.names))
+        return locations.for_lance(locations.join(self.parent.location, *self.names))
 
     @property
     def key(self) -> Key:
@@ -62,33 +121,35 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Orphans:
-    """Looks for data without an entry, and changes nothing. ``idle`` is in seconds."""
+    """Finds data without an entry, and changes nothing. ``idle`` is in seconds."""
 
     bridge: Bridge
     commands: Commands
     idle: float
-    taken: Taken
+    occupied: OccupiedLocations
 
     def candidates(self) -> tuple[list[Candidate], list[Finding]]:
-        """Return the directories that no entry is for, sorted, and what could not be listed."""
+        """Return the directories without an entry, sorted, and what could not be listed."""
         found: dict[Key, Candidate] = {}
         failed: list[Finding] = []
-        for place in self._places(failed):
+        for parent in self._table_directories(failed):
             try:
-                for each in self._inside(place, ()):
+                for each in self._list(parent, ()):
                     found.setdefault(each.key, each)
             except LanceNamespaceError as error:
-                failed.append(of_storage(error, place.location, place.location, self.commands))
+                failed.append(
+                    storage_finding(error, parent.location, parent.location, self.commands)
+                )
         return sorted(found.values(), key=lambda each: each.location), failed
 
-    def _places(self, failed: list[Finding]) -> Iterator[Place]:
-        """Yield where tables go: the namespaces' own places first, which say whose they are."""
-        for namespace in sorted(self.taken.namespaces):
+    def _table_directories(self, failed: list[Finding]) -> Iterator[TableDirectory]:
+        """Yield where tables are created: the namespaces' locations first, whose names we know."""
+        for namespace in sorted(self.occupied.namespaces):
             try:
                 record = self.bridge.catalog.load_namespace(namespace)
                 location = self.bridge.catalog.place_for_tables(record)
                 if location and locations.is_supported(location):
-                    yield Place(location, 1, self._storage(namespace, location), namespace)
+                    yield TableDirectory(location, 1, self._storage(namespace, location), namespace)
             except LanceNamespaceError as error:
                 name = written(namespace)
                 command = self.commands.on_catalog(["ns", "describe"], name)
@@ -96,77 +157,78 @@ class Orphans:
         root = self.bridge.config.root
         if root is not None:
             levels = self.bridge.capabilities.levels
-            yield Place(root, levels + 1, TableStorage(self.bridge.config.storage))
+            yield TableDirectory(root, levels + 1, TableStorage(self.bridge.config.storage))
 
     def _storage(self, namespace: Path, location: str) -> TableStorage:
         return self.bridge.storage(TableRecord((*namespace, _PROBE), location))
 
-    def _inside(self, place: Place, names: tuple[str, ...]) -> Iterator[Candidate]:
-        for name in directories(place.storage, locations.join(place.location, *names)):
-            each = Candidate(place, (*names, name))
-            if self.taken.covers(each.key):
+    def _list(self, parent: TableDirectory, names: tuple[str, ...]) -> Iterator[Candidate]:
+        for name in list_directories(parent.storage, locations.join(parent.location, *names)):
+            each = Candidate(parent, (*names, name))
+            if self.occupied.covers(each.key):
                 continue
-            if len(each.names) < place.depth and not name.endswith(_ENDING):
-                yield from self._inside(place, each.names)
-            elif each.key not in self.taken.above:
+            if len(each.names) < parent.depth and not name.endswith(_ENDING):
+                yield from self._list(parent, each.names)
+            elif each.key not in self.occupied.parents:
                 yield each
 
-    def of_candidate(self, candidate: Candidate) -> list[Finding]:
-        """Return that a directory is a Lance table without an entry, if that is what it is."""
-        location, storage = candidate.location, candidate.place.storage
+    def check(self, candidate: Candidate) -> list[Finding]:
+        """Return a finding if a directory is a Lance table."""
+        location, storage = candidate.location, candidate.parent.storage
         try:
             if not storage.has_dataset(location):
                 return []
             latest = VersionDirectory(TableFiles(storage, location)).latest()
         except LanceNamespaceError as error:
-            return [of_storage(error, location, location, self.commands)]
+            return [storage_finding(error, location, location, self.commands)]
         if latest is None or time.time() - latest.timestamp_millis / 1000 < self.idle:
             return []
-        path = self._path(candidate)
+        path = self._choose_name(candidate)
         message = (
-            f"It is a Lance table with version {latest.version}, and no entry of the catalog is "
-            "for it: give it a name, or delete its directory"
+            f"It is a Lance table with version {latest.version} and has no entry in the catalog: "
+            "register it, or delete its directory"
         )
-        return [Finding(Kind.ORPHANED_DATA, location, message, self._register(path, location))]
+        return [
+            Finding(Kind.ORPHANED_DATA, location, message, self._register_command(path, location))
+        ]
 
-    def _register(self, path: Path, location: str) -> str:
+    def _register_command(self, path: Path, location: str) -> str:
         register = self.commands.on_table("register", written(path), location)
         namespace = path[:-1]
-        if namespace in self.taken.namespaces:
+        if namespace in self.occupied.namespaces:
             return register
-        made = [
+        create = [
             self.commands.on_catalog(["ns", "create"], written(namespace[:end]), "--exist-ok")
             for end in range(1, len(namespace) + 1)
-            if not any(known[:end] == namespace[:end] for known in self.taken.namespaces)
+            if not any(known[:end] == namespace[:end] for known in self.occupied.namespaces)
         ]
-        return both(*made, register)
+        return " && ".join([*create, register])
 
-    def _path(self, candidate: Candidate) -> Path:
-        """Return a name for a table that is as near to its directory's as the catalog takes."""
+    def _choose_name(self, candidate: Candidate) -> Path:
+        """Return a free name for a table, as close to its directory's as the catalog allows."""
         able = self.bridge.capabilities
         *outer, last = candidate.names
-        namespace = candidate.place.namespace
+        namespace = candidate.parent.namespace
         if namespace is None:
-            told = [name.removesuffix(_NAMESPACE_ENDING) for name in outer]
-            told += [_DEFAULT] * (able.levels - len(told))
-            rules = able.namespace_levels
-            namespace = tuple(map(self._fitting, told, rules))
-        table = self._fitting(last.removesuffix(_ENDING), able.table_rule)
+            names = [name.removesuffix(_NAMESPACE_ENDING) for name in outer]
+            names += [_DEFAULT] * (able.levels - len(names))
+            namespace = tuple(map(self._valid_name, names, able.namespace_levels))
+        table = self._valid_name(last.removesuffix(_ENDING), able.table_rule)
         free, number = table, 1
-        while (*namespace, free) in self.taken.names:
+        while (*namespace, free) in self.occupied.names:
             number += 1
             free = f"{table}_{number}"
         return (*namespace, free)
 
-    def _fitting(self, name: str, rule: NameRule) -> str:
+    def _valid_name(self, name: str, rule: NameRule) -> str:
         folded = name.lower() if self.bridge.capabilities.folds_case else name
         if rule.pattern.fullmatch(folded) and len(folded) <= rule.max_length:
             return folded
-        return _ODD.sub("_", folded)[: rule.max_length - 4].strip("_") or rule.noun
+        return _INVALID.sub("_", folded)[: rule.max_length - 4].strip("_") or rule.noun
 
 
-def directories(storage: TableStorage, location: str) -> list[str]:
-    """Return the names of the directories in a place, sorted; none where there is no such place.
+def list_directories(storage: TableStorage, location: str) -> list[str]:
+    """Return the names of the directories in a location, sorted; none if it does not exist.
 
     Raises:
         LanceNamespaceError: the storage does not answer.

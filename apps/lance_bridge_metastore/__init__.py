@@ -1,15 +1,24 @@
-"""A real Hive Metastore, started from Python: no Docker, no Maven, no downloads by hand."""
+"""A real Hive Metastore, started from Python: no Docker, no Maven, no downloads by hand.
 
-from .artifacts import cache_directory, jars_of
-from .errors import (
-    ArtifactsUnavailableError,
-    EmbeddedError,
-    JavaNotFoundError,
-    MetastoreStartError,
-)
-from .java import Java, find_java
-from .releases import RELEASES, Release, release
-from .server import Metastore
+A name is imported when it is first used: ``lance-bridge --help`` needs none of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .artifacts import cache_directory, jars_of
+    from .errors import (
+        ArtifactsUnavailableError,
+        EmbeddedError,
+        JavaNotFoundError,
+        MetastoreStartError,
+    )
+    from .java import Java, find_java
+    from .releases import RELEASES, Release, release
+    from .server import Metastore
+
+_MODULES = ("errors", "java", "releases", "artifacts", "server")
 
 __all__ = [
     "RELEASES",
@@ -25,3 +34,11 @@ __all__ = [
     "jars_of",
     "release",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for module in _MODULES if name in __all__ else ():
+        found = getattr(import_module(f"{__name__}.{module}"), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,16 +11,15 @@ from pathlib import Path
 from types import FrameType
 
 from .artifacts import jars_of
-from .configuration import TLS_SWITCHES, enabled
-from .directory import DirectoryError
-from .errors import EmbeddedError
+from .configuration import TLS_SWITCHES, is_enabled
+from .errors import DirectoryError, EmbeddedError
 from .releases import RELEASES, Release, release
 from .server import Metastore
 
 _POLL_SECONDS = 0.2
-LARGEST_PORT = 65_535
+_MAX_PORT = 65_535
 _MISUSED = 2
-"""The exit code where an option is wrong, as for argparse."""
+"""The exit code for a wrong option, as in argparse."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fetch(options.version or sorted(RELEASES))
         if len(options.version) > 1:
             parser.error("more than one --version needs --fetch-only")
-        if not 0 <= options.port <= LARGEST_PORT:
-            print(f"--port must be between 0 and {LARGEST_PORT}", file=sys.stderr)
+        if not 0 <= options.port <= _MAX_PORT:
+            print(f"--port must be between 0 and {_MAX_PORT}", file=sys.stderr)
             return _MISUSED
         return _serve(options)
     except DirectoryError as error:
@@ -61,9 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=int, default=9083, help="port (9083); 0: any free one")
     parser.add_argument(
-        "--directory", type=Path, help="where its state is kept; by default it is forgotten"
+        "--directory", type=Path, help="where its state is kept; temporary by default"
     )
-    parser.add_argument("--warehouse", help="where databases lie by default, a path or URI")
+    parser.add_argument("--warehouse", help="where databases are created by default, a path or URI")
     parser.add_argument(
         "--classpath",
         action="append",
@@ -82,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fetch-only",
         action="store_true",
-        help="fetch the jars of the versions named (or all) into the cache, and end",
+        help="fetch the jars of the named versions (or all) into the cache, and exit",
     )
     return parser
 
@@ -96,8 +95,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _fetch(versions: Sequence[str]) -> int:
     for version in versions:
-        wanted = release(version)
-        print(f"Hive Metastore {wanted.full_version}: {jars_of(wanted)}", flush=True)
+        found = release(version)
+        print(f"Hive Metastore {found.full_version}: {jars_of(found)}", flush=True)
     return 0
 
 
@@ -122,11 +121,11 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _warn(running: Release, settings: Mapping[str, str]) -> None:
-    if not running.is_hive_4 and enabled(settings, *TLS_SWITCHES):
+    if not running.is_hive_4 and is_enabled(settings, *TLS_SWITCHES):
         print(
             f"Warning: Hive Metastore {running.version} with TLS listens on every address of this "
-            "machine, without authentication unless --setting turns it on: whoever reaches the "
-            "port can read and change what is in it. Otherwise it listens on 127.0.0.1 only.",
+            "machine, without authentication unless --setting turns it on: anyone who reaches the "
+            "port can read and change its tables. Without TLS it listens on 127.0.0.1 only.",
             file=sys.stderr,
             flush=True,
         )

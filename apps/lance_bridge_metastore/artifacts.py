@@ -1,8 +1,8 @@
-"""The jars of each release: PySpark's own, or fetched once per user with the Ivy inside PySpark.
+"""The jars of each release: those of PySpark, or fetched once per user with the Ivy in PySpark.
 
 Fetched jars are kept in ``$LANCE_BRIDGE_CACHE`` or ``~/.cache/lance-bridge``, in a directory named
 after the release and a digest of its artifacts. A directory appears there complete or not at all,
-and two processes that want the same one at the same time fetch it once.
+and two processes that need it at the same time fetch it once.
 """
 
 from __future__ import annotations
@@ -15,20 +15,29 @@ import os
 import shutil
 import subprocess
 import tempfile
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
-from .errors import ArtifactsUnavailableError
+from .errors import ArtifactsUnavailableError, MetastoreStartError
 from .java import find_java
 from .releases import Artifact, Release
-from .repositories import ivy_settings, proxy_flags
 
 CACHE_VARIABLE = "LANCE_BRIDGE_CACHE"
 _MARKER = "complete.json"
 _IVY_MINIMUM_JAVA = 17
 """PySpark 4 needs this much, and its jars are on the class path."""
+_IVY_SETTINGS = (".ivy2/ivysettings.xml", ".ivy2.5.2/ivysettings.xml")
+_MAVEN_SETTINGS = ".m2/settings.xml"
+_MIRRORS_OF_EVERYTHING = {"*", "central", "external:*"}
+_LOOPBACK = Path(__file__).with_name("loopback_src")
+_LOOPBACK_SOURCE = _LOOPBACK / "TServerSocketKeepAlive.java"
+_COMPILER = _LOOPBACK / "CompileClasses.java"
+_COMPILE_SECONDS = 120.0
 
 
 def cache_directory() -> Path:
@@ -112,12 +121,12 @@ def _retrieve(release: Release, destination: Path, ivy_cache: Path, java: str | 
         raise ArtifactsUnavailableError(
             f"Could not fetch the jars of Hive Metastore {release.full_version} with Ivy "
             f"(exit code {result.returncode}). A mirror is taken from ~/.ivy2/ivysettings.xml or "
-            f"~/.m2/settings.xml. Ivy said:\n{_complaints(result.stdout + result.stderr)}"
+            f"~/.m2/settings.xml. Ivy said:\n{_last_lines(result.stdout + result.stderr)}"
         )
 
 
-def _complaints(output: str, limit: int = 30) -> str:
-    """Return the lines that say what failed, which Ivy puts last."""
+def _last_lines(output: str, limit: int = 30) -> str:
+    """Return the lines that say what failed, which Ivy prints last."""
     return "\n".join(output.strip().splitlines()[-limit:])
 
 
@@ -153,7 +162,7 @@ def _mark_complete(directory: Path) -> None:
 
 
 def _is_complete(directory: Path) -> bool:
-    """Say whether every jar that was fetched is still there and whole."""
+    """Return whether every jar that was fetched still exists with its size."""
     try:
         sizes = json.loads((directory / _MARKER).read_text(encoding="utf-8"))
         return all((directory / name).stat().st_size == size for name, size in sizes.items())
@@ -163,7 +172,115 @@ def _is_complete(directory: Path) -> bool:
 
 @contextmanager
 def _exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; the system lets go of it when its holder dies."""
+    """Hold a lock between processes; the system releases it when its holder dies."""
     with path.open("a", encoding="utf-8") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+# -- where Ivy fetches from: the user's settings, mirror and proxy ---------------------------------
+
+
+def ivy_settings(scratch: Path, home: Path | None = None) -> list[str]:
+    """Return Ivy's ``-settings`` argument, or nothing if its defaults apply.
+
+    Looks under ``home`` (the user's home directory) for Ivy settings, then for a mirror in Maven's
+    settings, for which it writes Ivy settings into ``scratch``. A mirror that asks for a password
+    has to be given as Ivy settings.
+    """
+    home = home or Path.home()
+    for name in _IVY_SETTINGS:
+        if (home / name).is_file():
+            return ["-settings", str(home / name)]
+    mirror = _maven_mirror(home / _MAVEN_SETTINGS)
+    if mirror is None:
+        return []
+    settings = scratch / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
+        f'<ibiblio name="mirror" m2compatible="true" root={quoteattr(mirror)}/>'
+        "</resolvers></ivysettings>",
+        encoding="utf-8",
+    )
+    return ["-settings", str(settings)]
+
+
+def _maven_mirror(settings: Path) -> str | None:
+    """Return the address of the first mirror in Maven's settings that replaces its repository."""
+    try:
+        root = ElementTree.parse(settings).getroot()
+    except (OSError, ElementTree.ParseError):
+        return None
+    for mirror in root.iterfind(".//{*}mirror"):
+        of = {part.strip() for part in mirror.findtext("{*}mirrorOf", "").split(",")}
+        address = mirror.findtext("{*}url", "").strip()
+        if address and of & _MIRRORS_OF_EVERYTHING and "!central" not in of:
+            return address
+    return None
+
+
+def proxy_flags() -> list[str]:
+    """Return the proxies of the environment (``https_proxy``, ``no_proxy``) as Java takes them."""
+    proxies = urllib.request.getproxies()
+    flags = []
+    for scheme in ("http", "https"):
+        proxy = urllib.parse.urlsplit(proxies.get(scheme, ""))
+        if proxy.hostname:
+            flags.append(f"-D{scheme}.proxyHost={proxy.hostname}")
+            flags.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
+    direct = [name.strip() for name in proxies.get("no", "").split(",") if name.strip()]
+    if flags and direct:
+        patterns = "|".join(f"*{name}" if name.startswith(".") else name for name in direct)
+        flags.append(f"-Dhttp.nonProxyHosts={patterns}")
+    return flags
+
+
+# -- a class of ours -------------------------------------------------------------------------------
+
+
+def loopback_classes(java: str, jars: Path) -> Path:
+    """Return the directory with a class that keeps a metastore 2.3 or 3.1 on the loopback address.
+
+    They have no setting for that. The class comes before one of Hive's on the class path. It is
+    compiled once per user and version of Thrift, with the compiler in PySpark's jars, so that a
+    Java without a JDK is enough.
+
+    Raises MetastoreStartError, ArtifactsUnavailableError.
+    """
+    thrift = ",".join(sorted(jar.name for jar in jars.glob("libthrift-*.jar")))
+    content = _LOOPBACK_SOURCE.read_bytes() + _COMPILER.read_bytes() + thrift.encode()
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    target = cache_directory() / "metastore" / f"loopback-{digest}"
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="loopback-") as directory:
+            classes = Path(directory) / "classes"
+            classes.mkdir()
+            _compile(java, jars, classes)
+            try:
+                os.rename(classes, target)
+            except OSError:
+                if not target.is_dir():  # else another process was first
+                    raise
+    return target
+
+
+def _compile(java: str, jars: Path, target: Path) -> None:
+    class_path = os.pathsep.join([f"{jars}/*", f"{pyspark_jars()}/*"])
+    command = [
+        *(java, "-cp", class_path, "org.codehaus.janino.SimpleCompiler"),
+        *(str(_COMPILER), "CompileClasses", str(_LOOPBACK_SOURCE), str(target)),
+    ]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=_COMPILE_SECONDS,
+    )
+    if done.returncode != 0 or not any(target.rglob("*.class")):
+        raise MetastoreStartError(
+            "The class that keeps the metastore on the loopback address could not be compiled: "
+            f"{done.stderr.strip()[-2000:]}"
+        )

@@ -10,7 +10,7 @@ from .releases import Release
 
 TLS_SWITCHES = ("metastore.use.SSL", "hive.metastore.use.SSL")
 INSTANCE_KEY = "hive.metastore.lance.bridge.instance"
-"""Holds a value made anew for each start, by which a server is known to be ours."""
+"""Holds a new value for each start, which identifies our server."""
 
 
 def hive_site(
@@ -22,7 +22,7 @@ def hive_site(
 ) -> dict[str, str]:
     """Return the settings of a metastore that keeps its state in ``directory``.
 
-    ``settings`` are added last, and win. ``instance`` goes under :data:`INSTANCE_KEY`.
+    ``settings`` override the others. ``instance`` goes under :data:`INSTANCE_KEY`.
     """
     site = {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:{directory / 'metastore_db'};create=true",
@@ -47,25 +47,25 @@ def hive_site(
         site["hive.in.test"] = "true"
         site["metastore.client.capability.check"] = "false"
     if not release.is_hive_4:
-        # Makes it use the class of `loopback`.
+        # Makes it use the class of `artifacts.loopback_classes`.
         site["hive.metastore.server.tcp.keepalive"] = "true"
     if release.is_hive_4:
         site["metastore.thrift.bind.host"] = "127.0.0.1"
         # Hive 4 refuses external tables inside the managed warehouse, and puts databases here.
         site["metastore.warehouse.external.dir"] = warehouse
         site["hive.metastore.warehouse.dir"] = f"file://{directory / 'managed'}"
-    chosen = {_without_prefix(name) for name in settings}
-    ours = {name: value for name, value in site.items() if _without_prefix(name) not in chosen}
-    return ours | dict(settings)
+    given = {_without_prefix(name) for name in settings}
+    defaults = {name: value for name, value in site.items() if _without_prefix(name) not in given}
+    return defaults | dict(settings)
 
 
 def _without_prefix(name: str) -> str:
-    """Most settings have a name with ``hive.`` in front and one without, and mean the same."""
+    """Most settings have two names that mean the same, with and without ``hive.`` in front."""
     return name.removeprefix("hive.")
 
 
 def _standalone() -> dict[str, str]:
-    """What a metastore without the rest of Hive needs, from 3.1 on."""
+    """Return what a metastore without the rest of Hive needs, from 3.1 on."""
     return {
         # The defaults of these two name classes that only the rest of Hive has.
         "metastore.expression.proxy": (
@@ -87,6 +87,6 @@ def to_xml(site: Mapping[str, str]) -> str:
     return f"{head}\n<configuration>\n{properties}\n</configuration>\n"
 
 
-def enabled(site: Mapping[str, str], *names: str) -> bool:
-    """Say whether a switch is on, under any of the names that releases know it by."""
+def is_enabled(site: Mapping[str, str], *names: str) -> bool:
+    """Return whether a switch is on, under any of the names that releases have for it."""
     return any(site.get(name, "").strip().lower() == "true" for name in names)

@@ -1,9 +1,9 @@
-"""Runs one program and ends it when the process that asked for it is gone.
+"""Runs one program and ends it when the parent process has ended.
 
-A program of its own, and only the standard library, so that it starts at once and has one thread:
+It is a separate program that uses only the standard library, to start at once with one thread:
 ``python -I -S guard.py PARENT_PID PID_FILE remove|keep COMMAND...``. SIGTERM ends the program
-in good order, SIGUSR1 kills it. Signals sent through its parent never reach a stranger who was
-given the same process id later.
+gracefully, SIGUSR1 kills it. A signal sent through its parent never reaches another process that
+was given the same process id later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return what a child does first, so that on Linux even a killed guard leaves no child."""
+    """Return a function for the child, so that on Linux even a killed guard leaves no child."""
     if not sys.platform.startswith("linux"):
         return lambda: None
     prctl = ctypes.CDLL(None).prctl
@@ -35,7 +35,7 @@ def _die_with_parent(parent: int) -> Callable[[], None]:
     return ask_the_kernel
 
 
-def _pass_on(child: subprocess.Popen[bytes]) -> None:
+def _forward_signals(child: subprocess.Popen[bytes]) -> None:
     def terminate(_signal: int, _frame: FrameType | None) -> None:
         child.terminate()
 
@@ -58,7 +58,7 @@ def _unblocked(then: Callable[[], None]) -> Callable[[], None]:
 def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
     """Run ``command`` until it ends or process ``parent`` does; return its exit code.
 
-    ``orphaned`` says what to do with the directory of ``pid_file`` in the second case.
+    ``orphaned`` says whether to remove the directory of ``pid_file`` in the second case.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     if os.getppid() != parent:
@@ -69,7 +69,7 @@ def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
     with open(f"{pid_file}.part", "w", encoding="ascii") as file:
         file.write(str(child.pid))
     os.replace(f"{pid_file}.part", pid_file)
-    _pass_on(child)
+    _forward_signals(child)
     while os.getppid() == parent:
         try:
             return child.wait(timeout=_POLL_SECONDS)

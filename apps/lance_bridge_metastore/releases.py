@@ -1,4 +1,4 @@
-"""The releases of Hive Metastore that can be started, and the exact artifacts each is made of."""
+"""The releases of Hive Metastore that can be started, and their exact artifacts."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def _server_in_hive_exec(revision: str) -> tuple[Artifact, ...]:
 RELEASES: dict[str, Release] = {
     release.version: release
     for release in (
-        Release("2.3", "2.3.10", minimum_java=17),
+        Release("2.3", "2.3.10", 17),
         Release(
             "3.1",
             "3.1.3",
-            minimum_java=17,
-            artifacts=(
+            17,
+            (
                 Artifact(_HIVE, "hive-standalone-metastore", "3.1.3", excluded=_NOT_NEEDED),
                 *_hadoop(),
                 _log4j_api("2.17.1"),
@@ -129,8 +129,8 @@ RELEASES: dict[str, Release] = {
         Release(
             "4.0",
             "4.0.1",
-            minimum_java=17,
-            artifacts=(
+            17,
+            (
                 Artifact(_HIVE, "hive-standalone-metastore-server", "4.0.1", excluded=_NOT_NEEDED),
                 *_hadoop(),
                 _hdfs(),
@@ -141,8 +141,8 @@ RELEASES: dict[str, Release] = {
         Release(
             "4.1",
             "4.1.0",
-            minimum_java=17,
-            artifacts=(
+            17,
+            (
                 *_server_in_hive_exec("4.1.0"),
                 *_hadoop(),
                 _hdfs(),
@@ -152,8 +152,8 @@ RELEASES: dict[str, Release] = {
         Release(
             "4.2",
             "4.2.0",
-            minimum_java=21,
-            artifacts=(
+            21,
+            (
                 *_server_in_hive_exec("4.2.0"),
                 *_hadoop(),
                 _hdfs(),

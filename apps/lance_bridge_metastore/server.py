@@ -15,13 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from .artifacts import jars_of
+from .artifacts import jars_of, loopback_classes
 from .configuration import hive_site, to_xml
-from .directory import Claim, in_use, usable
-from .errors import ArtifactsUnavailableError, MetastoreStartError
+from .errors import (
+    ArtifactsUnavailableError,
+    MetastoreStartError,
+    directory_errors,
+    directory_in_use,
+)
 from .java import find_java
-from .loopback import loopback_classes
-from .process import GuardedProcess
+from .process import DirectoryLock, GuardedProcess
 from .releases import release
 
 _MAIN_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
@@ -54,7 +57,7 @@ _STOP_SECONDS = 10.0
 
 
 class Metastore:
-    """A Hive Metastore for demonstrations, tests, and people who have none yet.
+    """A Hive Metastore for demos, tests, and users who have none yet.
 
     ::
 
@@ -62,21 +65,21 @@ class Metastore:
             lance_bridge.connect("hive", {"uri": metastore.uri})
 
     Args:
-        version: one of :data:`~.releases.RELEASES`; 2.3 needs nothing but PySpark, the others are
+        version: one of :data:`~.releases.RELEASES`; 2.3 needs only PySpark, the others are
             fetched once.
         directory: where state, configuration and log are kept; only one metastore at a time. By
             default a temporary directory, removed by :meth:`close`.
         port: 0 chooses a free one, and keeps it for restarts.
-        warehouse: where databases lie by default (path or URI); ``directory/warehouse``.
+        warehouse: where databases are created by default (path or URI); ``directory/warehouse``.
         extra_classpath: jars, or directories of classes, put before the server's own.
-        settings: properties of hive-site.xml, which win over the ones made here.
-        java: the Java to run it with (path, or name on ``PATH``); else one that is new enough is
-            looked for, see :func:`~.java.find_java`.
+        settings: properties of hive-site.xml, which override the defaults.
+        java: the Java to run it with (path, or name on ``PATH``); by default one that is new enough
+            is found, see :func:`~.java.find_java`.
         heap_megabytes: the JVM's largest heap.
-        start_timeout: seconds that :meth:`start` waits for an answer.
+        start_timeout: seconds that :meth:`start` waits for a response.
 
-    It listens on 127.0.0.1 only, but for 2.3 and 3.1 with TLS, which listen on every address of the
-    machine. Ends with the Python process that started it, however that ends.
+    It listens on 127.0.0.1 only, except 2.3 and 3.1 with TLS, which listen on every address. It
+    ends with the Python process that started it, however that ends.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class Metastore:
         self.release = release(version)
         self._directory = Path(directory).absolute() if directory is not None else None
         self._is_temporary = directory is None
-        self._wanted_port = port
+        self._requested_port = port
         self._port = port
         self._warehouse = warehouse
         self._extra_classpath = [str(entry) for entry in extra_classpath]
@@ -104,16 +107,16 @@ class Metastore:
         self._heap_megabytes = heap_megabytes
         self._start_timeout = start_timeout
         self._process: GuardedProcess | None = None
-        self._claim = Claim()
+        self._directory_lock = DirectoryLock()
         self._owner = os.getpid()
         self._log_offset = 0
         self._lock = threading.RLock()
 
-    # -- what it is ------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
-        """The port it listens on; 0 before the first start, where none was given."""
+        """The port it listens on; 0 before the first start, if none was given."""
         return self._port
 
     @property
@@ -123,7 +126,7 @@ class Metastore:
 
     @property
     def pid(self) -> int | None:
-        """The JVM's process id, or None when it does not run."""
+        """The JVM's process id, or None if it does not run."""
         return self._process.pid if self._process is not None and self.is_running else None
 
     @property
@@ -133,16 +136,16 @@ class Metastore:
 
     @property
     def directory(self) -> Path:
-        """Where state, configuration and log are. Made on first use when it is temporary."""
+        """Where state, configuration and log are. Created on first use if it is temporary."""
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="lance-bridge-metastore-"))
         return self._directory
 
     @property
     def warehouse(self) -> str:
-        """Where databases lie by default, as a URI."""
-        place = self._warehouse if self._warehouse is not None else self.directory / "warehouse"
-        text = str(place)
+        """Where databases are created by default, as a URI."""
+        given = self._warehouse is not None
+        text = str(self._warehouse if given else self.directory / "warehouse")
         return text if ":/" in text else f"file://{Path(text).absolute()}"
 
     @property
@@ -159,13 +162,13 @@ class Metastore:
             text = log.read().decode("utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
-    # -- its life --------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> Metastore:
         """Start it, and return once it has answered a call.
 
-        State from an earlier start in the same directory is there again. Raises
-        MetastoreStartError (of the kind DirectoryError where its directory cannot be used),
+        State from an earlier start in the same directory is kept. Raises MetastoreStartError
+        (DirectoryError if its directory cannot be used),
         JavaNotFoundError, ArtifactsUnavailableError.
         """
         with self._lock:
@@ -174,13 +177,13 @@ class Metastore:
             try:
                 self._start()
             except BaseException:
-                self._claim.give_up()
+                self._directory_lock.release()
                 raise
             return self
 
     def _start(self) -> None:
         if not self._is_temporary:
-            self._claim.take(self.directory)
+            self._directory_lock.acquire(self.directory)
         java = find_java(self.release.minimum_java, self._java)
         jars = jars_of(self.release)
         _require_client()
@@ -197,27 +200,27 @@ class Metastore:
                 break
 
     def stop(self) -> None:
-        """End it gracefully, or by force after a few seconds. Its state stays for a new start."""
+        """End it gracefully, or by force after a few seconds. Its state is kept."""
         with self._lock:
             if self._is_mine_and_running():
                 self._running.stop(_STOP_SECONDS)
-            self._let_go()
+            self._release_directory()
 
     def kill(self) -> None:
-        """End it at once, as a crash would. Its state stays for a new start."""
+        """End it at once, as a crash would. Its state is kept."""
         with self._lock:
             if self._is_mine_and_running():
                 self._running.kill()
-            self._let_go()
+            self._release_directory()
 
     def restart(self) -> None:
-        """End it gracefully and start it again: same port, same state."""
+        """Stop it and start it again with the same port and state."""
         with self._lock:
             self.stop()
             self.start()
 
     def close(self) -> None:
-        """Stop it; remove its directory when that is temporary."""
+        """Stop it; remove its directory if that is temporary."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -246,7 +249,7 @@ class Metastore:
         state = f"at {self.uri}" if self.is_running else "not running"
         return f"<Metastore {self.release.full_version} {state}>"
 
-    # -- how a start goes ------------------------------------------------------------------------
+    # -- how it starts ------------------------------------------------------------------------
 
     @property
     def _running(self) -> GuardedProcess:
@@ -258,15 +261,15 @@ class Metastore:
         """False in a process forked from the one that started it, which must not end it."""
         return os.getpid() == self._owner and self.is_running
 
-    def _let_go(self) -> None:
+    def _release_directory(self) -> None:
         if os.getpid() == self._owner:
-            self._claim.give_up()
+            self._directory_lock.release()
 
     def _launch(self, java: str, jars: Path, port: int) -> None:
         if not _is_free(port):
             raise _PortTakenError(f"Port {port} is taken by another program")
         instance = uuid.uuid4().hex
-        with usable(self.directory):
+        with directory_errors(self.directory):
             site = self._configure(instance)
             self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
             self._process = GuardedProcess(
@@ -314,7 +317,7 @@ class Metastore:
         deadline = time.monotonic() + self._start_timeout
         while not answers(port, instance, site):
             if not self.is_running:
-                raise self._died()
+                raise self._start_error()
             if time.monotonic() > deadline:
                 raise MetastoreStartError(
                     f"Hive Metastore {self.release.full_version} did not answer within "
@@ -322,10 +325,10 @@ class Metastore:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _died(self) -> MetastoreStartError:
+    def _start_error(self) -> MetastoreStartError:
         tail = self.log_tail()
         if _DATABASE_TAKEN in tail:
-            return in_use(self.directory)
+            return directory_in_use(self.directory)
         kind = _PortTakenError if _PORT_TAKEN in tail else MetastoreStartError
         return kind(
             f"Hive Metastore {self.release.full_version} ended while starting "
@@ -338,9 +341,8 @@ class _PortTakenError(MetastoreStartError):
 
 
 def _require_client() -> None:
-    """Check that the server can be asked whether it answers."""
-    # Takes seconds to import, and the command ``metastore`` is listed without it.
-    from lance_bridge import extras  # noqa: PLC0415
+    """Check that the client is installed, which asks the server whether it answers."""
+    from lance_bridge import extras  # noqa: PLC0415 - takes seconds to import
 
     try:
         extras.require("hive-embedded", "hmsclient", "thrift")
@@ -350,7 +352,7 @@ def _require_client() -> None:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as candidate:
-        # As Java does: connections of an earlier server that linger do not count.
+        # As Java does: lingering connections of an earlier server do not count.
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             candidate.bind(("", port))

@@ -11,7 +11,7 @@ from lance_bridge.bridge import Bridge
 from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.registry import catalogs, connect
+from lance_bridge.registry import catalogs, connect, require_lance_bridge
 from lance_bridge.storage import TableStorage
 
 from .plan import Address
@@ -47,9 +47,8 @@ def catalog_at(address: Address, secrets: Mapping[str, str]) -> Iterator[LanceBr
     Raises:
         InvalidInputError: (13) the same name and properties lead to another catalog by now.
     """
-    found = connect(address.name, {**address.properties, **secrets})
-    if not isinstance(found, LanceBridgeNamespace):
-        raise invalid(f"'{address.name}' is pylance's own implementation, and no catalog")
+    given = {**address.properties, **secrets}
+    found = require_lance_bridge(connect(address.name, given), address.name)
     with found:
         if address.connection not in ("", found.namespace_id()):
             raise invalid(

@@ -46,8 +46,8 @@ class CatalogAddress:
         """Return the namespace; one per process for equal addresses.
 
         Raises:
-            InvalidInputError: (13) no such catalog, or bad properties.
-            UnsupportedOperationError: (0) an extra is missing, or it is no catalog of ours.
+            InvalidInputError: (13) no such catalog, bad properties, or pylance's own namespace.
+            UnsupportedOperationError: (0) an extra is missing.
         """
         from . import found_tables  # noqa: PLC0415 - see the top of this file
 

@@ -16,11 +16,10 @@ from lance_namespace.errors import TableNotFoundError
 
 from lance_bridge.config import environment
 from lance_bridge.entries import tables as entries
-from lance_bridge.errors import unsupported
 from lance_bridge.managed import conversion
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect as connect_by_name
-from lance_bridge.registry import implementation
+from lance_bridge.registry import implementation, require_lance_bridge
 from lance_bridge.table import Table
 from lance_bridge.tables.create import write_first
 from lance_bridge.tables.data import Rows
@@ -57,11 +56,7 @@ class SparkTable(Table):
 def connect(address: CatalogAddress) -> LanceBridgeNamespace:
     """Do what `CatalogAddress.connect` says."""
     namespace = _connected(address.name, tuple(sorted(address.properties.items())))
-    if not isinstance(namespace, LanceBridgeNamespace):
-        raise unsupported(
-            f"Catalog '{address.name}' is pylance's own: give Spark the location of its table"
-        )
-    return namespace
+    return require_lance_bridge(namespace, address.name, "Give Spark the location of its table")
 
 
 @lru_cache(maxsize=32)

@@ -21,7 +21,10 @@ from .namespace import LanceBridgeNamespace
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["GROUP", "catalogs", "connect", "find", "is_implementation"]
+__all__ = [
+    "GROUP", "catalogs", "connect", "find", "is_implementation", "require_lance_bridge",
+    "require_lance_bridge_class",
+]  # fmt: skip
 
 
 def connect(name: str, properties: Mapping[str, Any] | None = None, **more: Any) -> LanceNamespace:
@@ -116,6 +119,41 @@ def find(name: str, named: Mapping[str, Any] | None = None) -> type[LanceNamespa
     if not (isinstance(kind, type) and issubclass(kind, LanceNamespace)):
         raise invalid(f"'{class_path}' is not a LanceNamespace")
     return kind
+
+
+def require_lance_bridge(
+    namespace: LanceNamespace, name: str, hint: str = ""
+) -> LanceBridgeNamespace:
+    """Return a namespace if it is one of lance-bridge's catalogs.
+
+    Args:
+        name: What the namespace was connected by, for the message.
+        hint: A sentence that says what to do instead.
+
+    Raises:
+        InvalidInputError: (13) it is pylance's own, or another library's.
+    """
+    require_lance_bridge_class(type(namespace), name, hint)
+    assert isinstance(namespace, LanceBridgeNamespace)
+    return namespace
+
+
+def require_lance_bridge_class(
+    implementation: type[LanceNamespace], name: str, hint: str = ""
+) -> type[LanceBridgeNamespace]:
+    """Return the class of a namespace if it is one of lance-bridge's; see `require_lance_bridge`.
+
+    Raises:
+        InvalidInputError: (13) it is pylance's own, or another library's.
+    """
+    if issubclass(implementation, LanceBridgeNamespace):
+        return implementation
+    path = f"{implementation.__module__}.{implementation.__qualname__}"
+    is_native = path in lance_namespace.NATIVE_IMPLS.values()
+    owner = "pylance's own" if is_native else "not lance-bridge's own"
+    known = ", ".join(sorted(catalogs()))
+    text = f"'{name}' is {owner} ({path}), but this works only on {known}"
+    raise invalid(f"{text}. {hint}" if hint else text)
 
 
 def _construct(

@@ -10,7 +10,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge_cli.output import as_json
+from lance_bridge_cli.output import to_json
 
 from .conftest import ORDERS, Lake
 from .running import answer_of, at_terminal, program, run
@@ -21,29 +21,29 @@ pytestmark = pytest.mark.server
 # -- catalogs --------------------------------------------------------------------------------------
 
 
-def test_catalogs_are_listed_with_those_of_the_configuration_file(lake: Lake) -> None:
+def test_catalogs_list_shows_implementations_and_configured_catalogs(lake: Lake) -> None:
     lake.set("broken", impl="hive", url="thrift://nowhere:1")
-    told = answer_of("catalogs", "list")
-    assert {each["impl"] for each in told["installed"]} == {"glue", "hive", "unity"}
-    configured = {each["catalog"]: each for each in told["configured"]}
+    answer = answer_of("catalogs", "list")
+    assert {each["impl"] for each in answer["installed"]} == {"glue", "hive", "unity"}
+    configured = {each["catalog"]: each for each in answer["configured"]}
     assert lake.metastore.uri in configured["prod"]["connection"]
     assert "no property 'url'" in configured["broken"]["problem"]
     assert "prod" in run("catalogs", "list").stdout
 
 
-def test_a_catalog_is_tested_and_says_what_it_is_and_can_do(lake: Lake) -> None:
-    told = answer_of("catalogs", "test", "prod", "--calls", "2")
-    assert (told["server"], told["version"]) == ("Hive Metastore", "2 or 3")
-    assert told["connection"] == lake.namespace.namespace_id()
-    assert 0 < told["fastest_call_ms"] <= told["first_call_ms"]
-    able = told["capabilities"]
+def test_catalogs_test_shows_server_and_capabilities(lake: Lake) -> None:
+    answer = answer_of("catalogs", "test", "prod", "--calls", "2")
+    assert (answer["server"], answer["version"]) == ("Hive Metastore", "2 or 3")
+    assert answer["connection"] == lake.namespace.namespace_id()
+    assert 0 < answer["fastest_call_ms"] <= answer["first_call_ms"]
+    able = answer["capabilities"]
     assert able["names_of_a_table"] == "database.table"
     assert able["hold_versions_of_tables"] == "yes"
     assert "Hive Metastore" in run("catalogs", "test", "prod").stdout
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_catalog_that_is_not_there_is_told_with_exit_code_1() -> None:
+def test_an_unknown_catalog_fails_with_exit_code_1() -> None:
     failed = run("catalogs", "test", "nope", code=1)
     assert failed.stdout == ""
     assert "There is no catalog 'nope'" in failed.stderr
@@ -88,30 +88,30 @@ def test_listings_go_page_by_page(lake: Lake) -> None:
         if token is None:
             break
     assert found == [lake.name(each) for each in "abc"]
-    told = run("table", "list", "prod", lake.database, "--limit", "2")
-    assert "--page-token" in told.stderr
-    assert "--page-token" not in told.stdout
+    answer = run("table", "list", "prod", lake.database, "--limit", "2")
+    assert "--page-token" in answer.stderr
+    assert "--page-token" not in answer.stdout
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def test_all_tables_are_listed_and_only_those_with_data_where_that_is_asked(lake: Lake) -> None:
+def test_declared_tables_are_listed_unless_with_data_is_given(lake: Lake) -> None:
     lake.create("orders")
     lake.namespace.declare_table(api.DeclareTableRequest(id=[lake.database, "empty"]))
     names = [each["table"] for each in answer_of("table", "list", "prod")["tables"]]
     assert {lake.name("orders"), lake.name("empty")} <= set(names)
-    told = answer_of("table", "list", "prod", "--with-data")
-    assert lake.name("empty") not in [each["table"] for each in told["tables"]]
+    answer = answer_of("table", "list", "prod", "--with-data")
+    assert lake.name("empty") not in [each["table"] for each in answer["tables"]]
 
 
 def test_a_table_is_described_with_schema_and_statistics(lake: Lake) -> None:
     name = lake.create("orders", owner_team="shop")
-    told = answer_of("table", "describe", "prod", name)
-    assert told["location"] == str(lake.place("orders"))
-    assert told["properties"] == {"owner_team": "shop"}
-    assert [each["name"] for each in told["schema"]] == ORDERS.column_names
-    assert told["statistics"]["num_rows"] == 5
+    answer = answer_of("table", "describe", "prod", name)
+    assert answer["location"] == str(lake.place("orders"))
+    assert answer["properties"] == {"owner_team": "shop"}
+    assert [each["name"] for each in answer["schema"]] == ORDERS.column_names
+    assert answer["statistics"]["num_rows"] == 5
     shown = run("table", "describe", "prod", name).stdout
     assert "float[2]" in shown
     lake.namespace.declare_table(api.DeclareTableRequest(id=[lake.database, "empty"]))
@@ -120,7 +120,7 @@ def test_a_table_is_described_with_schema_and_statistics(lake: Lake) -> None:
     assert "statistics" not in empty
 
 
-def test_types_are_described_as_sql_writes_them(lake: Lake) -> None:
+def test_table_describe_shows_sql_types(lake: Lake) -> None:
     schema = pa.schema(
         {"price": pa.decimal128(10, 2), "at": pa.timestamp("ms", "UTC"), "on": pa.timestamp("us")}
     )
@@ -133,7 +133,7 @@ def test_types_are_described_as_sql_writes_them(lake: Lake) -> None:
     assert all(each in shown for each in types)
 
 
-def test_rows_are_had_as_csv_and_an_empty_list_says_so(lake: Lake) -> None:
+def test_lists_and_rows_are_printed_as_csv_and_an_empty_list_says_so(lake: Lake) -> None:
     assert run("table", "list", "prod", lake.database).stdout == "(no tables)\n"
     name = lake.create("orders")
     head = run("table", "head", "prod", name, "--limit", "2", "--output", "csv").stdout
@@ -186,8 +186,8 @@ def test_a_table_is_registered_renamed_and_deregistered(lake: Lake, tmp_path: Pa
     assert run("table", "register", "prod", lake.name("old"), place, code=1)
     run("table", "rename", "prod", lake.name("old"), lake.name("new"))
     assert lake.tables() == ["new"]
-    told = answer_of("table", "deregister", "prod", lake.name("new"))
-    assert told["location"] == place
+    answer = answer_of("table", "deregister", "prod", lake.name("new"))
+    assert answer["location"] == place
     assert lake.tables() == []
     assert lance.dataset(place).count_rows() == 5
 
@@ -203,14 +203,14 @@ def test_a_table_is_dropped_with_its_data(lake: Lake) -> None:
 def test_a_table_with_data_is_not_dropped_as_one_that_is_only_declared(lake: Lake) -> None:
     name = lake.create("orders")
     refused = run("table", "drop", "prod", name, "--if-only-declared", "--yes", code=1)
-    assert "holds data" in refused.stderr
+    assert "has data" in refused.stderr
     assert lake.tables() == ["orders"]
 
 
 @pytest.mark.parametrize(
     "command", [["table", "drop"], ["ns", "drop"], ["managed", "discard"]], ids=" ".join
 )
-def test_where_nobody_can_answer_nothing_is_dropped(lake: Lake, command: list[str]) -> None:
+def test_without_a_terminal_a_drop_needs_yes(lake: Lake, command: list[str]) -> None:
     lake.create("orders")
     name = lake.database if command[0] == "ns" else lake.name("orders")
     refused = run(*command, "prod", name, code=2)
@@ -218,7 +218,7 @@ def test_where_nobody_can_answer_nothing_is_dropped(lake: Lake, command: list[st
     assert lake.tables() == ["orders"]
 
 
-def test_a_person_confirms_a_drop_refuses_it_or_ends_it(lake: Lake) -> None:
+def test_a_drop_is_confirmed_refused_or_interrupted(lake: Lake) -> None:
     command = ["table", "drop", "prod", lake.create("orders")]
     assert at_terminal(command, "n\n")[0] == 1
     assert at_terminal(command, "\x03")[0] == 130
@@ -231,7 +231,7 @@ def test_a_person_confirms_a_drop_refuses_it_or_ends_it(lake: Lake) -> None:
 # -- names and properties --------------------------------------------------------------------------
 
 
-def test_a_name_is_read_as_spark_reads_it(lake: Lake) -> None:
+def test_names_are_quoted_as_in_spark(lake: Lake) -> None:
     name = lake.create("orders")
     quoted = ".".join(f"`{part}`" for part in name.split("."))
     assert run("table", "count", "prod", quoted).stdout == "5\n"
@@ -241,15 +241,15 @@ def test_a_name_is_read_as_spark_reads_it(lake: Lake) -> None:
         assert "is not a name" in run("table", "count", "prod", malformed, code=2).stderr
 
 
-def test_properties_go_before_those_of_the_file(lake: Lake) -> None:
+def test_properties_override_the_configuration_file(lake: Lake) -> None:
     lake.set("prod", impl="hive", uri="thrift://127.0.0.1:1")
     name = lake.create("orders")
-    told = run("table", "count", "prod", name, "-p", f"uri={lake.metastore.uri}")
-    assert told.stdout == "5\n"
+    answer = run("table", "count", "prod", name, "-p", f"uri={lake.metastore.uri}")
+    assert answer.stdout == "5\n"
     assert run("table", "count", "prod", name, "-p", "uri", code=2).stderr.count("key=value") == 1
 
 
-def test_unknown_commands_and_options_are_misuse() -> None:
+def test_unknown_commands_and_options_are_usage_errors() -> None:
     run("table", "explode", "prod", code=2)
     run("table", "list", "prod", "--nope", code=2)
 
@@ -257,7 +257,7 @@ def test_unknown_commands_and_options_are_misuse() -> None:
 # -- what goes where -------------------------------------------------------------------------------
 
 
-def test_the_program_answers_programs_on_standard_output_alone(lake: Lake) -> None:
+def test_standard_output_has_only_the_answer(lake: Lake) -> None:
     name = lake.create("orders")
     done = program("table", "head", "prod", name, "--output", "json")
     assert done.returncode == 0
@@ -269,7 +269,7 @@ def test_the_program_answers_programs_on_standard_output_alone(lake: Lake) -> No
     assert "Traceback" not in failed.stderr
 
 
-def test_where_nobody_watches_there_is_no_bar_and_nothing_is_cut(lake: Lake) -> None:
+def test_without_a_terminal_there_is_no_bar_and_nothing_is_cut(lake: Lake) -> None:
     name = lake.create("orders", pa.table({"text": ["x" * 50] * 2, "more": ["y" * 50] * 2}))
     done = program("table", "head", "prod", name)
     assert done.stderr == ""
@@ -277,7 +277,7 @@ def test_where_nobody_watches_there_is_no_bar_and_nothing_is_cut(lake: Lake) -> 
     assert "\x1b" not in done.stdout
 
 
-def test_values_that_json_lacks_have_a_form_in_it() -> None:
+def test_types_that_json_lacks_are_converted() -> None:
     rows = pa.table(
         {
             "float": [float("nan"), float("-inf")],
@@ -286,7 +286,7 @@ def test_values_that_json_lacks_have_a_form_in_it() -> None:
             "decimal": pa.array([1, 2], pa.decimal128(5, 2)),
         }
     ).to_pylist()
-    assert json.loads(as_json(rows)) == [
+    assert json.loads(to_json(rows)) == [
         {"float": "NaN", "bytes": "AP8=", "time": "1970-01-01T00:00:00+00:00", "decimal": "1.00"},
         {
             "float": "-Infinity",

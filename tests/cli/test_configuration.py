@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
+from lance_bridge import LanceBridgeNamespace
+from lance_bridge.config import property_rows
+from lance_bridge.registry import find
 from lance_bridge_cli.configuration import HIDDEN
 
 from .running import answer_of, at_terminal, run
@@ -29,7 +34,7 @@ catalogs:
 """
 
 
-def test_a_catalog_is_added_to_a_file_that_is_not_there_yet(config: Path) -> None:
+def test_config_set_creates_the_file(config: Path) -> None:
     run("config", "set", "prod", "impl=hive", URI)
     assert yaml.safe_load(config.read_text()) == {
         "catalogs": {"prod": {"impl": "hive", "uri": "thrift://localhost:9083"}}
@@ -37,7 +42,7 @@ def test_a_catalog_is_added_to_a_file_that_is_not_there_yet(config: Path) -> Non
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
 
 
-def test_the_file_is_for_its_owner_only_from_the_first_change_on(config: Path) -> None:
+def test_the_first_change_makes_the_file_private(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     config.chmod(0o644)
     run("config", "set", "prod", "root=/data")
@@ -45,7 +50,7 @@ def test_the_file_is_for_its_owner_only_from_the_first_change_on(config: Path) -
     assert [each.name for each in config.parent.iterdir()] == [config.name]
 
 
-def test_comments_and_other_catalogs_stay_as_they_are(config: Path) -> None:
+def test_config_set_keeps_comments_and_other_catalogs(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     run("config", "set", "prod", "uri=thrift://new:9083", "root=/data: 1")
     run("config", "set", "prod", "--unset", "catalog_levels")
@@ -65,14 +70,14 @@ def test_comments_and_other_catalogs_stay_as_they_are(config: Path) -> None:
         "catalogs: {}\n",
     ],
 )
-def test_a_file_in_any_form_is_changed(config: Path, text: str) -> None:
+def test_config_set_changes_any_form_of_yaml(config: Path, text: str) -> None:
     config.write_text(text)
     run("config", "set", "prod", "impl=hive", URI)
     found = yaml.safe_load(config.read_text())["catalogs"]["prod"]
     assert found == {"impl": "hive", "uri": "thrift://localhost:9083"}
 
 
-def test_what_cannot_be_is_refused_and_nothing_is_written(config: Path) -> None:
+def test_invalid_properties_are_refused_and_not_written(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     unknown = run("config", "set", "prod", "url=thrift://x:1", code=1)
     assert "has no property 'url'" in unknown.stderr
@@ -86,7 +91,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(config: Path) -> None:
     assert config.read_text() == WITH_COMMENTS
 
 
-def test_a_file_that_cannot_be_written_stays_whole(
+def test_a_failed_write_leaves_the_file_unchanged(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config.write_text(WITH_COMMENTS)
@@ -94,7 +99,7 @@ def test_a_file_that_cannot_be_written_stays_whole(
     def full(_handle: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("lance_bridge_cli.configfile.os.fsync", full)
+    monkeypatch.setattr("lance_bridge_cli.config_file.os.fsync", full)
     failed = run("config", "set", "prod", "root=/data", code=1)
     assert "no space left" in failed.stderr
     assert config.read_text() == WITH_COMMENTS
@@ -123,17 +128,17 @@ def test_secrets_are_hidden_wherever_they_come_from(
     config.write_text(yaml.safe_dump({"catalogs": {"prod": properties}}))
     monkeypatch.setenv("LANCE_BRIDGE_PROD_HTTP_TOKEN", "hunter4")
     monkeypatch.setenv("LANCE_BRIDGE_PROD_ROOT", "/data")
-    told = run("config", "show")
-    assert "hunter" not in told.output + run("config", "show", "prod", "-o", "json").output
+    answer = run("config", "show")
+    assert "hunter" not in answer.output + run("config", "show", "prod", "-o", "json").output
     found = answer_of("config", "show", "prod")["catalogs"]["prod"]
     assert found["auth.password"] == {"value": HIDDEN, "from": "file"}
     assert found["http.token"] == {"value": HIDDEN, "from": "environment"}
     assert found["root"] == {"value": "/data", "from": "environment"}
     assert found["uri"]["value"] == f"http://{HIDDEN}@localhost:1/metastore"
-    assert str(config) in told.stdout
+    assert str(config) in answer.stdout
 
 
-def test_properties_and_catalogs_are_had_as_csv(config: Path) -> None:
+def test_config_show_and_catalogs_list_print_csv(config: Path) -> None:
     config.write_text(yaml.safe_dump({"catalogs": {"prod": {"impl": "hive", "root": "/a,b"}}}))
     shown = run("config", "show", "-o", "csv").stdout
     assert list(csv.reader(shown.splitlines())) == [
@@ -148,26 +153,26 @@ def test_properties_and_catalogs_are_had_as_csv(config: Path) -> None:
     assert "uri" in prod["problem"]
 
 
-def test_nothing_is_shown_of_an_implementation_that_is_not_ours(config: Path) -> None:
+def test_values_of_another_librarys_implementation_are_hidden(config: Path) -> None:
     config.write_text("catalogs:\n  far:\n    impl: rest\n    header.token: hunter2\n")
     assert "hunter2" not in run("config", "show").output
 
 
-def test_a_catalog_that_is_not_there_is_told(config: Path) -> None:
+def test_config_show_of_an_unknown_catalog_fails(config: Path) -> None:
     config.write_text(WITH_COMMENTS)
     assert "no catalog 'nope'" in run("config", "show", "nope", code=1).stderr
 
 
 @pytest.mark.usefixtures("config")
-def test_a_value_is_read_from_the_input_where_only_its_key_is_given() -> None:
+def test_a_key_alone_reads_its_value_from_the_input() -> None:
     run("config", "set", "prod", "impl=hive", HTTP)
-    told = run("config", "set", "prod", "http.token", answer="hunter2\n")
-    assert "hunter2" not in told.output
+    answer = run("config", "set", "prod", "http.token", answer="hunter2\n")
+    assert "hunter2" not in answer.output
     assert "http.token" in run("config", "show", "prod").stdout
     run("config", "set", "prod", "http.token", answer="", code=2)
 
 
-def test_a_value_that_is_typed_is_not_seen(config: Path) -> None:
+def test_a_typed_value_is_not_echoed(config: Path) -> None:
     run("config", "set", "prod", "impl=hive", HTTP)
     before = config.read_text()
     command = ["config", "set", "prod", "http.token"]
@@ -179,7 +184,7 @@ def test_a_value_that_is_typed_is_not_seen(config: Path) -> None:
     assert yaml.safe_load(config.read_text())["catalogs"]["prod"]["http.token"] == "hunter2"
 
 
-def test_a_wrong_entry_harms_only_itself(config: Path) -> None:
+def test_a_malformed_catalog_does_not_affect_the_others(config: Path) -> None:
     config.write_text(
         "catalogs:\n  good:\n    impl: hive\n    uri: thrift://h:1\n"
         "  twice: {impl: hive, uri: thrift://a:1, uri: thrift://b:1}\n  bad: 3\n"
@@ -196,3 +201,50 @@ def test_a_wrong_entry_harms_only_itself(config: Path) -> None:
     assert "'uri' is there twice" in listed["twice"]["problem"]
     assert "bad: 3" in config.read_text()
     assert "uri: thrift://a:1, uri: thrift://b:1" in config.read_text()
+
+
+# -- the properties of an implementation ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("impl", ["hive", "glue", "unity"])
+def test_every_property_has_an_example_that_is_valid(impl: str) -> None:
+    catalog = find(impl)
+    assert issubclass(catalog, LanceBridgeNamespace)
+    examples: dict[str, Any] = {
+        each.name: each.example for each in property_rows(catalog.config_type)
+    }
+    assert all(examples.values())
+
+    examples |= {"storage.*": {"aws_region": "us-east-1"}, "no.such.property": ""}
+    with pytest.raises(ValidationError) as error:
+        catalog.config_type.model_validate(examples)
+    refused = {each["loc"] for each in error.value.errors() if each["loc"]}
+    assert refused == {("no.such.property",)}
+
+
+def test_the_properties_of_an_implementation_are_listed() -> None:
+    rows = {each["name"]: each for each in answer_of("catalogs", "properties", "hive")}
+    text = run("catalogs", "properties", "hive").stdout
+    csv_text = run("catalogs", "properties", "hive", "-o", "csv").stdout
+    markdown = run("catalogs", "properties", "hive", "-o", "markdown").stdout.splitlines()
+
+    assert rows["uri"]["default"] == "required"
+    assert rows["auth.password"]["secret"] is True
+    assert rows["client.pool-size"]["example"] == "16"
+    assert all(name in text for name in rows)
+    assert [each["name"] for each in csv.DictReader(csv_text.splitlines())] == list(rows)
+    assert markdown[:2] == [
+        "| name | default | secret | meaning | example |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    assert len(markdown) == len(rows) + 2
+    assert next(each for each in markdown if each.startswith("| auth.mechanism")).endswith(
+        "| plain |"
+    )
+
+
+def test_only_the_properties_of_lance_bridges_own_implementations_are_listed() -> None:
+    done = run("catalogs", "properties", "dir", code=2)
+
+    assert "pylance's own" in done.stderr
+    assert "known are" in run("catalogs", "properties", "nonsense", code=1).stderr

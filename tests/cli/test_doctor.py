@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong on a real metastore, and the command that it gives mends it."""
+"""The doctor finds what is wrong on a real metastore, and the command that it gives fixes it."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from lance_bridge_cli.app import app
 from lance_bridge_doctor import Diagnosis, Kind, diagnose
 
 from .conftest import ORDERS, Lake
-from .diagnosing import NOW, findings, mend, the_only
+from .findings import NOW, findings, fix, the_only
 from .running import answer_of, pasted, run
 
 pytestmark = pytest.mark.server
 
 
-def test_nothing_is_found_where_nothing_is_wrong(lake: Lake) -> None:
+def test_a_healthy_catalog_has_no_findings(lake: Lake) -> None:
     lake.create("orders")
     lake.create("held", managed_by="impl")
     assert findings() == []
-    told = run("doctor", "prod", *NOW)
-    assert "nothing is wrong; 2 tables" in told.stdout
+    answer = run("doctor", "prod", *NOW)
+    assert "no problems found; checked 2 tables" in answer.stdout
 
 
 # -- the connection --------------------------------------------------------------------------------
 
 
-def test_a_metastore_that_is_down_is_unreachable_until_its_right_address_is_set(
+def test_a_wrong_address_is_unreachable_until_it_is_set(
     lake: Lake,
 ) -> None:
     properties = {"root": str(lake.root), "client.retry-timeout": "0"}
     lake.set("prod", impl="hive", uri="thrift://127.0.0.1:1", **properties)
     found = the_only(Kind.UNREACHABLE)
     assert (found["subject"], found["command"]) == ("prod", "lance-bridge config set prod uri")
-    mend(found, f"{lake.metastore.uri}\n")
+    fix(found, f"{lake.metastore.uri}\n")
 
 
-def test_a_metastore_that_was_stopped_is_unreachable_until_it_runs_again(lake: Lake) -> None:
+def test_a_stopped_metastore_is_unreachable_until_it_runs_again(lake: Lake) -> None:
     lake.create("orders")
     lake.set("prod", impl="hive", uri=lake.metastore.uri, **{"client.retry-timeout": "0"})
     lake.metastore.stop()
@@ -54,33 +54,33 @@ def test_a_metastore_that_was_stopped_is_unreachable_until_it_runs_again(lake: L
     assert findings() == []
 
 
-def test_a_catalog_that_is_named_by_its_implementation_is_tested_with_another_address(
+def test_a_catalog_named_by_implementation_is_fixed_with_another_address(
     lake: Lake,
 ) -> None:
-    told = answer_of(
+    answer = answer_of(
         "doctor", "hive", "-p", "uri=thrift://127.0.0.1:1", "-p", "client.retry-timeout=0", code=3
     )
-    [found] = told["findings"]
+    [found] = answer["findings"]
     command = found["command"].replace("<uri>", lake.metastore.uri)
     assert command != found["command"]
     assert pasted(command).exit_code == 0
 
 
-def test_a_property_that_there_is_not_is_taken_away(lake: Lake) -> None:
+def test_an_unknown_property_is_unset(lake: Lake) -> None:
     lake.set("prod", impl="hive", uri=lake.metastore.uri, user="me")
     found = the_only(Kind.CONFIGURATION)
     assert "has no property 'user'" in found["message"]
-    mend(found)
+    fix(found)
 
 
-def test_a_property_that_is_missing_is_set(lake: Lake) -> None:
+def test_a_missing_property_is_set(lake: Lake) -> None:
     lake.set("prod", impl="hive")
     found = the_only(Kind.CONFIGURATION)
-    mend(found, f"{lake.metastore.uri}\n")
+    fix(found, f"{lake.metastore.uri}\n")
 
 
 @pytest.mark.usefixtures("lake")
-def test_an_extra_that_is_missing_is_told_with_what_installs_it() -> None:
+def test_a_missing_extra_is_found_with_its_install_command() -> None:
     script = """
 import sys
 class Absent:
@@ -107,18 +107,18 @@ main()
 # -- data without an entry -------------------------------------------------------------------------
 
 
-def test_data_that_was_left_by_its_entry_is_registered_again(lake: Lake) -> None:
+def test_data_whose_entry_was_dropped_is_registered(lake: Lake) -> None:
     name = lake.create("orders")
     place = lake.place("orders")
     with raw_client(lake.metastore.port) as client:
         client.drop_table(lake.database, "orders", False)
     found = the_only(Kind.ORPHANED_DATA)
     assert found["subject"] == str(place)
-    mend(found)
+    fix(found)
     assert run("table", "count", "prod", name).stdout == "5\n"
 
 
-def test_data_in_the_place_of_a_namespace_is_registered_there_under_a_free_name(
+def test_data_in_a_namespaces_location_is_registered_there_under_a_free_name(
     lake: Lake, tmp_path: Path
 ) -> None:
     lake.create("orders")
@@ -134,18 +134,18 @@ def test_data_in_the_place_of_a_namespace_is_registered_there_under_a_free_name(
     assert lake.tables() == ["odd_name_1", "orders", "orders_2"]
 
 
-def test_data_of_a_database_that_is_not_there_is_registered_in_a_new_one(lake: Lake) -> None:
+def test_data_of_a_missing_database_is_registered_in_a_new_one(lake: Lake) -> None:
     database = f"{lake.database}_lost"
     lake.databases.append(database)
     place = lake.root / f"{database}.db" / "orders.lance"
     lance.write_dataset(ORDERS, str(place))
     found = the_only(Kind.ORPHANED_DATA)
     assert "ns create" in found["command"]
-    mend(found)
+    fix(found)
     assert run("table", "count", "prod", f"{database}.orders").stdout == "5\n"
 
 
-def test_young_data_and_directories_of_others_are_left_alone(lake: Lake, tmp_path: Path) -> None:
+def test_recent_data_and_other_directories_are_skipped(lake: Lake, tmp_path: Path) -> None:
     lance.write_dataset(ORDERS, str(tmp_path / lake.database / "young.lance"))
     other = tmp_path / lake.database / "parquet_table"
     other.mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_young_data_and_directories_of_others_are_left_alone(lake: Lake, tmp_pat
 # -- pages, and what is not known ------------------------------------------------------------------
 
 
-def test_a_diagnosis_goes_page_by_page_and_finds_all(lake: Lake) -> None:
+def test_a_diagnosis_in_pages_finds_everything(lake: Lake) -> None:
     for name in ("a", "b", "c"):
         lake.create(name)
         shutil.rmtree(lake.place(name))
@@ -169,18 +169,18 @@ def test_a_diagnosis_goes_page_by_page_and_finds_all(lake: Lake) -> None:
         done = CliRunner().invoke(
             app, ["doctor", "prod", *NOW, "--limit", "2", *more, "--output", "json"]
         )
-        told = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
         # A page may have none but directories that other tests have left, in which nothing is.
-        assert done.exit_code == (3 if told["findings"] else 0)
-        assert told["tables"] + told["directories"] <= 2
-        found += [each["subject"].rpartition("/")[2] for each in told["findings"]]
-        token, pages = told["page_token"] or "", pages + 1
+        assert done.exit_code == (3 if answer["findings"] else 0)
+        assert answer["tables"] + answer["directories"] <= 2
+        found += [each["subject"].rpartition("/")[2] for each in answer["findings"]]
+        token, pages = answer["page_token"] or "", pages + 1
     expected = [lake.name(each) for each in "abc"]
     assert found == [*expected, *(f"lost_{each}.lance" for each in "abc")]
     assert pages >= 3  # directories of others are looked at, too
 
 
-def test_storage_that_does_not_answer_is_a_finding_and_no_absence(lake: Lake) -> None:
+def test_unreachable_storage_is_a_finding_and_not_absence(lake: Lake) -> None:
     dead = {"storage.aws_endpoint": "http://127.0.0.1:1", "storage.aws_region": "us-east-1"}
     keys = {"storage.aws_access_key_id": "x", "storage.aws_secret_access_key": "y"}
     rest = {"storage.client_max_retries": "0", "storage.client_retry_timeout": "1"}
@@ -191,7 +191,7 @@ def test_storage_that_does_not_answer_is_a_finding_and_no_absence(lake: Lake) ->
     assert found["command"] == "lance-bridge config set prod storage.aws_endpoint"
 
 
-def test_findings_are_to_be_had_from_python(lake: Lake) -> None:
+def test_diagnose_returns_findings_in_python(lake: Lake) -> None:
     lake.create("orders")
     shutil.rmtree(lake.place("orders"))
     found = diagnose("hive", {"uri": lake.metastore.uri, "root": str(lake.root)})
@@ -205,7 +205,7 @@ def test_findings_are_to_be_had_from_python(lake: Lake) -> None:
         diagnose("prod", page_token="nonsense")
 
 
-def test_secrets_are_in_no_command_that_is_told(lake: Lake) -> None:
+def test_no_printed_command_contains_a_secret(lake: Lake) -> None:
     lake.create("orders")
     shutil.rmtree(lake.place("orders"))
     secret = "storage.aws_secret_access_key=hunter2"

@@ -1,4 +1,4 @@
-"""The doctor finds tables without data, and marks that disagree; its commands mend them."""
+"""The doctor finds tables without data, and marks that disagree; its commands fix them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lance_bridge.managed.state import LATEST
 from lance_bridge_doctor import Kind
 
 from .conftest import ORDERS, Lake
-from .diagnosing import die_at, findings, mark, mend, the_only
+from .findings import die_at, findings, fix, mark, the_only
 from .running import answer_of, pasted, run, shell
 
 pytestmark = pytest.mark.server
@@ -29,34 +29,34 @@ def test_a_table_whose_directory_was_deleted_is_deregistered(lake: Lake) -> None
     shutil.rmtree(lake.place("orders"))
     found = the_only(Kind.LOCATION_GONE)
     assert found["subject"] == name
-    mend(found)
+    fix(found)
     assert lake.tables() == []
 
 
 def test_a_managed_table_whose_directory_was_deleted_is_deregistered(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     shutil.rmtree(lake.place("orders"))
-    mend(the_only(Kind.LOCATION_GONE))
+    fix(the_only(Kind.LOCATION_GONE))
 
 
-def test_a_registered_table_where_nothing_is_is_deregistered(lake: Lake, tmp_path: Path) -> None:
+def test_an_entry_for_an_empty_location_is_deregistered(lake: Lake, tmp_path: Path) -> None:
     run("table", "register", "prod", lake.name("gone"), str(tmp_path / "nothing.lance"))
     found = the_only(Kind.LOCATION_GONE)
-    mend(found)
+    fix(found)
 
 
-def test_a_table_whose_creator_died_before_it_wrote_is_dropped(lake: Lake) -> None:
+def test_a_declared_table_without_files_is_dropped(lake: Lake) -> None:
     die_at(lake, "write_first")
     assert lake.tables() == ["t"]
     found = the_only(Kind.DECLARED_ONLY)
     assert found["subject"] == lake.name("t")
     place = lake.place("t")
-    mend(found)
+    fix(found)
     assert lake.tables() == []
     assert not place.exists()
 
 
-def test_a_table_whose_creator_died_while_it_wrote_is_dropped_with_what_was_written(
+def test_a_declared_table_with_uncommitted_files_is_dropped_with_them(
     lake: Lake,
 ) -> None:
     die_at(lake, "write_first")
@@ -66,7 +66,7 @@ def test_a_table_whose_creator_died_while_it_wrote_is_dropped_with_what_was_writ
     written.write_bytes(b"rows that nobody has committed")
     found = the_only(Kind.DECLARED_ONLY)
     assert "1 files" in found["message"]
-    mend(found)
+    fix(found)
     assert not data.exists()
 
 
@@ -77,23 +77,23 @@ def test_a_table_that_lost_its_versions_keeps_its_other_files(lake: Lake) -> Non
     shutil.rmtree(place / "_versions")
     found = the_only(Kind.LOCATION_GONE)
     assert "files, but no version" in found["message"]
-    mend(found)
+    fix(found)
     assert len(list((place / "data").iterdir())) == 2
 
 
-def test_a_declaration_that_is_young_may_be_of_somebody_who_still_writes(lake: Lake) -> None:
+def test_a_recent_declaration_is_skipped_as_it_may_be_in_progress(lake: Lake) -> None:
     die_at(lake, "write_first")
     assert answer_of("doctor", "prod")["findings"] == []
     assert the_only(Kind.DECLARED_ONLY)
 
 
-def test_a_table_that_was_written_meanwhile_is_not_dropped(lake: Lake) -> None:
+def test_a_table_written_since_the_diagnosis_is_not_dropped(lake: Lake) -> None:
     die_at(lake, "write_first")
     found = the_only(Kind.DECLARED_ONLY)
     lance.write_dataset(ORDERS, str(lake.place("t")))
     done = pasted(found["command"])
     assert done.exit_code == 1
-    assert "holds data by now" in done.stderr
+    assert "has data by now" in done.stderr
     assert run("table", "count", "prod", lake.name("t")).stdout == "5\n"
 
 
@@ -101,47 +101,47 @@ def test_a_table_that_was_written_meanwhile_is_not_dropped(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("manager", ["impl", "somebody"])
-def test_a_table_that_others_say_they_manage_gets_another_entry(lake: Lake, manager: str) -> None:
+def test_a_table_marked_as_managed_by_another_gets_a_new_entry(lake: Lake, manager: str) -> None:
     lake.create("orders")
     mark(lake, "orders", managed_by=manager)
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert f"managed_by={manager}" in found["message"]
-    mend(found)
+    fix(found)
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
 
 
-def test_a_managed_table_that_is_marked_as_its_storages_is_managed_again(lake: Lake) -> None:
+def test_a_managed_table_marked_as_storage_managed_is_managed_again(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     mark(lake, "orders", managed_by="storage")
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "commits go past the catalog" in found["message"]
-    mend(found)
+    fix(found)
     assert answer_of("table", "describe", "prod", lake.name("orders"))["managed_versioning"]
 
 
-def test_an_entry_whose_latest_version_cannot_be_read_is_made_anew(lake: Lake) -> None:
+def test_an_entry_with_an_unreadable_latest_version_is_recreated(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     mark(lake, "orders", **{LATEST: "nonsense"})
-    mend(the_only(Kind.MARKS_DISAGREE))
+    fix(the_only(Kind.INCONSISTENT_ENTRY))
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
 
 
-def test_an_entry_whose_latest_version_is_gone_is_made_anew(lake: Lake) -> None:
+def test_an_entry_whose_latest_version_is_gone_is_recreated(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
     with_two = lake.namespace
     lance.write_dataset(ORDERS, namespace_client=with_two, table_id=name.split("."), mode="append")
     manifests = sorted((lake.place("orders") / "_versions").glob("*.manifest"))
     manifests[0].unlink()
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "version 2 is the latest, which is gone" in found["message"]
-    mend(found)
+    fix(found)
     assert run("table", "count", "prod", name).stdout == "5\n"
 
 
 def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
     lake.create("orders")
     mark(lake, "orders", kind="MANAGED_TABLE")
-    found = the_only(Kind.MARKS_DISAGREE)
+    found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "MANAGED_TABLE" in found["message"]
     done = shell(found["command"])  # in a shell, as a person would
     assert done.returncode == 0, done.stderr
@@ -151,38 +151,38 @@ def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
 
 
-def test_what_was_written_past_the_catalog_is_adopted(lake: Lake) -> None:
+def test_out_of_band_versions_are_adopted(lake: Lake) -> None:
     lake.create("orders", managed_by="impl")
     lake.append("orders")
     found = the_only(Kind.OUT_OF_BAND)
     assert "versions 2" in found["message"]
-    mend(found)
+    fix(found)
     assert run("table", "count", "prod", lake.name("orders")).stdout == "10\n"
 
 
-def test_what_was_set_aside_is_adopted_until_a_commit_takes_its_place(lake: Lake) -> None:
+def test_quarantined_versions_are_adopted_until_a_commit_replaces_them(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
     lake.append("orders")
     opened = lance.dataset(namespace_client=lake.namespace, table_id=name.split("."))
     assert opened.count_rows() == 5
     found = the_only(Kind.OUT_OF_BAND)
     assert "1 set aside" in found["message"]
-    mend(found)
+    fix(found)
     assert run("table", "count", "prod", name).stdout == "10\n"
 
 
-def test_what_was_set_aside_is_discarded(lake: Lake) -> None:
+def test_quarantined_versions_are_discarded(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
     lake.append("orders")
     names = name.split(".")
     lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
     found = the_only(Kind.OUT_OF_BAND)
     assert "1 set aside" in found["message"]
-    mend(found)
+    fix(found)
     assert run("table", "count", "prod", name).stdout == "10\n"
 
 
-def test_an_entry_of_a_time_to_come_is_found(lake: Lake) -> None:
+def test_an_entry_with_a_time_in_the_future_is_found(lake: Lake) -> None:
     lake.create("orders")
     mark(lake, "orders", **{DECLARED_AT: str(int((time.time() + 3600) * 1000))})
     found = the_only(Kind.CLOCK_SKEW)

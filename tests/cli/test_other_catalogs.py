@@ -93,21 +93,21 @@ def pass_through(namespace: str) -> None:
 
 @pytest.mark.usefixtures("glue")
 def test_the_main_commands_on_glue() -> None:
-    told = answer_of("catalogs", "test", "prod")
-    assert (told["server"], told["region"]) == ("AWS Glue", "us-east-1")
+    answer = answer_of("catalogs", "test", "prod")
+    assert (answer["server"], answer["region"]) == ("AWS Glue", "us-east-1")
     create("sales", "orders")
     pass_through("sales")
 
 
 @pytest.mark.usefixtures("unity")
 def test_the_main_commands_on_unity() -> None:
-    told = answer_of("catalogs", "test", "prod")
-    assert (told["server"], told["dialect"]) == ("Unity Catalog", "open source")
+    answer = answer_of("catalogs", "test", "prod")
+    assert (answer["server"], answer["dialect"]) == ("Unity Catalog", "open source")
     create("lake", "sales", "orders")
     pass_through("lake.sales")
 
 
-def test_a_name_that_two_clients_took_is_a_finding_with_its_entries(unity: UnityServer) -> None:
+def test_a_name_with_two_entries_is_a_finding(unity: UnityServer) -> None:
     create("lake", "sales", "orders")
     [whole] = unity.state.tables()
     place = {"storage_location": f"{whole.info['storage_location']}-2"}
@@ -123,7 +123,7 @@ def test_a_name_that_two_clients_took_is_a_finding_with_its_entries(unity: Unity
     assert pasted(found["command"]).exit_code == 0
 
 
-def test_credentials_that_are_refused_are_asked_for(glue: GlueServer) -> None:
+def test_refused_credentials_are_a_finding(glue: GlueServer) -> None:
     create("sales", "orders")
     with glue.known_keys_only():
         run("config", "set", "prod", "access_key_id=AKIAWRONGWRONGWRONG0")
@@ -136,23 +136,23 @@ def test_credentials_that_are_refused_are_asked_for(glue: GlueServer) -> None:
         assert answer_of("doctor", "prod")["findings"] == []
 
 
-def test_storage_that_refuses_is_a_finding_and_its_credentials_are_asked_for(
+def test_refused_storage_credentials_are_a_finding(
     glue: GlueServer,
 ) -> None:
     create("sales", "orders")
     with glue.known_keys_only():
         run("config", "set", "prod", "storage.aws_access_key_id=AKIAWRONGWRONGWRONG0")
-        told = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
-        assert {each["kind"] for each in told} == {Kind.STORAGE.value}
-        assert "sales.orders" in {each["subject"] for each in told}
+        found = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
+        assert {each["kind"] for each in found} == {Kind.STORAGE.value}
+        assert "sales.orders" in {each["subject"] for each in found}
         right = glue.storage_options
         answer = f"{right['aws_access_key_id']}\n{right['aws_secret_access_key']}\n"
-        assert pasted(told[0]["command"], answer).exit_code == 0
+        assert pasted(found[0]["command"], answer).exit_code == 0
         assert answer_of("doctor", "prod", "--idle", "0m")["findings"] == []
 
 
 @pytest.mark.usefixtures("glue")
-def test_a_declaration_that_nobody_wrote_is_found_where_nothing_is_in_storage() -> None:
+def test_an_unwritten_declaration_is_found_without_files() -> None:
     with lance_bridge.connect("prod") as namespace:  # type: ignore[attr-defined]
         namespace.declare_table(api.DeclareTableRequest(id=["sales", "never"]))
     [found] = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
@@ -182,14 +182,14 @@ def test_a_server_whose_clock_is_wrong_is_found(
 
 
 @pytest.mark.usefixtures("unity")
-def test_data_that_nobody_has_an_entry_for_is_registered_on_three_levels(tmp_path: Path) -> None:
+def test_data_without_an_entry_is_registered_with_three_levels(tmp_path: Path) -> None:
     lance.write_dataset(ORDERS, str(tmp_path / "root" / "lake" / "sales.db" / "found.lance"))
     [found] = answer_of("doctor", "prod", "--idle", "0m", code=3)["findings"]
     assert pasted(found["command"]).exit_code == 0
     assert run("table", "count", "prod", "lake.sales.found").stdout == "5\n"
 
 
-def test_a_namespace_that_cannot_be_read_is_a_finding_and_data_is_not_called_lost(
+def test_an_unreadable_namespace_is_a_finding_and_no_data_is_called_orphaned(
     unity: UnityServer, tmp_path: Path
 ) -> None:
     create("lake", "sales", "orders")

@@ -10,14 +10,14 @@ from rich.table import Table
 
 from lance_bridge_cli.output import (
     Output,
-    as_json,
+    key_value_table,
     log_messages,
+    make_table,
     message,
-    pairs_table,
+    print_parts,
+    print_result,
     printable,
-    table_of,
-    tell,
-    tell_parts,
+    to_json,
 )
 from lance_bridge_cli.rows import RowsOutput, print_data
 
@@ -35,17 +35,17 @@ ACTING = {c for text in ESCAPES.values() for c in text if not c.isprintable()}
 
 
 @pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
-def test_escapes_and_bidirectional_marks_are_shown_and_not_obeyed(
+def test_terminal_escapes_and_bidirectional_marks_are_escaped(
     hostile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tell(Output.TEXT, f"{hostile} dropped", {})
+    print_result(Output.TEXT, f"{hostile} dropped", {})
     print_data(RowsOutput.TEXT, [hostile], [{hostile: hostile}])
     parts: list[Table | str] = [
         hostile,
-        pairs_table({hostile: [hostile]}),
-        table_of(["a"], [], title=hostile),
+        key_value_table({hostile: [hostile]}),
+        make_table([hostile], []),
     ]
-    tell_parts(Output.TEXT, {}, parts)
+    print_parts(Output.TEXT, {}, parts)
     message(hostile)
     with log_messages():
         logging.getLogger("elsewhere").warning("%s", hostile)
@@ -55,12 +55,12 @@ def test_escapes_and_bidirectional_marks_are_shown_and_not_obeyed(
 
 
 @pytest.mark.parametrize("hostile", ESCAPES.values(), ids=ESCAPES)
-def test_programs_get_the_text_as_it_is_in_json_that_is_safe_to_show(hostile: str) -> None:
-    said = as_json({hostile: hostile})
+def test_json_keeps_text_and_escapes_what_acts_on_a_terminal(hostile: str) -> None:
+    said = to_json({hostile: hostile})
     assert not ACTING & set(said)
     assert json.loads(said) == {hostile: hostile}
 
 
-def test_other_text_is_shown_as_it_is() -> None:
+def test_other_text_is_printed_unchanged() -> None:
     for text in ("sales.orders", "été 日本 🎉 שלום", "two\nlines\tand a tab", "C:\\x1b"):
         assert printable(text) == text

@@ -15,10 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
-from lance_bridge_cli.cells import format_cell
-from lance_bridge_cli.output import Output, table_of, tell_parts
-from lance_bridge_cli.rows import RowsOutput, print_data, print_list, print_page
-from lance_bridge_cli.sqltypes import sql_type
+from lance_bridge_cli.output import Output, make_table, print_parts
+from lance_bridge_cli.rows import RowsOutput, format_cell, print_data, print_list, print_page
+from lance_bridge_cli.sql_types import sql_type
 
 from .running import at_terminal
 
@@ -50,7 +49,7 @@ def shown_at_terminal(show: Callable[[], None]) -> str:
 
 
 @pytest.mark.usefixtures("_terminal")
-def test_of_200_columns_a_terminal_shows_those_that_fit_and_says_how_to_see_others(
+def test_a_terminal_shows_the_columns_that_fit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -64,12 +63,12 @@ def test_of_200_columns_a_terminal_shows_those_that_fit_and_says_how_to_see_othe
     assert len(head.split()) > 5
     assert len([line for line in lines if line.strip()]) == 2 + len(WIDE_ROWS)
     error = capsys.readouterr().err
-    assert f"{len(head.split())} of 200 columns fit here" in error
+    assert f"{len(head.split())} of 200 columns fit: " in error
     assert "--column" in error
 
 
 @pytest.mark.usefixtures("_terminal")
-def test_a_row_is_one_line_however_long_its_text_is(
+def test_a_row_is_always_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -99,7 +98,7 @@ def test_with_no_color_nothing_is_coloured_or_bold(
 ) -> None:
     def show() -> None:
         print_data(RowsOutput.TEXT, ["a"], [{"a": 1}])
-        tell_parts(Output.TEXT, {}, [table_of(["a"], [{"a": 1}], title="title")])
+        print_parts(Output.TEXT, {}, [make_table(["a"], [{"a": 1}])])
 
     assert "\x1b[" in shown_at_terminal(show)
     monkeypatch.setenv("NO_COLOR", value)
@@ -140,12 +139,12 @@ def test_with_no_color_help_and_wrong_commands_are_plain(
         ("x" * 100, "x" * 59 + "…"),
     ],
 )
-def test_a_cell_shortens_what_is_long_and_shows_what_is_not_seen(value: Any, shown: str) -> None:
+def test_cells_shorten_vectors_images_and_long_text(value: Any, shown: str) -> None:
     assert format_cell(value) == shown
 
 
-def test_ends_of_lines_are_shown_in_lists_too(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_parts(Output.TEXT, {}, [table_of(["a"], [{"a": "one\ntwo"}])])
+def test_lists_escape_line_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    print_parts(Output.TEXT, {}, [make_table(["a"], [{"a": "one\ntwo"}])])
 
     assert "one\\ntwo" in capsys.readouterr().out
 
@@ -153,7 +152,7 @@ def test_ends_of_lines_are_shown_in_lists_too(capsys: pytest.CaptureFixture[str]
 # -- for programs ----------------------------------------------------------------------------------
 
 
-def test_csv_is_read_back_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_round_trips(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         {"id": 1, "text": 'a "quoted", text\nof two lines', "vector": [0.5, 1.0], "none": None},
         {"id": 2, "text": "é", "vector": [], "none": b"\x01"},
@@ -168,7 +167,7 @@ def test_csv_is_read_back_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_lists_have_csv_and_say_the_token_on_standard_error(
+def test_lists_as_csv_print_the_page_token_to_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_page(RowsOutput.CSV, "tables", ["table"], [{"table": "a.b"}], "next")
@@ -187,7 +186,7 @@ def test_commands_without_rows_have_no_csv() -> None:
 # -- empty lists -----------------------------------------------------------------------------------
 
 
-def test_an_empty_list_says_so_to_people_and_is_empty_for_programs(
+def test_an_empty_list_is_stated_in_text_and_empty_in_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def shown() -> str:
@@ -232,5 +231,5 @@ def test_an_empty_list_says_so_to_people_and_is_empty_for_programs(
     ],
     ids=str,
 )
-def test_types_are_written_as_in_sql(kind: pa.DataType, written: str) -> None:
+def test_arrow_types_are_formatted_as_sql(kind: pa.DataType, written: str) -> None:
     assert sql_type(kind) == written

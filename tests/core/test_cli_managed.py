@@ -52,13 +52,13 @@ def test_a_table_is_converted_both_ways(
     assert rows(namespace) == [0, 1, 2]
 
 
-def test_what_was_written_past_the_catalog_is_told_and_adopted(
+def test_out_of_band_versions_are_listed_and_adopted(
     namespace: MemoryNamespace, server: MemoryServer, uri: str
 ) -> None:
     create_managed(namespace)
     clean = run(uri, "check")
     assert clean.exit_code == 0
-    assert "all that is there was committed" in clean.stdout
+    assert "every version was committed" in clean.stdout
     append_past_the_catalog(server, 8)
     found = run(uri, "check", "-o", "json")
     assert found.exit_code == FOUND
@@ -70,7 +70,7 @@ def test_what_was_written_past_the_catalog_is_told_and_adopted(
     assert rows(namespace) == [0, 1, 2, 8]
 
 
-def test_what_was_written_past_the_catalog_is_discarded_once_confirmed(
+def test_out_of_band_versions_are_discarded_after_confirmation(
     namespace: MemoryNamespace, server: MemoryServer, uri: str
 ) -> None:
     create_managed(namespace)
@@ -83,7 +83,7 @@ def test_what_was_written_past_the_catalog_is_discarded_once_confirmed(
     assert run(uri, "check").exit_code == 0
 
 
-def test_what_was_set_aside_is_told_with_its_version(
+def test_quarantined_versions_are_listed(
     namespace: MemoryNamespace, server: MemoryServer, uri: str
 ) -> None:
     create_managed(namespace)
@@ -96,7 +96,7 @@ def test_what_was_set_aside_is_told_with_its_version(
     assert json.loads(run(uri, "check", "-o", "json").stdout)["set_aside_versions"] == [2]
 
 
-def test_a_failure_is_told_with_its_code_and_without_a_traceback(uri: str) -> None:
+def test_a_failure_is_one_message_without_a_traceback(uri: str) -> None:
     failed = run(uri, "adopt")
     assert failed.exit_code == 1
     assert failed.stdout == ""
@@ -105,7 +105,7 @@ def test_a_failure_is_told_with_its_code_and_without_a_traceback(uri: str) -> No
 
 
 @pytest.mark.parametrize("properties", [["uri"], ["=x"]])
-def test_a_property_that_is_none_is_refused(properties: list[str]) -> None:
+def test_a_malformed_property_is_refused(properties: list[str]) -> None:
     options = [option for each in properties for option in ("-p", each)]
     failed = CliRunner().invoke(app, ["managed", "check", CLASS, "a.b", *options])
     assert failed.exit_code == 2

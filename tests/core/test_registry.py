@@ -249,3 +249,28 @@ def test_importing_the_core_imports_no_adapter() -> None:
         " for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+
+
+# -- whose namespace it is -------------------------------------------------------------------------
+
+
+class Theirs(lance_namespace.LanceNamespace):
+    """A namespace of another library."""
+
+    def namespace_id(self) -> str:
+        return "theirs"
+
+
+def test_only_lance_bridges_own_namespaces_pass(tmp_path: Path) -> None:
+    ours = lance_bridge.connect("hive", HIVE)
+    assert registry.require_lance_bridge(ours, "hive") is ours
+
+    directory = lance_bridge.connect("dir", {"root": str(tmp_path)})
+    with pytest.raises(InvalidInputError) as error:
+        registry.require_lance_bridge(directory, "dir", "Name a catalog")
+    path = lance_namespace.NATIVE_IMPLS["dir"]
+    assert str(error.value) == (
+        f"'dir' is pylance's own ({path}), but this works only on glue, hive, unity. Name a catalog"
+    )
+    with pytest.raises(InvalidInputError, match="not lance-bridge's own"):
+        registry.require_lance_bridge_class(Theirs, "theirs")

@@ -148,9 +148,16 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
             for word in (name, "=", f"lance_bridge_{name}:{kind}")
         ),
         "[lance_bridge.commands]",
+        "doctor",
+        "=",
+        "lance_bridge_doctor.command:doctor",
         "metastore",
         "=",
         "lance_bridge_metastore.command:app",
+        "[lance_bridge.maintenance]",
+        "spark",
+        "=",
+        "lance_bridge_spark.maintenance:open_session",
     ]
 
 

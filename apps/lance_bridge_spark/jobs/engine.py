@@ -9,9 +9,8 @@ from lance_namespace import LanceNamespace
 
 from lance_bridge import engine as port
 from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.errors import unsupported
-from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.ref import Ref
+from lance_bridge.registry import require_lance_bridge
 
 from ..addresses import CatalogAddress, TableAddress
 from ..found_tables import SparkTable
@@ -35,7 +34,8 @@ class SparkEngine:
     ) -> str:
         """Fill a computed column. Source: `lance_bridge.engine.Engine`."""
         address = address_in(namespace, record.path)
-        table = SparkTable(_own(namespace)._bridge, record, address)
+        bridge = require_lance_bridge(namespace, type(namespace).__name__)._bridge
+        table = SparkTable(bridge, record, address)
         with phases(f"backfill {address.name}.{order.column}", 3) as shown:
             shown.begin("plan")
             filled = fill(
@@ -93,19 +93,13 @@ class SparkEngine:
         return made.transaction_id or ""
 
 
-def _own(namespace: LanceNamespace) -> LanceBridgeNamespace:
-    if not isinstance(namespace, LanceBridgeNamespace):
-        raise unsupported(f"{type(namespace).__name__} is no catalog that Spark could open")
-    return namespace
-
-
 def address_in(namespace: LanceNamespace, path: Path) -> TableAddress:
     """Return where executors find a table of a namespace, which they connect to themselves.
 
     Raises:
-        UnsupportedOperationError: (0) it is pylance's own implementation, and no catalog.
+        InvalidInputError: (13) it is pylance's own namespace.
     """
-    own = _own(namespace)
+    own = require_lance_bridge(namespace, type(namespace).__name__)
     kind = type(own)
     impl = f"{kind.__module__}.{kind.__qualname__}"
     properties = {"impl": impl, **own._properties}

@@ -229,7 +229,7 @@ def start_owner() -> tuple[subprocess.Popen[str], int, Path]:
 
 
 @pytest.mark.server
-def test_no_jvm_outlives_an_owner_that_was_killed() -> None:
+def test_no_jvm_outlives_a_killed_parent() -> None:
     owner, pid, directory = start_owner()
     assert is_alive(pid)
     owner.kill()
@@ -239,7 +239,7 @@ def test_no_jvm_outlives_an_owner_that_was_killed() -> None:
 
 
 @pytest.mark.server
-def test_no_jvm_outlives_the_guard_that_looks_after_it() -> None:
+def test_no_jvm_outlives_its_guard() -> None:
     with Metastore("2.3") as metastore:
         pid = metastore.pid
         assert pid is not None
@@ -251,7 +251,7 @@ def test_no_jvm_outlives_the_guard_that_looks_after_it() -> None:
 
 
 @pytest.mark.server
-def test_no_jvm_outlives_an_owner_that_ends_without_closing() -> None:
+def test_no_jvm_outlives_a_parent_that_did_not_close_it() -> None:
     owner, pid, directory = start_owner()
     owner.communicate("", timeout=60)
     assert not is_alive(pid)
@@ -303,7 +303,7 @@ def test_a_jvm_that_dies_is_reported_with_the_tail_of_its_log() -> None:
 
 
 @pytest.mark.server
-def test_a_metastore_that_does_not_answer_in_time_is_ended_and_reported() -> None:
+def test_a_metastore_that_does_not_answer_is_stopped_and_reported() -> None:
     metastore = Metastore("2.3", start_timeout=0.1)
     with pytest.raises(MetastoreStartError, match=r"did not answer within 0\.1 seconds"):
         metastore.start()
@@ -312,14 +312,14 @@ def test_a_metastore_that_does_not_answer_in_time_is_ended_and_reported() -> Non
 
 
 @pytest.mark.server
-def test_a_port_that_another_program_has_is_refused_at_once(metastore: Metastore) -> None:
+def test_a_port_in_use_is_refused_at_once(metastore: Metastore) -> None:
     other = Metastore("2.3", port=metastore.port)
     with pytest.raises(MetastoreStartError, match=f"Port {metastore.port} is taken"):
         other.start()
     other.close()
 
 
-def test_an_unknown_version_names_those_there_are() -> None:
+def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'1\.2': there are 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
         Metastore("1.2")
 

@@ -40,7 +40,7 @@ def error_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.usefixtures("no_start")
 @pytest.mark.parametrize("arguments", [[], ["--version", "2.3"], ["--version", "3.1"]])
-def test_a_release_that_listens_everywhere_with_tls_warns_of_it(
+def test_tls_that_listens_on_every_address_is_warned_of(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main([*arguments, "--setting", "hive.metastore.use.SSL=true"]) == 1
@@ -52,7 +52,7 @@ def test_a_release_that_listens_everywhere_with_tls_warns_of_it(
 
 @pytest.mark.usefixtures("no_start")
 @pytest.mark.parametrize("version", ["2.3", "3.1", "4.0", "4.1", "4.2"])
-def test_a_release_that_listens_on_the_loopback_address_warns_of_nothing(
+def test_listening_on_the_loopback_address_gives_no_warning(
     version: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main(["--version", version]) == 1
@@ -60,7 +60,7 @@ def test_a_release_that_listens_on_the_loopback_address_warns_of_nothing(
 
 
 @pytest.mark.parametrize("port", ["99999", "65536", "-1"])
-def test_a_port_that_cannot_be_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--port must be between 0 and 65535" in error_line([f"--port={port}"], capsys)
 
 
@@ -95,9 +95,7 @@ def test_a_directory_whose_files_cannot_be_written_is_refused(
     assert f"Directory {tmp_path} cannot be used: " in line
 
 
-def test_a_directory_that_another_metastore_uses_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (tmp_path / "lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         line = error_line(["--directory", str(tmp_path)], capsys)
@@ -122,7 +120,7 @@ def test_a_directory_is_in_use_as_long_as_its_metastore_runs(tmp_path: Path) -> 
 
 
 @pytest.mark.server
-def test_a_directory_that_only_its_database_knows_to_be_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_directory_whose_database_is_in_use_is_refused(tmp_path: Path) -> None:
     with Metastore("2.3", tmp_path):
         (tmp_path / "lock").unlink()
         second = Metastore("2.3", tmp_path)

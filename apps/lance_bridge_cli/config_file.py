@@ -1,4 +1,4 @@
-"""Changing the configuration file: one catalog's properties, in one step, with comments kept."""
+"""Changes to the configuration file: one catalog at a time, atomically, comments kept."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lance_bridge.errors import invalid
 _INDENT = "  "
 
 
-def stored(path: Path) -> Mapping[str, dict[str, str]]:
-    """Return the catalogs of a file that need not be there yet, and may be empty.
+def read(path: Path) -> Mapping[str, dict[str, str]]:
+    """Return the catalogs of a file; none if it is empty or does not exist.
 
     Raises:
-        InvalidInputError: (13) it cannot be read, or is not of the documented shape.
+        InvalidInputError: (13) it cannot be read, or is malformed.
     """
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -31,21 +31,21 @@ def stored(path: Path) -> Mapping[str, dict[str, str]]:
 
 
 def _is_empty(text: str) -> bool:
-    """Return whether there is nothing but comments."""
+    """Return whether a file has nothing but comments."""
     return all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
 
 
 def change(path: Path, catalog: str, properties: Mapping[str, str | None]) -> None:
-    """Set properties of a catalog, which is added if need be; those that are None go.
+    """Set properties of a catalog, which is added if it is new; None removes a property.
 
-    The file is replaced as a whole, and only its owner may read it from then on.
+    The file is replaced atomically, and only its owner can read it from then on.
 
     Raises:
-        InvalidInputError: (13) it is there and cannot be read, or cannot be written.
+        InvalidInputError: (13) it cannot be read or written.
     """
     try:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
-        after = _changed(path, before, catalog, properties)
+        after = _edit(path, before, catalog, properties)
         # A link to it stays a link.
         _replace(path.resolve(), after)
     except (OSError, UnicodeDecodeError) as error:
@@ -53,66 +53,64 @@ def change(path: Path, catalog: str, properties: Mapping[str, str | None]) -> No
         raise invalid(f"{path} cannot be changed: {reason}") from error
 
 
-def _changed(path: Path, text: str, catalog: str, properties: Mapping[str, str | None]) -> str:
+def _edit(path: Path, text: str, catalog: str, properties: Mapping[str, str | None]) -> str:
     is_empty = _is_empty(text)
     before = NamedCatalogs({}, {}) if is_empty else catalogs_in(path, text)
-    wanted = before.valid
+    expected = before.valid
     merged = {**before.get(catalog, {}), **properties}
-    wanted[catalog] = {key: value for key, value in merged.items() if value is not None}
-    edited = _with_lines(text, catalog, properties)
-    if _says(path, edited, wanted):
+    expected[catalog] = {key: value for key, value in merged.items() if value is not None}
+    edited = _edit_lines(text, catalog, properties)
+    if _has_catalogs(path, edited, expected):
         return edited
     for problem in before.problems.values():
         raise invalid(f"{path} cannot be changed before this is corrected: {problem}")
-    # The file has a form in which lines cannot be put; then it is written anew.
+    # Flow style, for one, takes no inserted lines: the file is written as a whole.
     content: dict[str, Any] = {} if is_empty else yaml.safe_load(text)
-    content["catalogs"] = wanted
+    content["catalogs"] = expected
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
-def _says(path: Path, text: str, wanted: Mapping[str, Mapping[str, str]]) -> bool:
+def _has_catalogs(path: Path, text: str, expected: Mapping[str, Mapping[str, str]]) -> bool:
     try:
-        return catalogs_in(path, text).valid == wanted
+        return catalogs_in(path, text).valid == expected
     except LanceNamespaceError:
         return False
 
 
-def _with_lines(text: str, catalog: str, properties: Mapping[str, str | None]) -> str:
+def _edit_lines(text: str, catalog: str, properties: Mapping[str, str | None]) -> str:
     edited = text
     try:
         for key, value in properties.items():
-            edited = _edited(edited, catalog, key, value)
-    except yaml.YAMLError:  # a line was put where none can be
+            edited = _edit_line(edited, catalog, key, value)
+    except yaml.YAMLError:  # the line does not fit there
         return ""
     return edited
 
 
-def _edited(text: str, catalog: str, key: str, value: str | None) -> str:
-    """Return the text with one line put in, changed or left out."""
-    catalogs = _value(_root(text), "catalogs")
+def _edit_line(text: str, catalog: str, key: str, value: str | None) -> str:
+    """Return the text with one line inserted, changed or removed."""
+    catalogs = _find_mapping(yaml.compose(text, yaml.SafeLoader), "catalogs")
     if catalogs is None:
         return (
             text
             + ("\n" if text and not text.endswith("\n") else "")
             + (f"catalogs:\n{_INDENT}{_scalar(catalog)}:\n{_INDENT * 2}{_line(key, value)}")
         )
-    own = _value(catalogs, catalog)
-    if own is None:
-        return _after(text, catalogs, f"{_scalar(catalog)}:\n{_INDENT * 2}{_line(key, value)}")
-    for name, node in own.value:
+    properties = _find_mapping(catalogs, catalog)
+    if properties is None:
+        return _insert_after(
+            text, catalogs, f"{_scalar(catalog)}:\n{_INDENT * 2}{_line(key, value)}"
+        )
+    for name, node in properties.value:
         if name.value == key:
             if value is None:
-                return _without_line(text, name.start_mark.index, node.end_mark.index)
+                return _remove_line(text, name.start_mark.index, node.end_mark.index)
             return text[: node.start_mark.index] + _scalar(value) + text[node.end_mark.index :]
-    return text if value is None else _after(text, own, _line(key, value))
+    return text if value is None else _insert_after(text, properties, _line(key, value))
 
 
-def _root(text: str) -> Any:
-    return yaml.compose(text, yaml.SafeLoader)
-
-
-def _value(mapping: Any, key: str) -> Any:
-    """Return the mapping under a key, or None where there is none, or none with anything in it."""
+def _find_mapping(mapping: Any, key: str) -> Any:
+    """Return the mapping under a key, or None if it is missing or empty."""
     if not isinstance(mapping, yaml.MappingNode):
         return None
     for name, node in mapping.value:
@@ -121,8 +119,8 @@ def _value(mapping: Any, key: str) -> Any:
     return None
 
 
-def _after(text: str, mapping: Any, line: str) -> str:
-    """Put a line behind the last of a mapping, as far from the margin as its first."""
+def _insert_after(text: str, mapping: Any, line: str) -> str:
+    """Insert a line after the last of a mapping, with the indentation of its first."""
     column = int(mapping.value[0][0].start_mark.column)
     last = mapping.value[-1][1]
     while isinstance(last, yaml.MappingNode) and last.value and not last.flow_style:
@@ -132,7 +130,7 @@ def _after(text: str, mapping: Any, line: str) -> str:
     return f"{head}{' ' * column}{line}{tail}"
 
 
-def _without_line(text: str, start: int, end: int) -> str:
+def _remove_line(text: str, start: int, end: int) -> str:
     after = text.find("\n", end)
     return text[: text.rfind("\n", 0, start) + 1] + ("" if after < 0 else text[after + 1 :])
 
@@ -151,7 +149,7 @@ def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        # mkstemp lets the owner read and write, and nobody else: 0600.
+        # mkstemp creates files that only the owner can read and write: 0600.
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

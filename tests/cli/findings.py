@@ -1,4 +1,4 @@
-"""What the doctor finds, what mends it, and how things go wrong."""
+"""Runs the doctor and its commands, and breaks tables for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def the_only(kind: Kind) -> dict[str, Any]:
     return found
 
 
-def mend(found: dict[str, Any], answer: str = "") -> None:
+def fix(found: dict[str, Any], answer: str = "") -> None:
     """Run the command of a finding; it must help."""
     done = pasted(found["command"], answer)
     assert done.exit_code == 0, f"{found['command']}\n{done.output}"

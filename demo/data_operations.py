@@ -1,4 +1,4 @@
-"""The demo's steps inside a table: changed, searched, tagged and branched by its name alone."""
+"""The demo's data operations: merge, search, tag and branch a table by its name alone."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def merge_and_search(demo: Demo) -> None:
     story, namespace = demo.story, demo.namespace
     story.step(
         "Merge rows into it, and search it, by name alone",
-        "The namespace does the work itself: a client sends requests and rows, and opens no "
-        "dataset. Of the two rows here, one is in the table already.",
+        "The namespace does the work: a client sends requests and rows, and opens no dataset. "
+        "One of these two rows is in the table already.",
     )
     story.call(
         f"ns.merge_insert_into_table(MergeInsertIntoTableRequest(id={TABLE_ID},\n"
@@ -64,7 +64,7 @@ def merge_and_search(demo: Demo) -> None:
 
 
 def _rows() -> pa.Table:
-    """Return one row that is in the table, with other values, and a new one."""
+    """Return one row of the table with other values, and a new one."""
     row = {"category": "lamp", "price": 1.0, "title": "lamp, on sale", "embedding": VECTOR}
     return pa.Table.from_pylist([{"id": 0, **row}, {"id": NEW_ID, **row}], LANCE_SCHEMA)
 
@@ -73,9 +73,9 @@ def tag_and_branch(demo: Demo) -> None:
     """Name a version, change a branch, and take the table back to an earlier version."""
     story, namespace = demo.story, demo.namespace
     story.step(
-        "Tag the version, try a sale on a branch, and go back in time",
-        "The tag keeps a name for this version. What is done on the branch does not show in the "
-        "table. Restoring an earlier version makes it the latest one again.",
+        "Tag a version, try a sale on a branch, and restore an earlier version",
+        "The tag names this version. Changes on the branch are not visible in the table. "
+        "Restoring an earlier version makes it the latest one again.",
     )
     story.call(
         f'ns.create_table_tag(CreateTableTagRequest(id={TABLE_ID}, tag="{TAG}", version=4))\n'
@@ -98,10 +98,10 @@ def tag_and_branch(demo: Demo) -> None:
     story.check(f"rows above {PRICE} in the table, as before", still, dear)
     story.call(f"ns.restore_table(RestoreTableRequest(id={TABLE_ID}, version=3))")
     namespace.restore_table(RestoreTableRequest(id=TABLE_ID, version=3))
-    story.check("rows after going back to version 3", _count(namespace), ALL_ROWS)
+    story.check("rows after restoring version 3", _count(namespace), ALL_ROWS)
     version = namespace.get_table_tag_version(GetTableTagVersionRequest(id=TABLE_ID, tag=TAG))
     story.check("version of the tag", version.version, 4)
-    story.check("rows there", _count(namespace, version=version.version), ALL_ROWS + 1)
+    story.check("rows in that version", _count(namespace, version=version.version), ALL_ROWS + 1)
 
 
 def _count(namespace: LanceNamespace, **options: Any) -> int | None:

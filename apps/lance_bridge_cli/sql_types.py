@@ -1,0 +1,66 @@
+"""Arrow types as SQL writes them, with units, time zones and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+_NAMES = {
+    "bool": "boolean",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint8": "tinyint unsigned",
+    "uint16": "smallint unsigned",
+    "uint32": "int unsigned",
+    "uint64": "bigint unsigned",
+    "halffloat": "float16",
+    "large_string": "string",
+    "string_view": "string",
+    "large_binary": "binary",
+    "binary_view": "binary",
+    "date32[day]": "date",
+    "date64[ms]": "date",
+}
+
+
+def sql_type(type_: pa.DataType) -> str:
+    """Return ``decimal(10,2)``, ``timestamp(us, UTC)``, ``array<int>`` or ``float[128]``."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return f"{sql_type(type_.storage_type)} ({type_.extension_name})"
+    for applies, form in _FORMS:
+        if applies(type_):
+            return form(type_)
+    return _NAMES.get(str(type_), str(type_))
+
+
+def _timestamp(type_: pa.DataType) -> str:
+    return f"timestamp({type_.unit}, {type_.tz})" if type_.tz else f"timestamp({type_.unit})"
+
+
+def _array(type_: pa.DataType) -> str:
+    return f"array<{sql_type(type_.value_type)}>"
+
+
+def _struct(type_: pa.DataType) -> str:
+    fields = (type_.field(position) for position in range(type_.num_fields))
+    return f"struct<{', '.join(f'{each.name}: {sql_type(each.type)}' for each in fields)}>"
+
+
+_FORMS: tuple[tuple[Callable[[Any], bool], Callable[[Any], str]], ...] = (
+    (types.is_dictionary, lambda type_: sql_type(type_.value_type)),
+    (types.is_decimal, lambda type_: f"decimal({type_.precision},{type_.scale})"),
+    (types.is_timestamp, _timestamp),
+    (types.is_time, lambda type_: f"time({type_.unit})"),
+    (types.is_duration, lambda type_: f"duration({type_.unit})"),
+    (types.is_fixed_size_binary, lambda type_: f"binary({type_.byte_width})"),
+    (types.is_fixed_size_list, lambda type_: f"{sql_type(type_.value_type)}[{type_.list_size}]"),
+    (types.is_list, _array),
+    (types.is_large_list, _array),
+    (types.is_map, lambda type_: f"map<{sql_type(type_.key_type)}, {sql_type(type_.item_type)}>"),
+    (types.is_struct, _struct),
+)

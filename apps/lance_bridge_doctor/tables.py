@@ -1,0 +1,206 @@
+"""What is wrong with one table: its location, its entry, and its files in storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
+
+from lance_bridge import location as locations
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, STORAGE, TableRecord
+from lance_bridge.entries.declarations import DECLARED_AT
+from lance_bridge.managed import foreign
+from lance_bridge.managed.state import LATEST, State, state_of
+from lance_bridge.names import written
+from lance_bridge.table_files import RESERVED_FILE
+from lance_bridge.tables.history.manifests import TableFiles, VersionDirectory
+
+from . import clock_skew
+from .connection import storage_finding
+from .findings import Commands, Finding, Kind
+
+_MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
+"""Values of `managed_by`; ``catalog`` is another implementation's word for storage."""
+_OWNED = "MANAGED"
+"""Beginning of the types of tables whose files the catalog may delete."""
+
+
+@dataclass(frozen=True)
+class TableChecks:
+    """Checks tables, and changes nothing. ``idle`` is in seconds.
+
+    What a crash left is reported only after that time without changes: a first write, which has no
+    version until it ends, looks the same.
+    """
+
+    bridge: Bridge
+    commands: Commands
+    idle: float
+
+    def check(self, records: Sequence[TableRecord]) -> list[Finding]:
+        """Return what is wrong with a table; a broken name has more than one entry."""
+        first, *others = records
+        return self._check_broken_name(records) if others else self._check_table(first)
+
+    def _check_broken_name(self, records: Sequence[TableRecord]) -> list[Finding]:
+        try:
+            self.bridge.catalog.load_table(records[0].path)
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return []  # dropped meanwhile
+        except LanceNamespaceError as error:
+            entries = "; ".join(f"{each.identity} at {each.location}" for each in records)
+            again = self.commands.on_catalog(["doctor"])
+            message = f"{error}. The entries are {entries}"
+            return [Finding(Kind.BROKEN_NAME, written(records[0].path), message, again)]
+        return []  # it was changed while it was listed
+
+    def _check_table(self, record: TableRecord) -> list[Finding]:
+        if record.link_to:
+            return []  # the target is checked itself
+        found = self._check_entry(record)
+        return found if found and self._still_exists(record) else []
+
+    def _still_exists(self, record: TableRecord) -> bool:
+        """Return whether the table has not been dropped since its entry was read."""
+        try:
+            return self.bridge.catalog.load_table(record.path).identity == record.identity
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return False
+        except LanceNamespaceError:
+            return True
+
+    def _check_entry(self, record: TableRecord) -> list[Finding]:
+        if not record.location:
+            return [self._location_gone(record, "Its entry has no location")]
+        try:
+            state = state_of(record)
+        except InvalidTableStateError as error:
+            return [self._inconsistent(record, str(error))]
+        found = [
+            *clock_skew.check_entry(record, state, time.time()),
+            *self._check_ownership(record, state),
+        ]
+        try:
+            return [*found, *self._check_storage(record, state)]
+        except LanceNamespaceError as error:
+            subject = written(record.path)
+            return [*found, storage_finding(error, subject, record.location, self.commands)]
+
+    # -- the entry -------------------------------------------------------------------------------
+
+    def _check_ownership(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
+        manager = record.properties.get(MANAGED_BY, STORAGE).lower()
+        if manager not in _MANAGERS or (manager == IMPLEMENTATION and state is None):
+            yield self._inconsistent(
+                record,
+                f"Its entry has {MANAGED_BY}={manager}, but no version of ours: nothing can be "
+                "written through this catalog",
+            )
+        elif state is None and LATEST in record.properties:
+            yield Finding(
+                Kind.INCONSISTENT_ENTRY,
+                written(record.path),
+                f"Its entry has its latest version, as for a table that the catalog manages, but "
+                f"{MANAGED_BY}={manager}: commits go past the catalog",
+                self.commands.on_catalog(["managed", "begin"], written(record.path)),
+            )
+        if record.kind.upper().startswith(_OWNED):
+            yield self._inconsistent(
+                record,
+                f"The catalog has it as {record.kind}: dropping it elsewhere deletes its files",
+            )
+
+    def _inconsistent(self, record: TableRecord, message: str) -> Finding:
+        """Return a finding that a new entry for the same data fixes."""
+        name, location = written(record.path), locations.for_lance(record.location or "")
+        deregister = self.commands.on_table("deregister", name)
+        command = f"{deregister} && {self.commands.on_table('register', name, location)}"
+        return Finding(Kind.INCONSISTENT_ENTRY, name, message, command)
+
+    # -- storage ---------------------------------------------------------------------------------
+
+    def _check_storage(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
+        location = record.location or ""
+        storage = self.bridge.storage(record)
+        if not storage.has_dataset(location):
+            yield from self._check_unversioned(record, state)
+        elif state is not None:
+            yield from self._check_versions(record, state)
+
+    def _check_unversioned(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
+        location = locations.for_lance(record.location or "")
+        files = TableFiles(self.bridge.storage(record), record.location or "").list("")
+        is_declared = DECLARED_AT in record.properties if state is None else state.version == 0
+        # A catalog that creates directories has one, with a reserved file, since the declaration.
+        is_lost = not files and self.bridge.capabilities.makes_directories
+        if not is_declared or is_lost or _had_versions([meta["path"] for meta in files]):
+            what = "files but no version" if files else "no files"
+            yield self._location_gone(record, f"Its location has {what}: {location}")
+            return
+        idle = min(
+            [self.bridge.declarations.age(record)]
+            + [time.time() - meta["last_modified"].timestamp() for meta in files]
+        )
+        if idle < self.idle:
+            return
+        left = [meta for meta in files if meta["path"] != RESERVED_FILE]
+        what = f"has {len(left)} files but no version" if left else "was never written"
+        yield Finding(
+            Kind.DECLARED_ONLY,
+            written(record.path),
+            f"It is declared and {what} at {location}, for {_format_age(idle)}: its writer failed, "
+            "or its data was deleted",
+            self.commands.on_table("drop", written(record.path), "--if-only-declared", "--yes"),
+        )
+
+    def _location_gone(self, record: TableRecord, message: str) -> Finding:
+        name = written(record.path)
+        command = self.commands.on_table("deregister", name)
+        return Finding(Kind.LOCATION_GONE, name, message, command)
+
+    def _check_versions(self, record: TableRecord, state: State) -> Iterator[Finding]:
+        name = written(record.path)
+        directory = VersionDirectory(TableFiles(self.bridge.storage(record), record.location or ""))
+        staged = directory.within(state.staged) if state.staged else ""
+        has_version = directory.find(state.version) or (staged and directory.files.head(staged))
+        if state.version and not has_version:
+            yield self._inconsistent(
+                record, f"Version {state.version}, the latest by its entry, is gone"
+            )
+            return
+        found = foreign.look(self.bridge, record)
+        if found.versions or found.set_aside:
+            versions = ", ".join(str(each.version) for each in found.versions)
+            what = f"versions {versions}" if versions else f"{len(found.set_aside)} set aside"
+            adoptable = any((version or 0) > state.version for version in found.set_aside_versions)
+            verb = "adopt" if versions or adoptable else "discard"
+            yes = ["--yes"] if verb == "discard" else []
+            yield Finding(
+                Kind.OUT_OF_BAND,
+                name,
+                f"Written past the catalog, and not visible: {what}",
+                self.commands.on_catalog(["managed", verb], name, *yes),
+            )
+
+
+def _had_versions(paths: list[str]) -> bool:
+    """Return whether there are more files than an uncommitted first write leaves.
+
+    It leaves data, and at most the record of its transaction.
+    """
+    others = [each for each in paths if each != RESERVED_FILE and not each.startswith("data/")]
+    return len(others) > 1 or any(not each.startswith("_transactions/") for each in others)
+
+
+def _format_age(seconds: float) -> str:
+    if seconds == float("inf"):
+        return "an unknown time"
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds:.0f} s"

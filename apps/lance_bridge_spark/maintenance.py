@@ -1,0 +1,71 @@
+"""Table maintenance in a local Spark session, for ``lance-bridge maintain --spark``.
+
+The command line finds `open_session` by the entry point ``spark`` of ``lance_bridge.maintenance``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lance_bridge.names import written
+
+from . import jobs
+from .names import CATALOG_SETTINGS
+
+_SETTINGS = {
+    # Properties of the catalog are among the session's settings, and the UI would show them.
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+@dataclass(frozen=True)
+class SparkMaintenance:
+    """Jobs on the tables of one catalog. The options are those of the jobs of `jobs`."""
+
+    session: Any
+    catalog: str
+
+    def compact(self, table: Sequence[str], *, target_rows: int) -> jobs.Compacted:
+        """Join small fragments."""
+        name = self._name(table)
+        return jobs.compact(self.session, name, target_rows_per_fragment=target_rows)
+
+    def create_index(self, table: Sequence[str], column: str, kind: str, **options: Any) -> None:
+        """Build an index."""
+        jobs.create_index(self.session, self._name(table), column, kind, **options)
+
+    def clean_up(self, table: Sequence[str], **options: Any) -> jobs.Cleaned:
+        """Delete old versions."""
+        return jobs.clean_up(self.session, self._name(table), **options)
+
+    def _name(self, table: Sequence[str]) -> str:
+        return written([self.catalog, *table])
+
+
+@contextmanager
+def open_session(catalog: str, properties: Mapping[str, str]) -> Iterator[SparkMaintenance]:
+    """Start Spark on this machine for one catalog, and stop it at the end of the block."""
+    name = "catalog" if "." in catalog else catalog
+    # Workers need the packages of this process; by default they run the python3 on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+    builder: Any = SparkSession.builder
+    session = builder.master("local[*]").config(map={**_SETTINGS, **progress}).getOrCreate()
+    try:
+        # A configured catalog is found by its name; given properties override its own.
+        session.conf.set(f"{CATALOG_SETTINGS}{name}.impl", catalog)
+        for key, value in properties.items():
+            session.conf.set(f"{CATALOG_SETTINGS}{name}.{key}", value)
+        yield SparkMaintenance(session, name)
+    finally:
+        session.stop()

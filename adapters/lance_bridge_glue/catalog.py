@@ -379,7 +379,7 @@ def _refuse_unused(config: GlueConfig) -> None:
     """Raise InvalidInput (13) for properties of a client that is not to be made."""
     used = {*CatalogConfig.model_fields, "catalog_id", "drop_check_functions"}
     for name in sorted(config.model_fields_set - used):
-        key = GlueConfig.model_fields[name].alias
+        key = GlueConfig.model_fields[name].alias or name
         raise invalid(f"impl=glue: property '{key}' has no effect with a client: leave it out")
 
 

@@ -22,86 +22,72 @@ class GlueConfig(CatalogConfig):
         default=None,
         min_length=1,
         max_length=255,
-        alias="catalog_id",
         description="The catalog, sent with every call: an account's number, or the id of a "
         "catalog inside it. Without it, that of the caller's account.",
     )
     region: str | None = Field(
         default=None,
-        alias="region",
         description="The AWS region. Without it, that of the environment or of the profile.",
     )
     endpoint: str | None = Field(
         default=None,
-        alias="endpoint",
         description="Where Glue answers, `http(s)://host`, for anything but AWS's own address.",
     )
     access_key_id: str | None = Field(
         default=None,
         min_length=1,
-        alias="access_key_id",
         description="The id of a key pair, with `secret_access_key`. Without both, credentials "
         "are looked for where AWS's tools do: environment, files, container, instance.",
     )
     secret_access_key: SecretStr | None = Field(
-        default=None, alias="secret_access_key", description="The secret of the key pair."
+        default=None, description="The secret of the key pair."
     )
     session_token: SecretStr | None = Field(
         default=None,
-        alias="session_token",
         description="The token that belongs to a temporary key pair.",
     )
     profile_name: str | None = Field(
         default=None,
         min_length=1,
-        alias="profile_name",
         description="A profile of AWS's configuration files to take credentials and region from.",
     )
     assume_role_arn: str | None = Field(
         default=None,
-        alias="assume_role_arn",
         description="A role to assume with the credentials above, for the catalog and for storage.",
     )
     assume_role_region: str | None = Field(
         default=None,
-        alias="assume_role_region",
         description="The region of the STS that is asked for the role. Without it, `region`.",
     )
     assume_role_endpoint: str | None = Field(
         default=None,
-        alias="assume_role_endpoint",
         description="Where STS answers, for anything but AWS's own address.",
     )
     assume_role_external_id: str | None = Field(
         default=None,
         min_length=2,
         max_length=1224,
-        alias="assume_role_external_id",
         description="The external id that the role's trust policy asks for.",
     )
     assume_role_session_name: str = Field(
         default="lance-bridge",
         pattern=r"^[\w+=,.@-]{2,64}$",
-        alias="assume_role_session_name",
         description="The name of the role's session, as it appears in AWS's logs.",
     )
     assume_role_timeout_sec: int = Field(
         default=3600,
         ge=900,
         le=43_200,
-        alias="assume_role_timeout_sec",
         description="For how many seconds the role is assumed. It is assumed again in time.",
     )
     retry_mode: Literal["standard", "adaptive", "legacy"] = Field(
         default="standard",
-        alias="retry_mode",
         description="How botocore repeats calls that failed on the way or were throttled.",
     )
     max_retries: int = Field(
         default=4,
         ge=0,
         le=50,
-        alias="max_retries",
         description="How often a call is repeated at most.",
     )
     connect_timeout: Seconds = Field(

@@ -15,7 +15,6 @@ class HiveConfig(CatalogConfig):
     """The properties of ``impl=hive``; see the descriptions of the fields."""
 
     uri: str = Field(
-        alias="uri",
         description="Where the metastore answers: `thrift://host:9083`, or `http(s)://host:port/"
         "metastore` for the HTTP transport of Hive 4. Several, separated by commas, are tried in "
         "turn: the last that answered first.",
@@ -70,13 +69,11 @@ class HiveConfig(CatalogConfig):
     )
     catalog_levels: bool = Field(
         default=False,
-        alias="catalog_levels",
         description="Whether identifiers begin with a Hive catalog: `[catalog, database, table]`. "
         "Needs Hive 3.1 or later.",
     )
     ugi: str | None = Field(
         default=None,
-        alias="ugi",
         description="The user on whose behalf calls are made, where the metastore does not "
         "authenticate: `user` or `user:group1,group2`. Over HTTP only the user is sent; it "
         "defaults there to the user of the operating system.",

@@ -36,83 +36,68 @@ class UnityConfig(CatalogConfig):
 
     host: str | None = Field(
         default=None,
-        alias="host",
         description="Where the server answers: `http://host:8080`, or the workspace's "
         "`https://….cloud.databricks.com`. Without it, and without `endpoint`, the environment's "
         "`DATABRICKS_HOST` counts, then the host of `profile`.",
     )
-    endpoint: str | None = Field(
-        default=None, alias="endpoint", description="Another name for `host`."
-    )
+    endpoint: str | None = Field(default=None, description="Another name for `host`.")
     api_path: str = Field(
         default="/api/2.1/unity-catalog",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",
-        alias="api_path",
         description="The path under `host` where the API begins.",
     )
     server: Literal["auto", "open-source", "databricks"] = Field(
         default="auto",
-        alias="server",
         description="What kind of server it is. `auto` takes for `databricks` hosts of Databricks' "
         "own domains, what has a `warehouse_id`, and what has no address but a profile; all "
         "others are `open-source`.",
     )
     catalog: str | None = Field(
         default=None,
-        alias="catalog",
         description="The only catalog to use. Identifiers are then `[schema, table]`, and without "
         "it `[catalog, schema, table]`.",
     )
     token: SecretStr | None = Field(
         default=None,
-        alias="token",
         description="A personal access token, or the bearer token of an open-source server. "
         "Without it such a server is asked without a token, and Databricks as its SDK's unified "
         "authentication finds out.",
     )
-    auth_token: SecretStr | None = Field(
-        default=None, alias="auth_token", description="Another name for `token`."
-    )
+    auth_token: SecretStr | None = Field(default=None, description="Another name for `token`.")
     profile: str | None = Field(
         default=None,
         min_length=1,
-        alias="profile",
         description="The profile of `~/.databrickscfg` that holds host and credentials.",
     )
     client_id: str | None = Field(
         default=None,
         min_length=1,
-        alias="client_id",
         description="The service principal for OAuth, machine to machine.",
     )
     client_secret: SecretStr | None = Field(
-        default=None, alias="client_secret", description="The OAuth secret of `client_id`."
+        default=None, description="The OAuth secret of `client_id`."
     )
     warehouse_id: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_-]+$",
-        alias="warehouse_id",
         description="The SQL warehouse on Databricks that creates, changes and renames tables.",
     )
     statement_timeout: Seconds = Field(
         default=300.0,
-        alias="statement_timeout",
         description="How long one SQL statement may take, the start of the warehouse included. It "
         "is cancelled then.",
     )
     connect_timeout: Seconds = Field(
-        default=10.0, alias="connect_timeout", description="How long opening a connection may take."
+        default=10.0, description="How long opening a connection may take."
     )
     read_timeout: Seconds = Field(
         default=60.0,
-        alias="read_timeout",
         description="How long the server may be silent before and within an answer.",
     )
     max_retries: int = Field(
         default=3,
         ge=0,
         le=100,
-        alias="max_retries",
         description="How often a request that failed is tried again, if it may be repeated "
         "without harm.",
     )
@@ -121,7 +106,6 @@ class UnityConfig(CatalogConfig):
         ge=0,
         le=86_400,
         allow_inf_nan=False,
-        alias="retry_timeout",
         description="For how long it is tried again; `0` turns that off.",
     )
     vend: Literal["auto", "true", "false"] = Field(

@@ -11,7 +11,18 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from .errors import LostReplyError, UnreadableReplyError, telling
+from lance_bridge.catalog import Path
+from lance_bridge.errors import concurrent_modification, display, table_not_found, unsupported
+
+from .errors import (
+    ABSENT,
+    CHANGED,
+    LostReplyError,
+    UnreadableReplyError,
+    is_a,
+    telling,
+)
+from .mapping import fitted
 from .session import NEVER_SENT
 
 _PAGE = 100
@@ -107,6 +118,42 @@ class Calls:
                 raise
             if _attempts.unsure:
                 raise LostReplyError(operation)
+
+    def require_comparison(self, path: Path, table: Mapping[str, Any]) -> None:
+        """Check that the server compares the VersionId of UpdateTable: try one that no entry has.
+
+        The trial sends what the entry holds. Glue refuses it; a server that ignores a VersionId
+        accepts it, and the entry stays as it was.
+
+        Raises:
+            UnsupportedOperationError: there is nothing to compare, or commits could be lost.
+            ConcurrentModificationError: the reply to the trial was lost.
+            TableNotFoundError
+        """
+        version = table.get("VersionId")
+        if version is None:
+            raise unsupported(f"Table '{display(path)}' has no version of its entry to compare")
+        try:
+            self.change(
+                "update_table",
+                DatabaseName=path[-2],
+                TableInput=fitted(self.shape("TableInput"), table),
+                SkipArchive=True,
+                VersionId=f"9{version}",
+            )
+        except LostReplyError as error:
+            raise concurrent_modification(path) from error
+        except ClientError as error:
+            if is_a(error, CHANGED):
+                return
+            if is_a(error, ABSENT):
+                raise table_not_found(path) from error
+            raise
+        raise unsupported(
+            f"Table '{display(path)}' cannot be managed by this catalog: its server ignores the "
+            "VersionId of UpdateTable, so that commits would overwrite each other. AWS Glue "
+            "compares it"
+        )
 
 
 def _note_attempt(

@@ -13,6 +13,7 @@ from lance_namespace.errors import InvalidTableStateError
 from lance_bridge.catalog import (
     GUARD,
     Capabilities,
+    Catalog,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -32,11 +33,9 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls, name_of
+from .capabilities import capabilities
 from .config import GlueConfig
 from .errors import ABSENT, CHANGED, is_a, is_unknown_operation, meaning, translated
-from .guard import require_comparison
-from .names import capabilities
-from .partitions import Partitions
 from .session import Session
 from .vending import StorageCredentials
 
@@ -44,10 +43,12 @@ logger = logging.getLogger(__name__)
 
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
+_TEMPLATE = "storage.location.template"
+"""Where Athena finds the partitions of a table that it projects: none of them are in Glue."""
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
-class GlueCatalog(Partitions):
+class GlueCatalog(Catalog):
     """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises.
 
     Args:
@@ -310,7 +311,7 @@ class GlueCatalog(Partitions):
 
     def commit_guard(self, record: TableRecord) -> str:
         with translated(f"read table '{display(record.path)}'"):
-            require_comparison(self._calls, record.path, self._unchanged(record))
+            self._calls.require_comparison(record.path, self._unchanged(record))
         return _BY_VERSION_ID
 
     def _unchanged(self, record: TableRecord) -> Mapping[str, Any]:
@@ -353,6 +354,30 @@ class GlueCatalog(Partitions):
             meaning({ABSENT: table_not_found(path)}),
         ):
             self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
+
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        """Return the locations of partitions, in 1 call for each 100; of a link, none."""
+        if record.link_to:
+            return
+        template = record.properties.get(_TEMPLATE, "")
+        if template:
+            yield template.split("${", 1)[0].rpartition("/")[0]
+        database, table = record.path
+        with translated(f"read the partitions of '{display(record.path)}'"):
+            try:
+                for each in self._calls.read_all(
+                    "get_partitions",
+                    "Partitions",
+                    DatabaseName=database,
+                    TableName=table,
+                    ExcludeColumnSchema=True,
+                ):
+                    location = (each.get("StorageDescriptor") or {}).get("Location")
+                    if location:
+                        yield location
+            except ClientError as error:
+                if not is_a(error, ABSENT):
+                    raise
 
     # -- storage ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
 
-from . import model
+from .capabilities import check
 
 DESCRIPTION = "description"
 LOCATION = "location"
@@ -25,6 +25,25 @@ _EXTERNAL = "EXTERNAL"
 _OWN_PARAMETERS = frozenset({_EXTERNAL, "transient_lastDdlTime"})
 _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 _S3_TABLES = "aws:s3tables"
+
+
+def fitted(shape: Any, value: Any) -> Any:
+    """Return ``value`` with only the fields that ``shape`` has, at every depth.
+
+    An answer and the request that puts it back have most of their fields in common. Taking them
+    from the model keeps those, too, that a later release of botocore knows of.
+
+    Args:
+        shape: A shape of botocore's service model.
+        value: What botocore made of an answer.
+    """
+    if shape.type_name == "structure":
+        return {k: fitted(shape.members[k], v) for k, v in value.items() if k in shape.members}
+    if shape.type_name == "list":
+        return [fitted(shape.member, each) for each in value]
+    if shape.type_name == "map":
+        return {key: fitted(shape.value, each) for key, each in value.items()}
+    return value
 
 
 def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,10 +63,10 @@ def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) 
         "LocationUri": parameters.pop(LOCATION, None),
         "Parameters": parameters,
     }
-    model.check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
-    model.check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
-    model.check(shape.members["Parameters"], parameters, "Parameters")
-    kept = {k: v for k, v in model.fitted(shape, old).items() if k not in fields}
+    check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
+    check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
+    check(shape.members["Parameters"], parameters, "Parameters")
+    kept = {k: v for k, v in fitted(shape, old).items() if k not in fields}
     given = {k: v for k, v in fields.items() if v is not None}
     return {**kept, "Name": record.path[-1], **given}
 
@@ -95,7 +114,7 @@ def changed_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
     Raises:
         InvalidInputError: (13) what Glue cannot hold.
     """
-    found = model.fitted(shape, table)
+    found = fitted(shape, table)
     own = {k: v for k, v in (found.get("Parameters") or {}).items() if k in _OWN_PARAMETERS}
     return {
         **found,
@@ -134,8 +153,8 @@ def _is_external(table: Mapping[str, Any]) -> bool:
 
 def _checked(shape: Any, record: TableRecord) -> dict[str, str]:
     location = shape.members["StorageDescriptor"].members["Location"]
-    model.check(location, record.location, "The location")
-    model.check(shape.members["Parameters"], record.properties, "Parameters")
+    check(location, record.location, "The location")
+    check(shape.members["Parameters"], record.properties, "Parameters")
     for key in record.properties:
         if key in _OWN_PARAMETERS:
             raise invalid(f"Property '{key}' is not the caller's to set: leave it out")

@@ -36,13 +36,13 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
+from .capabilities import capabilities, database_argument, is_kept
 from .catalog_level import CatalogLevel
 from .changes import TableChanges
+from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
 from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated, was_raced
 from .guard import quietly
-from .names import capabilities, database_argument, is_kept
-from .records import RECORDS, CommitRecords
 from .shared_locations import SharedLocations
 from .transport import ClientPool
 

@@ -20,8 +20,8 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
+from .capabilities import DEFAULT_DATABASE, HIVES_CATALOG, all_databases_of, database_argument
 from .errors import is_a, text_of
-from .names import DEFAULT_DATABASE, HIVES_CATALOG, all_databases_of, database_argument
 
 logger = logging.getLogger(__name__)
 

@@ -26,6 +26,8 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
+from .capabilities import database_argument
+from .commit_records import RECORDS, CommitRecords, visible
 from .errors import is_a, refuse_long_values, text_of
 from .guard import (
     MODIFIED,
@@ -36,8 +38,6 @@ from .guard import (
     guard_of,
     quietly,
 )
-from .names import database_argument
-from .records import RECORDS, CommitRecords, visible
 
 logger = logging.getLogger(__name__)
 

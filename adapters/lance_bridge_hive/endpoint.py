@@ -1,7 +1,10 @@
-"""Where a metastore listens: what a ``uri`` property says, taken apart and checked."""
+"""The endpoints in a ``uri`` property, and which of them to try first."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
@@ -11,6 +14,8 @@ Scheme = Literal["thrift", "http", "https"]
 _DEFAULT_PORTS: dict[Scheme, int] = {"thrift": 9083, "http": 9083, "https": 9083}
 _HTTP_PATH = "/metastore"
 _EXAMPLE = "write thrift://host:9083, or http(s)://host:port/metastore"
+_REMEMBERED = 10.0
+"""Seconds for which a failure counts against an endpoint."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,44 @@ def _path(split: SplitResult) -> str:
             raise ValueError(f"'{split.geturl()}' must not have a path: {_EXAMPLE}")
         return ""
     return split.path if split.path not in ("", "/") else _HTTP_PATH
+
+
+class Failover:
+    """The endpoints of one pool and how they last behaved. Safe to share between threads."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._lock = threading.Lock()
+        self._order = list(endpoints)
+        self._failed: dict[Endpoint, float] = {}
+        self._answered: set[Endpoint] = set()
+
+    def candidates(self) -> list[Endpoint]:
+        """Return all endpoints, the most promising first; recent failures come last."""
+        now = time.monotonic()
+        with self._lock:
+            return sorted(
+                self._order, key=lambda e: now - self._failed.get(e, -_REMEMBERED) < _REMEMBERED
+            )
+
+    def worked(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` answered: it is asked first from now on."""
+        with self._lock:
+            self._failed.pop(endpoint, None)
+            if self._order[0] != endpoint:
+                self._order.remove(endpoint)
+                self._order.insert(0, endpoint)
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` answered a call."""
+        with self._lock:
+            self._answered.add(endpoint)
+
+    def has_answered(self, endpoint: Endpoint) -> bool:
+        """Return whether ``endpoint`` ever answered a call: then it and the settings fit."""
+        with self._lock:
+            return endpoint in self._answered
+
+    def failed(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` did not answer as it should."""
+        with self._lock:
+            self._failed[endpoint] = time.monotonic()

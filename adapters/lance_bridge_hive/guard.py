@@ -23,9 +23,9 @@ from lance_bridge.errors import display
 
 from . import mapping
 from .calls import Calls
+from .capabilities import database_argument
+from .commit_records import RECORDS
 from .errors import is_a, text_of
-from .names import database_argument
-from .records import RECORDS
 
 PARAMETER = "parameter"
 """The condition of an alter decides: `expected_parameter_key` and `expected_parameter_value`."""

@@ -17,7 +17,16 @@ from typing import Any
 from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
 
-from . import limits
+from .capabilities import (
+    OF_DATABASES,
+    OF_TABLES,
+    OWNER_LENGTH,
+    TEXT,
+    check_namespace_location,
+    check_segments,
+    check_text,
+    checked_parameters,
+)
 
 DESCRIPTION = "database.description"
 LOCATION = "database.location-uri"
@@ -78,19 +87,18 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
     """
     parameters = dict(properties)
     if LOCATION in parameters:
-        limits.check_namespace_location(LOCATION, parameters[LOCATION])
+        check_namespace_location(LOCATION, parameters[LOCATION])
         database.locationUri = parameters.pop(LOCATION)
     database.description = parameters.pop(DESCRIPTION, None)
     database.ownerName = parameters.pop(OWNER, None)
-    limits.check_database_fields((DESCRIPTION, database.description), (OWNER, database.ownerName))
+    check_text(f"Property {DESCRIPTION}", database.description, TEXT)
+    check_text(f"Property {OWNER}", database.ownerName, OWNER_LENGTH)
     owner_type = parameters.pop(OWNER_TYPE, None)
     if owner_type is not None:
         if owner_type.upper() not in _OWNER_TYPES:
             raise invalid(f"{OWNER_TYPE} must be USER, ROLE or GROUP, not {owner_type[:60]!r}")
         database.ownerType = _OWNER_TYPES[owner_type.upper()]
-    database.parameters = limits.checked_parameters(
-        parameters, limits.OF_DATABASES, _OWN_PARAMETERS
-    )
+    database.parameters = checked_parameters(parameters, OF_DATABASES, _OWN_PARAMETERS)
     return database
 
 
@@ -124,8 +132,8 @@ def catalog_fields(record: NamespaceRecord, root: str | None) -> dict[str, str |
         )
     if not location:
         raise invalid(f"Hive catalog '{name}' needs the property {CATALOG_LOCATION}, or a root")
-    limits.check_text(f"Property {CATALOG_DESCRIPTION}", description, limits.TEXT)
-    limits.check_namespace_location(CATALOG_LOCATION, location)
+    check_text(f"Property {CATALOG_DESCRIPTION}", description, TEXT)
+    check_namespace_location(CATALOG_LOCATION, location)
     return {"name": name, "description": description, "locationUri": location}
 
 
@@ -167,8 +175,8 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
 
 
 def _checked(record: TableRecord) -> dict[str, str]:
-    limits.check_segments("The location", record.location)
-    return limits.checked_parameters(record.properties, limits.OF_TABLES, _OWN_PARAMETERS)
+    check_segments("The location", record.location)
+    return checked_parameters(record.properties, OF_TABLES, _OWN_PARAMETERS)
 
 
 def record_from(namespace: Path, table: Any) -> TableRecord:

@@ -17,9 +17,9 @@ from lance_bridge.catalog import Catalog, TableRecord
 from lance_bridge.errors import display
 
 from .calls import Calls
+from .capabilities import DEFAULT_DATABASE, HIVES_CATALOG, database_argument
 from .config import HiveConfig
 from .errors import is_a, translated
-from .names import DEFAULT_DATABASE, HIVES_CATALOG, database_argument
 
 _PARTITIONS = 1000
 """Partitions read in one call."""

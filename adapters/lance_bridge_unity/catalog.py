@@ -33,11 +33,11 @@ from lance_bridge.errors import (
 )
 
 from . import mapping, sql
+from .capabilities import NO_WAREHOUSE
 from .client import Client, route
+from .concurrency import changing, read_back
 from .config import UnityConfig
 from .errors import Lost, Refused, translated
-from .names import NO_WAREHOUSE
-from .races import changing, read_back
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,14 @@ which the open-source server confirms a delete, and puts names into URLs as they
 
 from __future__ import annotations
 
+import http.client
+import io
 import logging
 import os
 import re
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +22,7 @@ from urllib.parse import quote
 
 import requests
 from lance_namespace.errors import UnauthenticatedError
+from requests.adapters import HTTPAdapter
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -26,17 +31,19 @@ from tenacity import (
     stop_before_delay,
     wait_random_exponential,
 )
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NewConnectionError
 
 from .config import UnityConfig
 from .errors import Lost, Refused
 from .login import Access, Login
-from .transport import new_session
 
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
+_CONNECTIONS = 32
 _SHOWN = 200
 _OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
 """How urllib3 begins its messages, with objects that mean nothing to a reader."""
@@ -244,3 +251,75 @@ def _refused(response: requests.Response, *, change: bool) -> Refused:
         change=change,
         retry_after=float(after) if after.isdecimal() else 0.0,
     )
+
+
+# -- sessions whose answers end in time: a socket's timeout begins anew with every byte ------------
+
+
+def new_session() -> requests.Session:
+    """Return a session that adds no credentials of its own and repeats nothing.
+
+    An answer, from its first byte to its last, may take as long as the read timeout.
+    """
+    session = requests.Session()
+    session.auth = _unchanged  # else a .netrc would take the place of the header
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS, max_retries=0))
+    return session
+
+
+def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+
+class _Stream(io.RawIOBase):
+    """What comes from a socket until its timeout is over, counted from now."""
+
+    def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
+        self._socket = connection
+        self._raw = raw
+        seconds = connection.gettimeout()
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out within an answer")
+            self._socket.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Stream(sock, self.fp.detach()))
+
+
+class _Http(HTTPConnection):
+    response_class = _Response
+
+
+class _Https(HTTPSConnection):
+    response_class = _Response
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _Http
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _Https

@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from lance_bridge.catalog import Capabilities
 from lance_bridge.config import CatalogConfig, Seconds
 
-from .names import capabilities
+from .capabilities import capabilities
 
 HOST_VARIABLE = "DATABRICKS_HOST"
 PROFILE_VARIABLE = "DATABRICKS_CONFIG_PROFILE"

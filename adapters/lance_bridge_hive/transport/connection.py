@@ -1,17 +1,25 @@
-"""One connection to a metastore, ready for calls."""
+"""A connection to a metastore: its bindings, Thrift's protocol, and the layers below them."""
 
 from __future__ import annotations
 
+import http.client
+import io
 import ssl
 import time
+from collections.abc import Mapping
 from functools import cache, cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.transport.TTransport import (
+    TBufferedTransport,
+    TFramedTransport,
+    TTransportException,
+)
 
 from ..endpoint import Endpoint
-from .http_line import HttpLine
-from .protocol import CheckedProtocol
 from .security import http_headers, sasl_transport
 from .sockets import DeadlineSocket, connect
 
@@ -19,6 +27,8 @@ if TYPE_CHECKING:
     from ..config import HiveConfig
 
 _READ_BUFFER = 65_536
+_MAX_CONTAINER = 10_000_000
+_SEQUENCE_LIMIT = 0x7FFFFFFF
 
 
 class Connection:
@@ -156,3 +166,164 @@ def _introduce(
     protocol.timeout = max(deadline - time.monotonic(), 0.001)
     connection.hms.set_ugi(*config.user)
     protocol.timeout = config.timeout
+
+
+# -- Thrift ---------------------------------------------------------------------------------------
+
+
+class ReplyMismatch(TProtocolException):  # type: ignore[misc]  # thrift ships no types
+    """A reply came that answers another request."""
+
+
+class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thrift ships no types
+    """Numbers requests, checks replies, and starts the deadline of each call.
+
+    ``at_rest`` is True between calls: no request is half written, no reply half read.
+    """
+
+    def __init__(
+        self, transport: Any, line: DeadlineSocket, *, timeout: float, max_bytes: int
+    ) -> None:
+        super().__init__(
+            transport,
+            strictRead=True,
+            string_length_limit=max_bytes,
+            container_length_limit=min(_MAX_CONTAINER, max_bytes),
+        )
+        self._line = line
+        self.timeout = timeout
+        """Seconds that a call may take."""
+        self._numbers = count(1)
+        self._asked: tuple[str, int] | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        """True where the next call may begin."""
+        return self._asked is None
+
+    def writeMessageBegin(self, name: str, type: int, seqid: int) -> None:  # noqa: ARG002 - Thrift passes it
+        """Begin a call; Thrift's signature, but ``seqid`` is replaced by a number of our own."""
+        number = next(self._numbers) & _SEQUENCE_LIMIT
+        self._asked = (name, number)
+        self._line.begin(self.timeout)
+        super().writeMessageBegin(name, type, number)
+
+    def readMessageBegin(self) -> tuple[str, int, int]:
+        """Begin a reply. Raises ReplyMismatch where it belongs to another request."""
+        name, kind, number = super().readMessageBegin()
+        if self._asked != (name, number):
+            raise ReplyMismatch(
+                TProtocolException.INVALID_DATA, "a reply came that answers another request"
+            )
+        return name, kind, number
+
+    def readMessageEnd(self) -> None:
+        """End a reply."""
+        super().readMessageEnd()
+        self._asked = None
+
+
+# -- HTTP -----------------------------------------------------------------------------------------
+
+
+class HttpRefused(TTransportException):  # type: ignore[misc]  # thrift ships no types
+    """The server answered with a status other than 200."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(TTransportException.UNKNOWN, f"HTTP status {status} {reason}".strip())
+        self.status = status
+
+
+class HttpLine:
+    """What a buffered Thrift transport writes to and reads from; one POST per flush."""
+
+    def __init__(
+        self, line: DeadlineSocket, endpoint: Endpoint, headers: Mapping[str, str], max_bytes: int
+    ) -> None:
+        self._line = line
+        self._endpoint = endpoint
+        self._headers = {
+            "Content-Type": "application/x-thrift",
+            "Accept": "application/x-thrift",
+            "User-Agent": "lance-bridge",
+            **headers,
+        }
+        self._max_bytes = max_bytes
+        self._request = b""
+        self._reply = io.BytesIO()
+
+    def isOpen(self) -> bool:
+        """Return True: a closed one is thrown away."""
+        return True
+
+    def open(self) -> None:
+        """Do nothing: the socket is connected before it gets here."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+    def write(self, data: bytes) -> None:
+        """Keep a message until :meth:`flush`."""
+        self._request += data
+
+    def flush(self) -> None:
+        """Send what was written and take the whole reply.
+
+        Raises:
+            HttpRefused: The status is not 200.
+            TTransportException: As :meth:`DeadlineSocket.read`, or the reply is not HTTP, or the
+                server has announced with its last reply that it takes no other request.
+        """
+        body, self._request = self._request, b""
+        if self._line.ended:
+            raise TTransportException(
+                TTransportException.NOT_OPEN, "the server takes only one request per connection"
+            )
+        try:
+            self._send(body)
+            self._reply = io.BytesIO(self._receive())
+        except (http.client.RemoteDisconnected, http.client.IncompleteRead) as error:
+            raise TTransportException(
+                TTransportException.END_OF_FILE, "the server closed the connection"
+            ) from error
+        except http.client.HTTPException as error:
+            raise TTransportException(
+                TTransportException.UNKNOWN, f"the reply is not HTTP ({type(error).__name__})"
+            ) from error
+
+    def _send(self, body: bytes) -> None:
+        request = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
+        request.auto_open = 0
+        request.sock = self._line
+        request.request("POST", self._endpoint.path, body, self._headers)
+        self._line.mark_sent()
+
+    def _receive(self) -> bytes:
+        # HTTPConnection.getresponse would close the socket before the body is read where the server
+        # ends the connection with this reply: only sockets of Python's own stay open for that.
+        line: Any = self._line  # HTTPResponse needs no more of a socket than makefile()
+        response = http.client.HTTPResponse(line, method="POST")
+        response.begin()
+        if response.status != http.client.OK:
+            raise HttpRefused(response.status, response.reason)
+        self._line.ended = response.will_close
+        return response.read(self._max_bytes)
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes of the reply. Raises TTransportException at its end."""
+        chunk = self._reply.read(size)
+        if not chunk:
+            raise TTransportException(
+                TTransportException.END_OF_FILE, "the reply ended before its message did"
+            )
+        return chunk
+
+    def readAll(self, size: int) -> bytes:
+        """Return exactly ``size`` bytes of the reply, or raise as :meth:`read`."""
+        chunk = self._reply.read(size)
+        if len(chunk) < size:
+            raise TTransportException(
+                TTransportException.END_OF_FILE, "the reply ended before its message did"
+            )
+        return chunk

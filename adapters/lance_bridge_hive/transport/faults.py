@@ -16,9 +16,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
 from ..endpoint import Endpoint, Scheme
-from .connection import Connection
-from .http_line import HttpRefused
-from .protocol import ReplyMismatch
+from .connection import Connection, HttpRefused, ReplyMismatch
 from .security import SaslRefused
 from .sockets import describe
 

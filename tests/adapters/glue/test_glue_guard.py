@@ -46,7 +46,7 @@ def test_a_server_that_ignores_version_ids_manages_no_table(
         namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
         namespace.create_table(api.CreateTableRequest(id=TABLE), ipc(ROWS))
         before = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
-        with pytest.raises(UnsupportedOperationError, match="takes no notice of the VersionId"):
+        with pytest.raises(UnsupportedOperationError, match="ignores the VersionId"):
             namespace.manage_table(TABLE)
         assert namespace.describe_table(api.DescribeTableRequest(id=TABLE)) == before
 

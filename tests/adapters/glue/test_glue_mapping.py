@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
-from lance_bridge_glue import mapping, model
+from lance_bridge_glue import mapping
 
 MODEL = botocore.session.get_session().get_service_model("glue")
 TABLE_INPUT = MODEL.shape_for("TableInput")
@@ -107,7 +107,7 @@ def test_description_and_location_of_a_namespace_are_fields_of_the_database() ->
 
 def test_what_an_answer_has_beyond_a_request_is_left_out_at_every_depth() -> None:
     view = {"IsProtected": True, "Representations": [{"Dialect": "SPARK", "IsStale": True}]}
-    fitted = model.fitted(TABLE_INPUT, {"Name": "v", "CatalogId": "1", "ViewDefinition": view})
+    fitted = mapping.fitted(TABLE_INPUT, {"Name": "v", "CatalogId": "1", "ViewDefinition": view})
     assert fitted == {
         "Name": "v",
         "ViewDefinition": {"IsProtected": True, "Representations": [{"Dialect": "SPARK"}]},

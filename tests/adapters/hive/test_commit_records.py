@@ -32,9 +32,9 @@ from servers.thrift_faults import Hold
 
 from lance_bridge.catalog import GUARD, LATEST, NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge_hive import records
+from lance_bridge_hive import commit_records
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_hive.records import RECORDS
+from lance_bridge_hive.commit_records import RECORDS
 from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
@@ -192,8 +192,8 @@ def test_old_records_are_removed_and_the_latest_stay(
     entry: TableRecord,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(records, "_KEPT", 5)
-    monkeypatch.setattr(records, "_MOST", 10)
+    monkeypatch.setattr(commit_records, "_KEPT", 5)
+    monkeypatch.setattr(commit_records, "_MOST", 10)
     for number in range(24):
         latest = straight.load_table(entry.path)
         straight.alter_table(with_property(latest, LATEST, str(number)))

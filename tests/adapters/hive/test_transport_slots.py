@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from lance_bridge_hive.transport.slots import FairSlots
+from lance_bridge_hive.transport.pool import FairSlots
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -105,7 +105,7 @@ def test_a_place_is_not_lost_to_a_thread_that_is_interrupted() -> None:
             pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lance_bridge_hive.transport.slots.threading.Lock", InterruptedLock)
+        patch.setattr("lance_bridge_hive.transport.pool.threading.Lock", InterruptedLock)
         with pytest.raises(KeyboardInterrupt):
             slots.acquire(5)
     assert slots.acquire(1)

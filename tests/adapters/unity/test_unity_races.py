@@ -28,7 +28,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
-from lance_bridge_unity.races import changing
+from lance_bridge_unity.concurrency import changing
 
 Connect = Callable[..., UnityCatalog]
 

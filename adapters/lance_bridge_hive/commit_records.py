@@ -35,8 +35,8 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
+from .capabilities import database_argument
 from .errors import is_a, refuse_long_values, text_of
-from .names import database_argument
 
 logger = logging.getLogger(__name__)
 

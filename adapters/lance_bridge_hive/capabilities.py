@@ -1,4 +1,4 @@
-"""What a Hive Metastore can hold: lengths, keys of its own, and locations of databases.
+"""What a Hive Metastore can do and hold: names, lengths, and locations of databases.
 
 The lengths are the widths of columns in the metastore's own database schema, which is the same for
 all releases. A text that is too long would be an internal error there, or be lost silently.
@@ -10,11 +10,68 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords, Path
 from lance_bridge.errors import invalid
+
+DEFAULT_DATABASE = "default"
+HIVES_CATALOG = "hive"
+_KEPT = ((DEFAULT_DATABASE,),)
+_KEPT_WITH_CATALOGS = ((HIVES_CATALOG,), (HIVES_CATALOG, DEFAULT_DATABASE))
+
+_ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
+_SAYS = (
+    "letters, digits and underscores of ASCII (and hyphens, which Hive before 4.0 refuses), "
+    "and not begin with a hyphen"
+)
+
+_CATALOG = NameRule("catalog", _ALLOWED, _SAYS, 256)
+_DATABASE = NameRule("database", _ALLOWED, _SAYS, 128)
+_TABLE = NameRule("table", _ALLOWED, _SAYS, 256)
+
+_CATALOG_WORDS = NamespaceWords("catalog.description", "catalog.location-uri")
+_DATABASE_WORDS = NamespaceWords("database.description", "database.location-uri", "database.owner")
+
+
+def capabilities(*, catalog_levels: bool) -> Capabilities:
+    """Return what a Hive Metastore can do, with or without the level of catalogs."""
+    return Capabilities(
+        namespace_levels=(_CATALOG, _DATABASE) if catalog_levels else (_DATABASE,),
+        table_rule=_TABLE,
+        namespace_words=(_CATALOG_WORDS, _DATABASE_WORDS)[0 if catalog_levels else 1 :],
+        folds_case=True,
+        atomic_restrict=True,
+        makes_directories=True,
+        has_partitions=True,
+        hides_tables=not catalog_levels,
+    )
+
+
+def is_kept(path: Path, *, catalog_levels: bool) -> bool:
+    """Return True for the namespaces that a metastore never drops.
+
+    Without catalogs, a database may be called `hive`, and with them a catalog `default`.
+    """
+    return path in (_KEPT_WITH_CATALOGS if catalog_levels else _KEPT)
+
+
+def database_argument(namespace: Path) -> str:
+    """Return a database as the calls without a field for the catalog take it."""
+    if len(namespace) == 1:
+        return namespace[0]
+    catalog, database = namespace
+    return f"@{catalog}#{database}"
+
+
+def all_databases_of(catalog: str) -> str:
+    """Return the pattern that lists every database of a catalog."""
+    return f"@{catalog}#"
+
+
+# -- what entries hold --------------------------------------------------------------------------
 
 TEXT = 4000
 """Width of the columns for values, descriptions and locations, in UTF-16 units."""
-_OWNER = 128
+OWNER_LENGTH = 128
 _SEGMENT_BYTES = 255
 """What file systems allow for one name in a path."""
 
@@ -57,14 +114,6 @@ def check_text(what: str, text: str | None, limit: int | None) -> None:
     length = len((text or "").encode("utf-16-le", "surrogatepass")) // 2
     if limit is not None and length > limit:
         raise invalid(f"{what} has {length} characters; Hive allows {limit}")
-
-
-def check_database_fields(
-    description: tuple[str, str | None], owner: tuple[str, str | None]
-) -> None:
-    """Check the description and the owner, each given with the name of its property."""
-    check_text(f"Property {description[0]}", description[1], TEXT)
-    check_text(f"Property {owner[0]}", owner[1], _OWNER)
 
 
 def check_namespace_location(key: str, location: str) -> None:

@@ -1,4 +1,4 @@
-"""What Glue's own service model, which botocore carries, says of requests: fields and limits."""
+"""What AWS Glue can do and hold; lengths and characters are those of botocore's service model."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import re
 from functools import cache
 from typing import Any
 
+from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords
 from lance_bridge.errors import invalid
 
+_LONGEST = 255
+# Glue takes nearly everything. What is left out here means something in a path, in an ARN, in a
+# filter or in SQL; or is folded to lower case in more ways than one, as letters beyond ASCII are.
+_ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
+_SAYS = "letters, digits, underscores, hyphens and dots of ASCII, and not begin with '-' or '.'"
 _SHOWN = 60
 _PAIRS = r"\uD800\uDC00-\uDBFF\uDFFF"
 """How the model writes the characters beyond U+FFFF: as pairs of UTF-16."""
 
 
-def fitted(shape: Any, value: Any) -> Any:
-    """Return ``value`` with only the fields that ``shape`` has, at every depth.
+def capabilities() -> Capabilities:
+    """Return what Glue can do: it neither renames a table nor keeps a database that is not empty.
 
-    An answer and the request that puts it back have most of their fields in common. Taking them
-    from the model keeps those, too, that a later release of botocore knows of.
-
-    Args:
-        shape: A shape of botocore's service model.
-        value: What botocore made of an answer.
+    Sources: UpdateTable, which takes no other name; DeleteDatabase, which drops what is inside.
     """
-    if shape.type_name == "structure":
-        return {k: fitted(shape.members[k], v) for k, v in value.items() if k in shape.members}
-    if shape.type_name == "list":
-        return [fitted(shape.member, each) for each in value]
-    if shape.type_name == "map":
-        return {key: fitted(shape.value, each) for key, each in value.items()}
-    return value
+    return Capabilities(
+        namespace_levels=(NameRule("database", _ALLOWED, _SAYS, _LONGEST),),
+        table_rule=NameRule("table", _ALLOWED, _SAYS, _LONGEST),
+        namespace_words=(NamespaceWords(comment="description"),),
+        folds_case=True,
+        renames_by_copy=True,
+        has_partitions=True,
+    )
 
 
 def check(shape: Any, value: Any, what: str) -> None:

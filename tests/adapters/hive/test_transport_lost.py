@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -21,8 +19,6 @@ from lance_bridge_hive.transport import ClientPool
 from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
-
-_DEADLINE = 60.0
 
 
 # -- lost connections ----------------------------------------------------------------------------
@@ -184,45 +180,6 @@ def test_a_stalled_metastore_is_left_for_another(
 
 
 # -- restarts ------------------------------------------------------------------------------------
-
-
-def test_the_first_change_after_a_crash_and_restart_succeeds(metastores: Metastores) -> None:
-    with closing(metastores.new("2.3", stub=False)) as metastore:
-        pool = ClientPool(load(HiveConfig, "hive", {"uri": metastore.uri}))
-        read(pool)
-        metastore.kill()
-        metastore.start()
-        name = create(pool, metastore)
-        assert read(pool, name) == name
-        pool.close()
-
-
-def test_threads_outlive_a_crash_without_a_wrong_answer(metastores: Metastores) -> None:
-    with closing(metastores.new("2.3", stub=False)) as metastore:
-        properties = {"uri": metastore.uri, "client.retry-timeout": str(_DEADLINE)}
-        pool = ClientPool(load(HiveConfig, "hive", properties))
-        names = [create(pool, metastore) for _ in range(8)]
-        stop = threading.Event()
-        under_way = threading.Barrier(len(names) + 1)
-
-        def ask(name: str) -> tuple[int, int]:
-            wrong = total = 0
-            under_way.wait(_DEADLINE)
-            while not stop.is_set():
-                wrong += read(pool, name) != name
-                total += 1
-            return wrong, total
-
-        with ThreadPoolExecutor(len(names)) as threads:
-            results = [threads.submit(ask, name) for name in names]
-            under_way.wait(_DEADLINE)
-            metastore.kill()
-            metastore.start()
-            stop.set()
-            found = [result.result(_DEADLINE) for result in results]
-        assert [wrong for wrong, _ in found] == [0] * len(names)
-        assert all(total > 0 for _, total in found)
-        pool.close()
 
 
 def test_the_framed_transport_works(metastores: Metastores) -> None:

@@ -41,7 +41,15 @@ from .catalog_level import CatalogLevel
 from .changes import TableChanges
 from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
-from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated, was_raced
+from .errors import (
+    is_a,
+    is_vanished_row,
+    map_errors,
+    refuse_long_values,
+    text_of,
+    translated,
+    was_raced,
+)
 from .guard import quietly
 from .shared_locations import SharedLocations
 from .transport import ClientPool
@@ -51,6 +59,8 @@ logger = logging.getLogger(__name__)
 # `like` with (?i) finds every letter case that implementations write; `=` would find one.
 _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
+_ABSENT = "NoSuchObjectException"
+_NO_DATABASE = (_ABSENT, "UnknownDBException")
 _BATCH = 500  # entries read in one call where all are wanted
 _PAGE = 100  # where a page of them may be enough
 _READS = 20  # of an entry that others keep changing
@@ -105,15 +115,11 @@ class HiveCatalog(SharedLocations):
         return sorted(names)
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
-        with translated(f"read namespace '{display(path)}'"):
-            try:
-                if len(path) < self._capabilities.levels:
-                    return mapping.catalog_from(self._catalogs.load(path[0]))
-                return mapping.namespace_from(path, self._load_database(path))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException"):
-                    raise namespace_not_found(path) from error
-                raise
+        missing = {_ABSENT: namespace_not_found(path)}
+        with translated(f"read namespace '{display(path)}'"), map_errors(missing):
+            if len(path) < self._capabilities.levels:
+                return mapping.catalog_from(self._catalogs.load(path[0]))
+            return mapping.namespace_from(path, self._load_database(path))
 
     def _load_database(self, path: Path) -> Any:
         name = database_argument(path)
@@ -137,18 +143,14 @@ class HiveCatalog(SharedLocations):
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"change namespace '{display(path)}'"):
-            try:
-                if len(path) < self._capabilities.levels:
-                    self._catalogs.alter(record)
-                    return
-                database = mapping.database_with(self._load_database(path), record.properties)
-                name = database_argument(path)
-                self._change("alter_database", lambda c: c.alter_database(name, database))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException"):
-                    raise namespace_not_found(path) from error
-                raise
+        missing = {_ABSENT: namespace_not_found(path)}
+        with translated(f"change namespace '{display(path)}'"), map_errors(missing):
+            if len(path) < self._capabilities.levels:
+                self._catalogs.alter(record)
+                return
+            database = mapping.database_with(self._load_database(path), record.properties)
+            name = database_argument(path)
+            self._change("alter_database", lambda c: c.alter_database(name, database))
 
     def drop_namespace(self, path: Path) -> None:
         with translated(f"drop namespace '{display(path)}'"):
@@ -180,7 +182,7 @@ class HiveCatalog(SharedLocations):
     def _explain_failed_drop(self, path: Path, error: TException) -> None:
         if is_a(error, "InvalidOperationException"):
             raise namespace_not_empty(path, text_of(error)) from error
-        if is_a(error, "NoSuchObjectException"):
+        if is_a(error, _ABSENT):
             raise namespace_not_found(path) from error
         # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
         self.load_namespace(path)
@@ -243,13 +245,9 @@ class HiveCatalog(SharedLocations):
 
     def _all_names(self, namespace: Path) -> list[str]:
         database = database_argument(namespace)
-        with translated(f"list the tables of '{display(namespace)}'"):
-            try:
-                names = self._read("get_all_tables", lambda c: c.get_all_tables(database))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException", "UnknownDBException"):
-                    raise namespace_not_found(namespace) from error
-                raise
+        missing = dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))
+        with translated(f"list the tables of '{display(namespace)}'"), map_errors(missing):
+            names = self._read("get_all_tables", lambda c: c.get_all_tables(database))
         if not names:
             self.load_namespace(namespace)
         return sorted({name for name in names if not CommitRecords.are_in(name)})
@@ -282,14 +280,10 @@ class HiveCatalog(SharedLocations):
     def _load_batch(self, namespace: Path, names: list[str]) -> list[Any]:
         request = self._types.GetTablesRequest(dbName=namespace[-1], tblNames=names)
         self._set_catalog(request, namespace)
-        try:
+        with map_errors(dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))):
             answer = self._read(
                 "get_table_objects_by_name_req", lambda c: c.get_table_objects_by_name_req(request)
             )
-        except TException as error:
-            if is_a(error, "UnknownDBException", "NoSuchObjectException"):
-                raise namespace_not_found(namespace) from error
-            raise
         state_of = self._records.state_of
         return [state_of((*namespace, each.tableName), each) for each in answer.tables or []]
 
@@ -315,12 +309,8 @@ class HiveCatalog(SharedLocations):
     def _read_raw(self, path: Path) -> Any:
         request = self._types.GetTableRequest(dbName=path[-2], tblName=path[-1])
         self._set_catalog(request, path[:-1])
-        try:
+        with map_errors({_ABSENT: table_not_found(path)}):
             return self._read("get_table_req", lambda c: c.get_table_req(request)).table
-        except TException as error:
-            if is_a(error, "NoSuchObjectException"):
-                raise table_not_found(path) from error
-            raise
 
     def _set_catalog(self, request: Any, namespace: Path) -> None:
         if self._config.catalog_levels:
@@ -388,13 +378,9 @@ class HiveCatalog(SharedLocations):
     def drop_table(self, record: TableRecord) -> None:
         path = record.path
         database = database_argument(path[:-1])
-        with translated(f"drop table '{display(path)}'"):
-            try:
-                # deleteData is always False: only core deletes files.
-                self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException"):
-                    raise table_not_found(path) from error
-                raise
+        missing = {_ABSENT: table_not_found(path)}
+        with translated(f"drop table '{display(path)}'"), map_errors(missing):
+            # deleteData is always False: only core deletes files.
+            self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
         if RECORDS in record.properties:
             self._records.drop(path, record.properties[RECORDS])

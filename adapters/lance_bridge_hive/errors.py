@@ -15,6 +15,7 @@ import hmsclient.genthrift.hive_metastore.ttypes as hms_types
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
+    LanceNamespaceError,
     NamespaceNotFoundError,
     PermissionDeniedError,
     TableNotFoundError,
@@ -84,6 +85,22 @@ def is_vanished_row(error: BaseException) -> bool:
 def _is_conflict(error: BaseException) -> bool:
     """Return True where the metastore's database gave up a change for the sake of another."""
     return is_a(error, "MetaException") and bool(_CONFLICT.search(_whole_text(error)))
+
+
+@contextmanager
+def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
+    """Raise what an error of the metastore means together with the call; others pass.
+
+    Args:
+        errors: By the Thrift names of the metastore's errors.
+    """
+    try:
+        yield
+    except TException as error:
+        meant = errors.get(name_of(error))
+        if meant is None:
+            raise
+        raise meant from error
 
 
 @contextmanager

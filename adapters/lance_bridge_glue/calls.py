@@ -20,9 +20,9 @@ from .errors import (
     LostReplyError,
     UnreadableReplyError,
     is_a,
-    telling,
+    safe_cause,
 )
-from .mapping import fitted
+from .mapping import restrict_to_shape
 from .session import NEVER_SENT
 
 _PAGE = 100
@@ -58,7 +58,7 @@ def ask(client: Any, operation: str, members: Iterable[str], **arguments: Any) -
     Raises the errors of botocore, and UnreadableReplyError.
     """
     try:
-        return _checked(getattr(client, operation)(**arguments), members, operation)
+        return _check_members(getattr(client, operation)(**arguments), members, operation)
     except _UNREADABLE as error:
         raise UnreadableReplyError(operation) from error
 
@@ -92,7 +92,7 @@ class Calls:
         size = {"PageSize": _PAGE}
         try:
             for page in pages.paginate(**self._common, **arguments, PaginationConfig=size):
-                yield from _checked(page, (member,), operation)[member]
+                yield from _check_members(page, (member,), operation)[member]
         except _UNREADABLE as error:
             raise UnreadableReplyError(operation) from error
 
@@ -114,7 +114,7 @@ class Calls:
                 raise LostReplyError(operation) from error
             except (ClientError, BotoCoreError) as error:
                 if _attempts.unsure:
-                    raise LostReplyError(operation) from telling(error)
+                    raise LostReplyError(operation) from safe_cause(error)
                 raise
             if _attempts.unsure:
                 raise LostReplyError(operation)
@@ -137,7 +137,7 @@ class Calls:
             self.change(
                 "update_table",
                 DatabaseName=path[-2],
-                TableInput=fitted(self.shape("TableInput"), table),
+                TableInput=restrict_to_shape(self.shape("TableInput"), table),
                 SkipArchive=True,
                 VersionId=f"9{version}",
             )
@@ -174,12 +174,12 @@ def _note_attempt(
     http, parsed = response
     code = parsed.get("Error", {}).get("Code")
     if http.status_code < 300:
-        _attempts.unsure = not _says_done(http.content)
+        _attempts.unsure = not _is_success(http.content)
     elif http.status_code >= 500 or code in _UNCERTAIN:
         _attempts.unsure = True
 
 
-def _says_done(content: bytes) -> bool:
+def _is_success(content: bytes) -> bool:
     """Return False for what Glue does not answer to a change; botocore takes it for success.
 
     It may come from something on the way, and the change may never have reached Glue.
@@ -197,7 +197,7 @@ def name_of(entry: Mapping[str, Any]) -> str:
     return str(entry["Name"])
 
 
-def _checked(
+def _check_members(
     answer: Mapping[str, Any], members: Iterable[str], operation: str
 ) -> Mapping[str, Any]:
     """Return an answer that has these members; botocore takes what is no JSON for an empty one."""

@@ -43,7 +43,7 @@ def check(shape: Any, value: Any, what: str) -> None:
         what: What to call it in the message.
 
     Raises:
-        InvalidInputError: (13) too short, too long, or with characters that Glue refuses.
+        InvalidInputError: too short, too long, or with characters that Glue refuses.
     """
     if value is None:
         return

@@ -35,7 +35,7 @@ from . import mapping
 from .calls import Calls, name_of
 from .capabilities import capabilities
 from .config import GlueConfig
-from .errors import ABSENT, CHANGED, is_a, is_unknown_operation, meaning, translated
+from .errors import ABSENT, CHANGED, is_a, is_unknown_operation, map_errors, translate_errors
 from .session import Session
 from .vending import StorageCredentials
 
@@ -91,12 +91,12 @@ class GlueCatalog(Catalog):
     # -- namespaces ------------------------------------------------------------------------------
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
-        with translated(f"list the namespaces of '{display(parent)}'"):
+        with translate_errors(f"list the namespaces of '{display(parent)}'"):
             databases = self._calls.read_all("get_databases", "DatabaseList")
             return sorted({name_of(each) for each in databases})
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
-        with translated(f"read namespace '{display(path)}'"):
+        with translate_errors(f"read namespace '{display(path)}'"):
             database = self._database(path)
             location = database.get("LocationUri") or None
             target = database.get("TargetDatabase")
@@ -105,7 +105,7 @@ class GlueCatalog(Catalog):
             return mapping.namespace_from(path, database, location)
 
     def _database(self, path: Path) -> Mapping[str, Any]:
-        with meaning({ABSENT: namespace_not_found(path)}):
+        with map_errors({ABSENT: namespace_not_found(path)}):
             return self._calls.read("get_database", "Database", Name=path[-1])
 
     def _target_location(self, path: Path, target: Mapping[str, Any]) -> str | None:
@@ -113,7 +113,7 @@ class GlueCatalog(Catalog):
 
         Glue follows links itself where the caller may read both ends.
         """
-        if not mapping.is_near(target, self._region):
+        if not mapping.is_in_region(target, self._region):
             return None
         try:
             found = self._calls.read("get_database", "Database", **mapping.target_arguments(target))
@@ -126,26 +126,26 @@ class GlueCatalog(Catalog):
 
     def create_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"create namespace '{display(path)}'"):
+        with translate_errors(f"create namespace '{display(path)}'"):
             wanted = mapping.database_input(self._calls.shape("DatabaseInput"), record, {})
-            with meaning(dict.fromkeys(_PRESENT, namespace_already_exists(path))):
+            with map_errors(dict.fromkeys(_PRESENT, namespace_already_exists(path))):
                 self._calls.change("create_database", DatabaseInput=wanted)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"change namespace '{display(path)}'"):
+        with translate_errors(f"change namespace '{display(path)}'"):
             database = self._database(path)
             _refuse_namespace_link(path, database)
             shape = self._calls.shape("DatabaseInput")
             changed = mapping.database_input(shape, record, database)
-            with meaning({ABSENT: namespace_not_found(path)}):
+            with map_errors({ABSENT: namespace_not_found(path)}):
                 self._calls.change("update_database", Name=path[-1], DatabaseInput=changed)
 
     def drop_namespace(self, path: Path) -> None:
         self._refuse_functions(path)
         with (
-            translated(f"drop namespace '{display(path)}'"),
-            meaning({ABSENT: namespace_not_found(path)}),
+            translate_errors(f"drop namespace '{display(path)}'"),
+            map_errors({ABSENT: namespace_not_found(path)}),
         ):
             self._calls.change("delete_database", Name=path[-1])
 
@@ -153,13 +153,13 @@ class GlueCatalog(Catalog):
         self._refuse_functions(path)
 
     def _refuse_functions(self, path: Path) -> None:
-        """Raise NamespaceNotEmpty (3) where functions would be deleted with the database.
+        """Raise NamespaceNotEmptyError where functions would be deleted with the database.
 
         Those that are seen through a link are its target's, and stay.
         """
         if not self._config.drop_check_functions:
             return
-        with translated(f"list the functions of '{display(path)}'"):
+        with translate_errors(f"list the functions of '{display(path)}'"):
             if self._database(path).get("TargetDatabase"):
                 return
             what = {"DatabaseName": path[-1], "Pattern": "*"}
@@ -184,7 +184,7 @@ class GlueCatalog(Catalog):
         return select_tables(self._records(namespace), lance_only=lance_only, after=after)
 
     def _records(self, namespace: Path) -> Iterator[TableRecord]:
-        with translated(f"list the tables of '{display(namespace)}'"):
+        with translate_errors(f"list the tables of '{display(namespace)}'"):
             link: Mapping[str, Any] | None = None
             for number, table in enumerate(self._tables(namespace)):
                 name = name_of(table)
@@ -207,10 +207,10 @@ class GlueCatalog(Catalog):
             logger.info("there is nothing behind '%s': %s", display(namespace), error)
 
     def load_table(self, path: Path) -> TableRecord:
-        with translated(f"read table '{display(path)}'"):
+        with translate_errors(f"read table '{display(path)}'"):
             table = self._table(path)
             if table.get("TargetTable") and mapping.location_of(table) is None:
-                table = self._followed(path, table)
+                table = self._follow_link(path, table)
             link = self._link_to(path[:-1], table)
             return mapping.record_from(path, table, self._region, link)
 
@@ -234,13 +234,13 @@ class GlueCatalog(Catalog):
         return found if found.get("TargetDatabase") else None
 
     def _table(self, path: Path) -> Mapping[str, Any]:
-        with meaning({ABSENT: table_not_found(path)}):
+        with map_errors({ABSENT: table_not_found(path)}):
             return self._calls.read("get_table", "Table", DatabaseName=path[-2], Name=path[-1])
 
-    def _followed(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _follow_link(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a resource link is for, or the link as it is where that does not exist."""
         target = link["TargetTable"]
-        if not mapping.is_near(target, self._region):
+        if not mapping.is_in_region(target, self._region):
             return link
         try:
             place = mapping.target_arguments(target)
@@ -259,14 +259,14 @@ class GlueCatalog(Catalog):
 
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
-        with translated(f"create table '{display(path)}' at {record.location}"):
-            self._require_place(path)
+        with translate_errors(f"create table '{display(path)}' at {record.location}"):
+            self._require_own_locations(path)
             shape = self._calls.shape("TableInput")
             self._create(path, mapping.table_input(shape, record))
         return record
 
-    def _require_place(self, path: Path) -> None:
-        """Raise NamespaceNotFound (1), or InvalidInput (13) where tables cannot be placed."""
+    def _require_own_locations(self, path: Path) -> None:
+        """Raise NamespaceNotFoundError, or InvalidInputError where tables cannot be placed."""
         if mapping.is_s3_tables(self._database(path[:-1])):
             raise invalid(
                 f"Table '{display(path)}' cannot be there: the database is one of S3 Tables, which "
@@ -275,30 +275,30 @@ class GlueCatalog(Catalog):
 
     def _create(self, path: Path, table: dict[str, Any]) -> None:
         taken = dict.fromkeys(_PRESENT, table_already_exists(path))
-        with meaning({**taken, ABSENT: namespace_not_found(path[:-1])}):
+        with map_errors({**taken, ABSENT: namespace_not_found(path[:-1])}):
             self._calls.change("create_table", DatabaseName=path[-2], TableInput=table)
 
     def alter_table(self, record: TableRecord) -> None:
         self._alter(record, None)
 
     def load_marks(self, path: Path) -> Mapping[str, str]:
-        with translated(f"read table '{display(path)}'"):
-            return mapping.marks_of(self._table(path))
+        with translate_errors(f"read table '{display(path)}'"):
+            return mapping.ownership_of(self._table(path))
 
     def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
         self._alter(record, marks)
 
     def _alter(self, record: TableRecord, marks: Mapping[str, str] | None) -> None:
         path = record.path
-        with translated(f"change table '{display(path)}'"):
-            table = self._unchanged(record)
+        with translate_errors(f"change table '{display(path)}'"):
+            table = self._load_unchanged(record)
             _require_guard(record, table)
-            changed = mapping.changed_input(self._calls.shape("TableInput"), table, record)
+            changed = mapping.updated_input(self._calls.shape("TableInput"), table, record)
             if marks is not None:
-                changed = mapping.with_marks(changed, marks)
+                changed = mapping.with_ownership(changed, marks)
             version = {"VersionId": record.revision} if record.revision is not None else {}
             absent, beaten = table_not_found(path), concurrent_modification(path)
-            with meaning({ABSENT: absent, CHANGED: beaten}):
+            with map_errors({ABSENT: absent, CHANGED: beaten}):
                 # Without SkipArchive each change leaves a version behind, and their number is
                 # limited.
                 self._calls.change(
@@ -310,14 +310,14 @@ class GlueCatalog(Catalog):
                 )
 
     def commit_guard(self, record: TableRecord) -> str:
-        with translated(f"read table '{display(record.path)}'"):
-            self._calls.require_comparison(record.path, self._unchanged(record))
+        with translate_errors(f"read table '{display(record.path)}'"):
+            self._calls.require_comparison(record.path, self._load_unchanged(record))
         return _BY_VERSION_ID
 
-    def _unchanged(self, record: TableRecord) -> Mapping[str, Any]:
+    def _load_unchanged(self, record: TableRecord) -> Mapping[str, Any]:
         """Return the entry that a record was loaded from.
 
-        Raises TableNotFound (4), ConcurrentModification (14), and InvalidInput (13) for a link,
+        Raises TableNotFoundError, ConcurrentModificationError, and InvalidInputError for a link,
         whose changes Glue would make to the table that it is for.
         """
         table = self._table(record.path)
@@ -340,18 +340,18 @@ class GlueCatalog(Catalog):
         What Glue and Lake Formation keep beside an entry is not: older versions, partitions,
         statistics of columns, tags and permissions.
         """
-        with translated(f"copy table '{display(record.path)}' to '{display(copy.path)}'"):
-            table = self._unchanged(record)
+        with translate_errors(f"copy table '{display(record.path)}' to '{display(copy.path)}'"):
+            table = self._load_unchanged(record)
             if copy.path[:-1] != record.path[:-1]:
-                self._require_place(copy.path)
+                self._require_own_locations(copy.path)
             shape = self._calls.shape("TableInput")
-            self._create(copy.path, mapping.changed_input(shape, table, copy))
+            self._create(copy.path, mapping.updated_input(shape, table, copy))
 
     def drop_table(self, record: TableRecord) -> None:
         path = record.path
         with (
-            translated(f"drop table '{display(path)}'"),
-            meaning({ABSENT: table_not_found(path)}),
+            translate_errors(f"drop table '{display(path)}'"),
+            map_errors({ABSENT: table_not_found(path)}),
         ):
             self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
 
@@ -363,7 +363,7 @@ class GlueCatalog(Catalog):
         if template:
             yield template.split("${", 1)[0].rpartition("/")[0]
         database, table = record.path
-        with translated(f"read the partitions of '{display(record.path)}'"):
+        with translate_errors(f"read the partitions of '{display(record.path)}'"):
             try:
                 for each in self._calls.read_all(
                     "get_partitions",
@@ -387,7 +387,7 @@ class GlueCatalog(Catalog):
 
 
 def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
-    """Raise InvalidTableState (19) where an entry is guarded in another way than Glue's."""
+    """Raise InvalidTableStateError where an entry is guarded in another way than Glue's."""
     for guard in (record.properties.get(GUARD), (table.get("Parameters") or {}).get(GUARD)):
         if guard is not None and (guard != _BY_VERSION_ID or record.revision is None):
             raise InvalidTableStateError(
@@ -401,7 +401,7 @@ def _same(client: Any) -> Any:
 
 
 def _refuse_unused(config: GlueConfig) -> None:
-    """Raise InvalidInput (13) for properties of a client that is not to be made."""
+    """Raise InvalidInputError for properties of a client that is not to be made."""
     used = {*CatalogConfig.model_fields, "catalog_id", "drop_check_functions"}
     for name in sorted(config.model_fields_set - used):
         key = GlueConfig.model_fields[name].alias or name
@@ -409,7 +409,7 @@ def _refuse_unused(config: GlueConfig) -> None:
 
 
 def _refuse_namespace_link(path: Path, database: Mapping[str, Any]) -> None:
-    """Raise InvalidInput (13) for a resource link: what is done to it would befall its target."""
+    """Raise InvalidInputError for a resource link: what is done to it would befall its target."""
     target = database.get("TargetDatabase")
     if target:
         raise invalid(

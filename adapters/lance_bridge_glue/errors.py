@@ -151,7 +151,7 @@ def _is_page_of_moto(error: boto.ClientError) -> bool:
     )
 
 
-def telling(error: Exception) -> Exception | None:
+def safe_cause(error: Exception) -> Exception | None:
     """Return an error as the cause of another, or None where it would tell a secret.
 
     What AWS says of a bad signature repeats the request, with its session token.
@@ -160,7 +160,7 @@ def telling(error: Exception) -> Exception | None:
 
 
 @contextmanager
-def meaning(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
+def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
     """Raise what the codes of Glue mean together with the call; others pass."""
     try:
         yield
@@ -172,7 +172,7 @@ def meaning(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Turn every error of botocore's that is left into one of the library.
 
     Args:
@@ -188,7 +188,7 @@ def translated(what: str) -> Iterator[None]:
     except UnreadableReplyError as error:
         raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error
     except boto.ClientError as error:
-        raise _of_client(error, what) from telling(error)
+        raise _of_client(error, what) from safe_cause(error)
     except boto.BotoCoreError as error:
         raise _of_botocore(error, what) from error
     except RuntimeError as error:
@@ -217,7 +217,7 @@ def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
         )
     # Glue says so, too, of a key that it may not decrypt with.
     if kind is PermissionDeniedError or (kind is InternalError and _NOT_ALLOWED.search(said)):
-        return PermissionDeniedError(_refusal(what, said))
+        return PermissionDeniedError(_permission_message(what, said))
     advice = {
         UnauthenticatedError: ". Check the credentials: they are wrong, incomplete or expired",
         ThrottlingError: ". Repeat it later, or raise max_retries",
@@ -228,7 +228,7 @@ def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
     return kind(f"Glue {verb} {what}: {code_of(error)}: {said}{advice}")
 
 
-def _refusal(what: str, said: str) -> str:
+def _permission_message(what: str, said: str) -> str:
     """Say who refused: IAM, or Lake Formation, which has permissions of its own."""
     action = _NOT_ALLOWED.search(said)
     if action:

@@ -27,7 +27,7 @@ _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 _S3_TABLES = "aws:s3tables"
 
 
-def fitted(shape: Any, value: Any) -> Any:
+def restrict_to_shape(shape: Any, value: Any) -> Any:
     """Return ``value`` with only the fields that ``shape`` has, at every depth.
 
     An answer and the request that puts it back have most of their fields in common. Taking them
@@ -38,11 +38,15 @@ def fitted(shape: Any, value: Any) -> Any:
         value: What botocore made of an answer.
     """
     if shape.type_name == "structure":
-        return {k: fitted(shape.members[k], v) for k, v in value.items() if k in shape.members}
+        return {
+            k: restrict_to_shape(shape.members[k], v)
+            for k, v in value.items()
+            if k in shape.members
+        }
     if shape.type_name == "list":
-        return [fitted(shape.member, each) for each in value]
+        return [restrict_to_shape(shape.member, each) for each in value]
     if shape.type_name == "map":
-        return {key: fitted(shape.value, each) for key, each in value.items()}
+        return {key: restrict_to_shape(shape.value, each) for key, each in value.items()}
     return value
 
 
@@ -55,7 +59,7 @@ def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) 
         old: The database as GetDatabase gives it; empty for a new one.
 
     Raises:
-        InvalidInputError: (13) what Glue cannot hold.
+        InvalidInputError: what Glue cannot hold.
     """
     parameters = dict(record.properties)
     fields = {
@@ -66,7 +70,7 @@ def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) 
     check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
     check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
     check(shape.members["Parameters"], parameters, "Parameters")
-    kept = {k: v for k, v in fitted(shape, old).items() if k not in fields}
+    kept = {k: v for k, v in restrict_to_shape(shape, old).items() if k not in fields}
     given = {k: v for k, v in fields.items() if v is not None}
     return {**kept, "Name": record.path[-1], **given}
 
@@ -95,32 +99,32 @@ def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
     Athena needs ``PartitionKeys`` to be there. Without formats, nobody takes Lance files for text.
 
     Raises:
-        InvalidInputError: (13) what Glue cannot hold.
+        InvalidInputError: what Glue cannot hold.
     """
     return {
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
         "PartitionKeys": [],
-        "Parameters": {**_checked(shape, record), "EXTERNAL": "TRUE"},
+        "Parameters": {**_check_record(shape, record), "EXTERNAL": "TRUE"},
         "StorageDescriptor": {"Columns": [], "Location": record.location},
     }
 
 
-def changed_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> dict[str, Any]:
+def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> dict[str, Any]:
     """Return the TableInput of an existing entry with a record's name, location and properties.
 
     All else stays, and what others keep in the parameters for their own use.
 
     Raises:
-        InvalidInputError: (13) what Glue cannot hold.
+        InvalidInputError: what Glue cannot hold.
     """
-    found = fitted(shape, table)
+    found = restrict_to_shape(shape, table)
     own = {k: v for k, v in (found.get("Parameters") or {}).items() if k in _OWN_PARAMETERS}
     return {
         **found,
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
-        "Parameters": {**own, **_checked(shape, record), "EXTERNAL": "TRUE"},
+        "Parameters": {**own, **_check_record(shape, record), "EXTERNAL": "TRUE"},
         "StorageDescriptor": {
             **(found.get("StorageDescriptor") or {}),
             "Location": record.location,
@@ -128,7 +132,7 @@ def changed_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
     }
 
 
-def marks_of(table: Mapping[str, Any]) -> dict[str, str]:
+def ownership_of(table: Mapping[str, Any]) -> dict[str, str]:
     """Return what an entry holds that says whose its files are."""
     marks = {
         "TableType": table.get("TableType"),
@@ -137,7 +141,7 @@ def marks_of(table: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in marks.items() if value is not None}
 
 
-def with_marks(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
+def with_ownership(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
     """Return a TableInput with the marks of `marks_of`, and no others."""
     kept = {k: v for k, v in table.items() if k != "TableType"}
     parameters = {k: v for k, v in table["Parameters"].items() if k != _EXTERNAL}
@@ -147,11 +151,11 @@ def with_marks(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, 
 
 
 def _is_external(table: Mapping[str, Any]) -> bool:
-    marks = marks_of(table)
+    marks = ownership_of(table)
     return marks.get("TableType") == EXTERNAL_TABLE and marks.get(_EXTERNAL, "").upper() == "TRUE"
 
 
-def _checked(shape: Any, record: TableRecord) -> dict[str, str]:
+def _check_record(shape: Any, record: TableRecord) -> dict[str, str]:
     location = shape.members["StorageDescriptor"].members["Location"]
     check(location, record.location, "The location")
     check(shape.members["Parameters"], record.properties, "Parameters")
@@ -206,7 +210,7 @@ def identity_of(table: Mapping[str, Any]) -> str:
 
 def _path_of(target: Mapping[str, Any], home: str | None, region: str) -> Path | None:
     """Return where the target of a link is, if it is sure to be in the catalog ``home``."""
-    if home is None or target.get("CatalogId") != home or not is_near(target, region):
+    if home is None or target.get("CatalogId") != home or not is_in_region(target, region):
         return None
     return (str(target.get("DatabaseName")).lower(), str(target.get("Name")).lower())
 
@@ -218,7 +222,7 @@ def target_arguments(target: Mapping[str, Any]) -> dict[str, str]:
     return {"Name": name, "CatalogId": catalog} if catalog else {"Name": name}
 
 
-def is_near(target: Mapping[str, Any], region: str) -> bool:
+def is_in_region(target: Mapping[str, Any], region: str) -> bool:
     """Return True where the target of a link is in this region."""
     return (target.get("Region") or region) == region
 

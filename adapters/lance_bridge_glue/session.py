@@ -54,14 +54,14 @@ class Session:
     """Makes clients of AWS's services. Safe to share between threads, and with a forked child.
 
     Raises:
-        InvalidInputError: (13) there is no region, or no such profile.
+        InvalidInputError: there is no region, or no such profile.
     """
 
     def __init__(self, config: GlueConfig) -> None:
         self._config = config
         redact_logs()
         try:
-            self._begin()
+            self._reset()
             region = self._boto.region_name
         except ProfileNotFound as error:
             raise invalid(f"impl=glue: property 'profile_name' (or AWS_PROFILE): {error}") from None
@@ -77,7 +77,7 @@ class Session:
         self.region: str = region
         _sessions.add(self)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         """Start without connections and temporary credentials, as a forked child has to."""
         config = self._config
         self._lock = threading.RLock()
@@ -277,7 +277,7 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 def _after_fork_in_child() -> None:
     _models.cache_clear()
     for session in list(_sessions):
-        session._begin()
+        session._reset()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

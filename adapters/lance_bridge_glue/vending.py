@@ -10,11 +10,11 @@ from lance_bridge.errors import display
 
 from .calls import ask
 from .config import GlueConfig
-from .errors import ABSENT, is_a, translated
+from .errors import ABSENT, is_a, translate_errors
 from .session import Session
 
 _SCHEMES = ("s3", "s3a", "s3n")
-_WHO = {
+_CREDENTIAL_OPTIONS = {
     "access_key_id", "secret_access_key", "session_token", "token", "skip_signature", "profile",
     "role_arn",
 }  # fmt: skip
@@ -30,7 +30,7 @@ class StorageCredentials:
         self._config = config
         self._session = session
         given = {key.lower().removeprefix("aws_") for key in config.storage}
-        self._names_who = bool(given & _WHO)
+        self._has_credentials = bool(given & _CREDENTIAL_OPTIONS)
         self._names_region = bool(given & {"region", "default_region"})
 
     def vend(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
@@ -40,10 +40,10 @@ class StorageCredentials:
         places as AWS's tools do.
         """
         scheme = (record.location or "").partition(":")[0].lower()
-        if scheme not in _SCHEMES or self._names_who:
+        if scheme not in _SCHEMES or self._has_credentials:
             return None
         what = f"get credentials for the files of table '{display(record.path)}'"
-        with translated(what):
+        with translate_errors(what):
             if self._config.lake_formation:
                 vended = self._from_lake_formation(record, write=write)
                 if vended is not None:

@@ -18,7 +18,7 @@ from thrift.Thrift import TApplicationException
 from lance_bridge.errors import unsupported
 
 from .config import HiveConfig
-from .errors import is_vanished_row, translated, with_familiar_errors
+from .errors import is_vanished_row, translate_errors, with_hmsclient_errors
 from .transport import ClientPool, Connection
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Calls:
         return answer
 
     def change(self, name: str, operation: Callable[[Any], T]) -> T:
-        """Make a call that changes something; raises OutcomeUnknownError (17), never repeats it."""
+        """Make a call that changes something; raises OutcomeUnknownError, never repeats it."""
         return self._call(name, operation, repeatable=False)
 
     def _call(self, name: str, operation: Callable[[Any], T], *, repeatable: bool) -> T:
@@ -73,7 +73,7 @@ class Calls:
             return self.pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
         self._require_catalogs()
         return self.pool.call(
-            lambda c: with_familiar_errors(operation, c.catalogs), name=name, repeatable=repeatable
+            lambda c: with_hmsclient_errors(operation, c.catalogs), name=name, repeatable=repeatable
         )
 
     def _require_catalogs(self) -> None:
@@ -82,9 +82,9 @@ class Calls:
             return
 
         def probe(connection: Connection) -> None:
-            with_familiar_errors(lambda c: c.get_catalogs(), connection.catalogs)
+            with_hmsclient_errors(lambda c: c.get_catalogs(), connection.catalogs)
 
-        with translated("list catalogs"):
+        with translate_errors("list catalogs"):
             try:
                 self.pool.call(probe, name="get_catalogs", repeatable=True)
             except TApplicationException as error:

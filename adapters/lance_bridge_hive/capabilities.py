@@ -14,9 +14,9 @@ from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords, Path
 from lance_bridge.errors import invalid
 
 DEFAULT_DATABASE = "default"
-HIVES_CATALOG = "hive"
-_KEPT = ((DEFAULT_DATABASE,),)
-_KEPT_WITH_CATALOGS = ((HIVES_CATALOG,), (HIVES_CATALOG, DEFAULT_DATABASE))
+HIVE_CATALOG = "hive"
+_BUILTIN = ((DEFAULT_DATABASE,),)
+_BUILTIN_WITH_CATALOGS = ((HIVE_CATALOG,), (HIVE_CATALOG, DEFAULT_DATABASE))
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
 _SAYS = (
@@ -46,12 +46,12 @@ def capabilities(*, catalog_levels: bool) -> Capabilities:
     )
 
 
-def is_kept(path: Path, *, catalog_levels: bool) -> bool:
+def is_builtin(path: Path, *, catalog_levels: bool) -> bool:
     """Return True for the namespaces that a metastore never drops.
 
     Without catalogs, a database may be called `hive`, and with them a catalog `default`.
     """
-    return path in (_KEPT_WITH_CATALOGS if catalog_levels else _KEPT)
+    return path in (_BUILTIN_WITH_CATALOGS if catalog_levels else _BUILTIN)
 
 
 def database_argument(namespace: Path) -> str:
@@ -91,13 +91,13 @@ OF_DATABASES = ParameterLimits(key=180, value=TEXT)
 OF_TABLES = ParameterLimits(key=256, value=None)
 
 
-def checked_parameters(
+def check_parameters(
     parameters: Mapping[str, str], limits: ParameterLimits, own: Collection[str]
 ) -> dict[str, str]:
     """Return the parameters if Hive can hold them; ``own`` are the keys it keeps for itself.
 
     Raises:
-        InvalidInputError: (13) a key or value is too long, or means something to Hive itself.
+        InvalidInputError: a key or value is too long, or means something to Hive itself.
     """
     for key, value in parameters.items():
         check_text(f"Property key {key[:60]!r}…", key, limits.key)
@@ -110,7 +110,7 @@ def checked_parameters(
 
 
 def check_text(what: str, text: str | None, limit: int | None) -> None:
-    """Raises InvalidInputError (13) where a text is longer than its column."""
+    """Raises InvalidInputError where a text is longer than its column."""
     length = len((text or "").encode("utf-16-le", "surrogatepass")) // 2
     if limit is not None and length > limit:
         raise invalid(f"{what} has {length} characters; Hive allows {limit}")
@@ -120,7 +120,7 @@ def check_namespace_location(key: str, location: str) -> None:
     """Check the location that a caller gives a database or catalog, on any file system.
 
     Raises:
-        InvalidInputError: (13) it is empty, relative, too long, or holds ``..`` or control
+        InvalidInputError: it is empty, relative, too long, or holds ``..`` or control
             characters.
     """
     shown = f"Property {key} {location[:120]!r}"
@@ -141,7 +141,7 @@ def check_namespace_location(key: str, location: str) -> None:
 
 
 def check_segments(what: str, location: str | None) -> None:
-    """Raises InvalidInputError (13) where a local path has a name that no file system takes."""
+    """Raises InvalidInputError where a local path has a name that no file system takes."""
     found = _SCHEME.fullmatch(location or "")
     if found and found[1].lower() != "file":
         return

@@ -36,7 +36,7 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
-from .capabilities import capabilities, database_argument, is_kept
+from .capabilities import capabilities, database_argument, is_builtin
 from .catalog_level import CatalogLevel
 from .changes import TableChanges
 from .commit_records import RECORDS, CommitRecords
@@ -44,13 +44,13 @@ from .config import HiveConfig
 from .errors import (
     is_a,
     is_vanished_row,
+    lost_creation_race,
     map_errors,
     refuse_long_values,
     text_of,
-    translated,
-    was_raced,
+    translate_errors,
 )
-from .guard import quietly
+from .guard import without_statistics
 from .shared_locations import SharedLocations
 from .transport import ClientPool
 
@@ -64,7 +64,7 @@ _NO_DATABASE = (_ABSENT, "UnknownDBException")
 _BATCH = 500  # entries read in one call where all are wanted
 _PAGE = 100  # where a page of them may be enough
 _READS = 20  # of an entry that others keep changing
-_SORT_OUT_SECONDS = 300.0
+_NO_FILTER_SECONDS = 300.0
 """How long a metastore that could not filter is not asked to; its failure may have passed."""
 
 
@@ -80,7 +80,7 @@ class HiveCatalog(SharedLocations):
         self._catalogs = CatalogLevel(self._read, self._change, config.root)
         self._records = CommitRecords(self._calls)
         self._changes = TableChanges(self._calls, self._load_raw, self._records)
-        self._sort_out_until = 0.0
+        self._no_filter_until = 0.0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -91,7 +91,7 @@ class HiveCatalog(SharedLocations):
         return self._config.uri + levels
 
     def describe_server(self) -> Mapping[str, str]:
-        with translated("ask for the version"):
+        with translate_errors("ask for the version"):
             told = str(self._read("getVersion", lambda c: c.getVersion()))
         # Before Hive 4 every release says 3.0, whatever it is.
         return {"server": "Hive Metastore", "version": "2 or 3" if told == "3.0" else told}
@@ -106,7 +106,7 @@ class HiveCatalog(SharedLocations):
     # -- namespaces ------------------------------------------------------------------------------
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
-        with translated(f"list the namespaces of '{display(parent)}'"):
+        with translate_errors(f"list the namespaces of '{display(parent)}'"):
             if not self._config.catalog_levels:
                 return sorted(self._read("get_all_databases", lambda c: c.get_all_databases()))
             names = self._catalogs.databases_of(parent[0]) if parent else self._catalogs.names()
@@ -116,7 +116,7 @@ class HiveCatalog(SharedLocations):
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         missing = {_ABSENT: namespace_not_found(path)}
-        with translated(f"read namespace '{display(path)}'"), map_errors(missing):
+        with translate_errors(f"read namespace '{display(path)}'"), map_errors(missing):
             if len(path) < self._capabilities.levels:
                 return mapping.catalog_from(self._catalogs.load(path[0]))
             return mapping.namespace_from(path, self._load_database(path))
@@ -127,7 +127,7 @@ class HiveCatalog(SharedLocations):
 
     def create_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"create namespace '{display(path)}'"):
+        with translate_errors(f"create namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
                     self._catalogs.create(record)
@@ -135,7 +135,7 @@ class HiveCatalog(SharedLocations):
                     database = mapping.database_from(self._types, record)
                     self._change("create_database", lambda c: c.create_database(database))
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or was_raced(self, error, path):
+                if is_a(error, "AlreadyExistsException") or lost_creation_race(self, error, path):
                     raise namespace_already_exists(path) from error
                 if len(path) == self._capabilities.levels > 1:
                     self.load_namespace(path[:-1])
@@ -144,7 +144,7 @@ class HiveCatalog(SharedLocations):
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
         missing = {_ABSENT: namespace_not_found(path)}
-        with translated(f"change namespace '{display(path)}'"), map_errors(missing):
+        with translate_errors(f"change namespace '{display(path)}'"), map_errors(missing):
             if len(path) < self._capabilities.levels:
                 self._catalogs.alter(record)
                 return
@@ -153,7 +153,7 @@ class HiveCatalog(SharedLocations):
             self._change("alter_database", lambda c: c.alter_database(name, database))
 
     def drop_namespace(self, path: Path) -> None:
-        with translated(f"drop namespace '{display(path)}'"):
+        with translate_errors(f"drop namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
                     self._catalogs.drop(path[0])
@@ -166,18 +166,18 @@ class HiveCatalog(SharedLocations):
                 raise
 
     def require_droppable(self, path: Path) -> None:
-        if self._is_kept(path):
+        if self._is_builtin(path):
             raise invalid(f"Hive keeps '{display(path)}': it cannot be dropped")
         if len(path) < self._capabilities.levels:
             return
         database = database_argument(path)
-        with translated(f"list the functions of '{display(path)}'"):
+        with translate_errors(f"list the functions of '{display(path)}'"):
             found = self._read("get_functions", lambda c: c.get_functions(database, "*"))
         if found:
             raise namespace_not_empty(path, f"It holds functions {', '.join(sorted(found)[:5])}")
 
-    def _is_kept(self, path: Path) -> bool:
-        return is_kept(path, catalog_levels=self._config.catalog_levels)
+    def _is_builtin(self, path: Path) -> bool:
+        return is_builtin(path, catalog_levels=self._config.catalog_levels)
 
     def _explain_failed_drop(self, path: Path, error: TException) -> None:
         if is_a(error, "InvalidOperationException"):
@@ -186,7 +186,7 @@ class HiveCatalog(SharedLocations):
             raise namespace_not_found(path) from error
         # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
         self.load_namespace(path)
-        if self._is_kept(path):
+        if self._is_builtin(path):
             raise invalid(f"Hive keeps '{display(path)}': {text_of(error)}") from error
 
     # -- tables ----------------------------------------------------------------------------------
@@ -194,9 +194,9 @@ class HiveCatalog(SharedLocations):
     def scan_tables(
         self, namespace: Path, *, lance_only: bool = False, after: str | None = None
     ) -> Iterable[TableRecord]:
-        names = self._filtered(namespace) if lance_only else self._all_names(namespace)
+        names = self._filter_names(namespace) if lance_only else self._all_names(namespace)
         if names is None:
-            names = self._unfiltered(namespace)
+            names = self._unfiltered_names(namespace)
         if after is not None:
             names = [name for name in names if name > after]
         # Only Lance tables are listed page by page; of all entries, all are wanted.
@@ -206,21 +206,21 @@ class HiveCatalog(SharedLocations):
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         if not lance_only:
             return self._all_names(namespace)
-        found = self._filtered(namespace)
+        found = self._filter_names(namespace)
         if found is not None:
             return found
-        records = self._read_tables(namespace, self._unfiltered(namespace), _BATCH)
+        records = self._read_tables(namespace, self._unfiltered_names(namespace), _BATCH)
         return [record.path[-1] for record in records if record.is_lance]
 
-    def _filtered(self, namespace: Path) -> list[str] | None:
+    def _filter_names(self, namespace: Path) -> list[str] | None:
         """Return the sorted names of the Lance tables, in one call.
 
         None where the metastore cannot filter by parameter.
         """
-        if time.monotonic() < self._sort_out_until:
+        if time.monotonic() < self._no_filter_until:
             return None
         database = database_argument(namespace)
-        with translated(f"list the Lance tables of '{display(namespace)}'"):
+        with translate_errors(f"list the Lance tables of '{display(namespace)}'"):
             try:
                 found: list[str] = self._read(
                     "get_table_names_by_filter",
@@ -237,20 +237,20 @@ class HiveCatalog(SharedLocations):
             self.load_namespace(namespace)
         return sorted(set(found))
 
-    def _unfiltered(self, namespace: Path) -> list[str]:
+    def _unfiltered_names(self, namespace: Path) -> list[str]:
         """Return all names, to be sorted out by reading; the way to go for a while from here on."""
         names = self._all_names(namespace)
-        self._sort_out_until = time.monotonic() + _SORT_OUT_SECONDS
+        self._no_filter_until = time.monotonic() + _NO_FILTER_SECONDS
         return names
 
     def _all_names(self, namespace: Path) -> list[str]:
         database = database_argument(namespace)
         missing = dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))
-        with translated(f"list the tables of '{display(namespace)}'"), map_errors(missing):
+        with translate_errors(f"list the tables of '{display(namespace)}'"), map_errors(missing):
             names = self._read("get_all_tables", lambda c: c.get_all_tables(database))
         if not names:
             self.load_namespace(namespace)
-        return sorted({name for name in names if not CommitRecords.are_in(name)})
+        return sorted({name for name in names if not CommitRecords.is_helper_table(name)})
 
     def _read_tables(
         self, namespace: Path, names: Sequence[str], size: int
@@ -258,16 +258,16 @@ class HiveCatalog(SharedLocations):
         """Read entries in calls of ``size`` names, as they are asked for, sorted in each call."""
         for start in range(0, len(names), size):
             wanted = list(names[start : start + size])
-            with translated(f"read tables of '{display(namespace)}'"):
+            with translate_errors(f"read tables of '{display(namespace)}'"):
                 tables = self._load_batch(namespace, wanted)
             records = [mapping.record_from(namespace, table) for table in tables]
             found = {record.path[-1] for record in records}
             for name in wanted:
                 if name not in found:
-                    records += self._read_left_out((*namespace, name))
+                    records += self._read_missing((*namespace, name))
             yield from sorted(records, key=lambda record: record.path)
 
-    def _read_left_out(self, path: Path) -> list[TableRecord]:
+    def _read_missing(self, path: Path) -> list[TableRecord]:
         """Return the entry that a batch was asked for and lacks; none where it has vanished."""
         try:
             return [self.load_table(path)]
@@ -288,7 +288,7 @@ class HiveCatalog(SharedLocations):
         return [state_of((*namespace, each.tableName), each) for each in answer.tables or []]
 
     def load_table(self, path: Path) -> TableRecord:
-        with translated(f"read table '{display(path)}'"):
+        with translate_errors(f"read table '{display(path)}'"):
             return mapping.record_from(path[:-1], self._load_raw(path))
 
     def _load_raw(self, path: Path) -> Any:
@@ -319,15 +319,15 @@ class HiveCatalog(SharedLocations):
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
         table = mapping.table_from(self._types, record, self._owner)
-        context = self._types.EnvironmentContext(properties=quietly({}))
-        with translated(f"create table '{display(path)}' at {record.location}"):
+        context = self._types.EnvironmentContext(properties=without_statistics({}))
+        with translate_errors(f"create table '{display(path)}' at {record.location}"):
             try:
                 self._change(
                     "create_table",
                     lambda c: c.create_table_with_environment_context(table, context),
                 )
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or was_raced(self, error, path):
+                if is_a(error, "AlreadyExistsException") or lost_creation_race(self, error, path):
                     raise table_already_exists(path) from error
                 refuse_long_values(error, table.parameters)
                 if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
@@ -336,19 +336,19 @@ class HiveCatalog(SharedLocations):
         return record
 
     def alter_table(self, record: TableRecord) -> None:
-        with translated(f"change table '{display(record.path)}'"):
+        with translate_errors(f"change table '{display(record.path)}'"):
             self._changes.alter(record)
 
     def load_marks(self, path: Path) -> Mapping[str, str]:
-        with translated(f"read table '{display(path)}'"):
-            return mapping.marks_of(self._load_raw(path))
+        with translate_errors(f"read table '{display(path)}'"):
+            return mapping.ownership_of(self._load_raw(path))
 
     def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
-        with translated(f"change table '{display(record.path)}'"):
+        with translate_errors(f"change table '{display(record.path)}'"):
             self._changes.alter(record, marks)
 
     def commit_guard(self, record: TableRecord) -> str:
-        with translated(f"find out how to compare and set table '{display(record.path)}'"):
+        with translate_errors(f"find out how to compare and set table '{display(record.path)}'"):
             return self._changes.commit_guard(record)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
@@ -358,7 +358,7 @@ class HiveCatalog(SharedLocations):
                 f"Table '{display(path)}' cannot be moved to another Hive catalog: register it "
                 "there, and deregister it here"
             )
-        with translated(f"rename table '{display(path)}' to '{display(new_path)}'"):
+        with translate_errors(f"rename table '{display(path)}' to '{display(new_path)}'"):
             try:
                 self._changes.rename(record, new_path)
             except TException as error:
@@ -379,7 +379,7 @@ class HiveCatalog(SharedLocations):
         path = record.path
         database = database_argument(path[:-1])
         missing = {_ABSENT: table_not_found(path)}
-        with translated(f"drop table '{display(path)}'"), map_errors(missing):
+        with translate_errors(f"drop table '{display(path)}'"), map_errors(missing):
             # deleteData is always False: only core deletes files.
             self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
         if RECORDS in record.properties:

@@ -20,7 +20,7 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
-from .capabilities import DEFAULT_DATABASE, HIVES_CATALOG, all_databases_of, database_argument
+from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, all_databases_of, database_argument
 from .errors import is_a, text_of
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class CatalogLevel:
         """Make a catalog; Hive adds its database `default`.
 
         Raises:
-            NamespaceAlreadyExistsError: (2) also where the properties would not do for a new one.
+            NamespaceAlreadyExistsError: also where the properties would not do for a new one.
         """
         (name,) = record.path
         if name in self.names():
@@ -95,11 +95,11 @@ class CatalogLevel:
         another drop completes it.
 
         Raises:
-            NamespaceNotEmptyError: (3)
-            InvalidInputError: (13) the catalog is Hive's own.
-            OutcomeUnknownError: (17) a reply was lost.
+            NamespaceNotEmptyError
+            InvalidInputError: the catalog is Hive's own.
+            OutcomeUnknownError: a reply was lost.
         """
-        if name == HIVES_CATALOG:
+        if name == HIVE_CATALOG:
             raise invalid(f"Hive keeps its catalog '{name}'")
         databases = set(self.databases_of(name))
         catalog = self.load(name)
@@ -109,9 +109,7 @@ class CatalogLevel:
         others = sorted(databases - {DEFAULT_DATABASE})
         if others:
             if unfinished:
-                self._put_back(
-                    catalog, location, None if DEFAULT_DATABASE in databases else missing
-                )
+                self._release(catalog, location, None if DEFAULT_DATABASE in databases else missing)
             raise namespace_not_empty((name,), f"It holds namespaces {', '.join(others[:5])}")
         default = self._drop_default(name) or missing
         try:
@@ -122,10 +120,10 @@ class CatalogLevel:
         except OutcomeUnknownError:
             raise
         except (TException, LanceNamespaceError):
-            self._put_back(catalog, location, default)
+            self._release(catalog, location, default)
             raise
 
-    def _put_back(self, catalog: Any, location: str, default: Any) -> None:
+    def _release(self, catalog: Any, location: str, default: Any) -> None:
         """Undo what preceded a drop that failed; where that fails too, another drop finds it."""
         try:
             self._move(catalog, location)

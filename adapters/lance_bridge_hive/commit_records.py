@@ -75,17 +75,17 @@ class CommitRecords:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def prove(self, path: Path, table: Any) -> None:
+    def check_support(self, path: Path, table: Any) -> None:
         """Find out that one record cannot be made twice; makes the helper table.
 
         Raises:
-            UnsupportedOperationError: (0) it can, or the metastore makes no such table.
+            UnsupportedOperationError: it can, or the metastore makes no such table.
         """
-        records = _records_of(path, table)
+        records = _records_location(path, table)
         try:
-            self._make_helper(path, records)
+            self._create_helper_table(path, records)
             for _ in range(2):
-                answer = self._try_first(path, records)
+                answer = self._add_first(path, records)
         except OutcomeUnknownError as error:
             raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from error
         except TException as error:
@@ -116,18 +116,18 @@ class CommitRecords:
             keeps_all = not mapping.is_whole(table)
             kept = {k: v for k, v in parameters.items() if keeps_all or mapping.is_own(k)}
             parameters = {**kept, **latest.properties, RECORDS: records}
-        return _at(table, latest, parameters)
+        return _entry_at(table, latest, parameters)
 
     def begin(self, path: Path, table: Any) -> str:
         """Make the table of records for an entry that has none; return what the entry must hold.
 
         Raises:
-            UnsupportedOperationError: (0)
+            UnsupportedOperationError
         """
-        self.prove(path, table)
-        return _records_of(path, table)
+        self.check_support(path, table)
+        return _records_location(path, table)
 
-    def advance(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
+    def commit(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
         """Record a change, which makes it; return what the entry is to hold, and its number.
 
         Args:
@@ -135,24 +135,24 @@ class CommitRecords:
             changed: What it is to be.
 
         Raises:
-            ConcurrentModificationError: (14) another change has been recorded.
-            ServiceUnavailableError: (17) nothing was changed, and will not be by this call.
-            OutcomeUnknownError: (17)
-            InvalidTableStateError: (19) its records are gone.
+            ConcurrentModificationError: another change has been recorded.
+            ServiceUnavailableError: nothing was changed, and will not be by this call.
+            OutcomeUnknownError
+            InvalidTableStateError: its records are gone.
         """
         records = str(table.parameters[RECORDS])
-        loaded = mapping.parts_of(table)[1]
+        loaded = mapping.split_revision(table)[1]
         if loaded is None:
-            raise self._gone(path, records)
+            raise self._missing_records(path, records)
         number = loaded + 1
         changed = copy.copy(changed)
         changed.parameters = {**changed.parameters, RECORDS: records}
-        self._add(path, records, _recorded(number, changed), _recorded(number, table))
+        self._add(path, records, _record_of(number, changed), _record_of(number, table))
         self._remove_old(path, records, number)
-        return visible(changed), number
+        return without_latest_version(changed), number
 
     @staticmethod
-    def are_in(name: str) -> bool:
+    def is_helper_table(name: str) -> bool:
         """Return whether a table is one of commit records, by its name."""
         return _NAME.fullmatch(name) is not None
 
@@ -171,15 +171,15 @@ class CommitRecords:
         try:
             self._send(path, records, wanted)
         except OutcomeUnknownError as error:
-            self._find_out(path, records, wanted, unchanged, error)
+            self._resolve_lost_reply(path, records, wanted, unchanged, error)
         except TException as error:
             refuse_long_values(error, wanted.properties)
-            if self._whose(path, records, wanted) is None:
+            if self._token_at(path, records, wanted) is None:
                 raise
             # The metastore may have made it, and tried to make it again.
             self._require_own(path, records, wanted)
 
-    def _find_out(
+    def _resolve_lost_reply(
         self,
         path: Path,
         records: str,
@@ -192,19 +192,19 @@ class CommitRecords:
         The request may still arrive. A record that changes nothing keeps it from being accepted.
         """
         try:
-            if self._whose(path, records, wanted) is None:
+            if self._token_at(path, records, wanted) is None:
                 self._send(path, records, unchanged)
                 raise ServiceUnavailableError(f"{lost}. Nothing was changed") from lost
         except TException as error:
-            if self._whose(path, records, wanted) is None:
+            if self._token_at(path, records, wanted) is None:
                 raise lost from error
         self._require_own(path, records, wanted)
 
     def _require_own(self, path: Path, records: str, wanted: Record) -> None:
-        if self._whose(path, records, wanted) != wanted.token:
+        if self._token_at(path, records, wanted) != wanted.token:
             raise concurrent_modification(path)
 
-    def _whose(self, path: Path, records: str, wanted: Record) -> str | None:
+    def _token_at(self, path: Path, records: str, wanted: Record) -> str | None:
         """Return the token of the record with this number; None where there is none yet."""
         numbers = self._numbers(path, records)
         if max(numbers, default=0) > wanted.number + _KEPT:
@@ -216,7 +216,7 @@ class CommitRecords:
             raise _too_late(path)
         return found.token
 
-    def _try_first(self, path: Path, records: str) -> TException | None:
+    def _add_first(self, path: Path, records: str) -> TException | None:
         """Add the record that no change follows on; return what the metastore says against it."""
         try:
             self._send(path, records, Record(0, uuid.uuid4().hex, None, {}))
@@ -250,7 +250,7 @@ class CommitRecords:
         for _ in range(_READS):
             numbers = self._numbers(path, records)
             if not numbers:
-                raise self._gone(path, records)
+                raise self._missing_records(path, records)
             latest = self._read(path, records, max(numbers))
             if latest is not None:
                 return latest
@@ -264,7 +264,7 @@ class CommitRecords:
             )
         except TException as error:
             if is_a(error, "NoSuchObjectException") or text_of(error).endswith(_NO_TABLE):
-                raise self._gone(path, records) from error
+                raise self._missing_records(path, records) from error
             raise
         return [int(each.rpartition("=")[2]) for each in found]
 
@@ -280,7 +280,7 @@ class CommitRecords:
                 return None
             raise
 
-    def _gone(self, path: Path, records: str) -> InvalidTableStateError:
+    def _missing_records(self, path: Path, records: str) -> InvalidTableStateError:
         return InvalidTableStateError(
             f"The commit records of table '{display(path)}', in '{records}', are gone: deregister "
             "the table, and register it again"
@@ -312,7 +312,7 @@ class CommitRecords:
 
     # -- their table -----------------------------------------------------------------------------
 
-    def _make_helper(self, path: Path, records: str) -> None:
+    def _create_helper_table(self, path: Path, records: str) -> None:
         """Make the table of records: a view, so that it has no directory anywhere."""
         types = self._calls.types
         database, name = records.split(".", 1)
@@ -345,7 +345,7 @@ class CommitRecords:
         return database_argument((*path[:-2], database)), name
 
 
-def _records_of(path: Path, table: Any) -> str:
+def _records_location(path: Path, table: Any) -> str:
     """Return where an entry's records are, or would be: the same for all who make it guarded."""
     parameters = table.parameters or {}
     if RECORDS in parameters:
@@ -362,7 +362,7 @@ def _too_late(path: Path) -> OutcomeUnknownError:
     )
 
 
-def _recorded(number: int, table: Any) -> Record:
+def _record_of(number: int, table: Any) -> Record:
     properties = {k: v for k, v in table.parameters.items() if not mapping.is_own(k)}
     return Record(number, uuid.uuid4().hex, table.sd.location, properties)
 
@@ -377,8 +377,8 @@ def _record_from(partition: Any) -> Record | None:
     return Record(int(partition.values[0]), token, location, found)
 
 
-def _at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
-    revision = mapping.numbered(str(mapping.revision_of(table)), latest.number)
+def _entry_at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
+    revision = mapping.with_record_number(str(mapping.revision_of(table)), latest.number)
     table = copy.copy(table)
     table.parameters = {**parameters, mapping.REVISION: revision}
     if latest.number:
@@ -387,7 +387,7 @@ def _at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
     return table
 
 
-def visible(table: Any) -> Any:
+def without_latest_version(table: Any) -> Any:
     """Return what the entry itself is to hold: not the latest version, which would be outdated."""
     table = copy.copy(table)
     table.parameters = {k: v for k, v in table.parameters.items() if k != LATEST}

@@ -108,7 +108,7 @@ class Failover:
                 self._order, key=lambda e: now - self._failed.get(e, -_REMEMBERED) < _REMEMBERED
             )
 
-    def worked(self, endpoint: Endpoint) -> None:
+    def record_success(self, endpoint: Endpoint) -> None:
         """Note that ``endpoint`` answered: it is asked first from now on."""
         with self._lock:
             self._failed.pop(endpoint, None)

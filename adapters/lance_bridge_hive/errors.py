@@ -104,7 +104,7 @@ def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Turn every Thrift error that is left into one of the library.
 
     Args:
@@ -143,7 +143,7 @@ def _classified(error: TException, what: str) -> Exception:
 
 
 def refuse_long_values(error: TException, parameters: Mapping[str, str]) -> None:
-    """Raise InvalidInput (13) where a value was too long for the metastore's own database.
+    """Raise InvalidInputError where a value was too long for the metastore's own database.
 
     How long it may be depends on the release and the database, so that only a failure tells.
     """
@@ -157,7 +157,7 @@ def refuse_long_values(error: TException, parameters: Mapping[str, str]) -> None
         ) from error
 
 
-def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
+def with_hmsclient_errors(operation: Callable[[Any], T], client: Any) -> T:
     """Run an operation with pymetastore's client, and raise hmsclient's errors.
 
     Errors of newer Thrift bindings refuse every attribute, also those that contextlib sets on an
@@ -174,7 +174,7 @@ def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
         raise familiar(message=getattr(error, "message", str(error))) from error
 
 
-def was_raced(catalog: Catalog, error: TException, path: Path) -> bool:
+def lost_creation_race(catalog: Catalog, error: TException, path: Path) -> bool:
     """Return whether a failed create found its name just taken.
 
     Of several creators at once, all but one get whatever their database says of it.

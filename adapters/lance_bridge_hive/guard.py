@@ -46,7 +46,7 @@ _PROVEN_SECONDS = 600.0
 """How long one connection's proof holds: behind HTTP it may lead to another release by then."""
 
 
-def conditional(key: str, value: str) -> dict[str, str]:
+def alter_condition(key: str, value: str) -> dict[str, str]:
     """Return what makes an alter depend on a parameter's value, for its environment context."""
     return {"expected_parameter_key": key, "expected_parameter_value": value}
 
@@ -55,7 +55,7 @@ def guard_of(table: Any, record: TableRecord) -> str:
     """Return the guard that decides about a change: the entry's, or else the one it is to get.
 
     Raises:
-        InvalidTableStateError: (19) either is one that this release does not know.
+        InvalidTableStateError: either is one that this release does not know.
     """
     if RECORDS in (table.parameters or {}):
         return PARTITION
@@ -73,7 +73,7 @@ def guard_of(table: Any, record: TableRecord) -> str:
 
 
 @dataclass(frozen=True)
-class _Finding:
+class _ProbeResult:
     """Why the condition does not do, or ``""``; not sure where the answer may be another's."""
 
     reason: str = ""
@@ -88,15 +88,15 @@ class ParameterGuard:
         # By connection: one leads to one metastore of several, which may be of another release.
         self._proven: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
-    def why_not(self, path: Path, load: Callable[[Path], Any]) -> str:
+    def find_problem(self, path: Path, load: Callable[[Path], Any]) -> str:
         """Return why a condition cannot be relied on for this entry; ``""`` if it can.
 
         Raises:
-            TableNotFoundError: (4)
+            TableNotFoundError
         """
-        found = _Finding()
+        found = _ProbeResult()
         for _ in range(_ATTEMPTS):
-            found = self._calls.read("alter_table", self._trial(path, load(path)))
+            found = self._calls.read("alter_table", self._probe(path, load(path)))
             if found.is_sure:
                 break
         return found.reason
@@ -105,11 +105,11 @@ class ParameterGuard:
         """Prove the condition on the connection that an alter is about to be sent on.
 
         Raises:
-            InvalidTableStateError: (19) it does not hold there, though the entry relies on it.
+            InvalidTableStateError: it does not hold there, though the entry relies on it.
         """
         if time.monotonic() - self._proven.get(client, -_PROVEN_SECONDS) < _PROVEN_SECONDS:
             return
-        found = self._compares(client, path, table)
+        found = self._check_comparison(client, path, table)
         if found.reason:
             raise InvalidTableStateError(
                 f"Table '{display(path)}' relies on conditional alters, and the metastore that "
@@ -118,54 +118,54 @@ class ParameterGuard:
             )
         self._proven[client] = time.monotonic()
 
-    def _trial(self, path: Path, table: Any) -> Callable[[Any], _Finding]:
-        def trial(client: Any) -> _Finding:
+    def _probe(self, path: Path, table: Any) -> Callable[[Any], _ProbeResult]:
+        def trial(client: Any) -> _ProbeResult:
             try:
-                found = self._compares(client, path, table)
-                return found if found.reason else self._sets(client, path, table)
+                found = self._check_comparison(client, path, table)
+                return found if found.reason else self._check_assignment(client, path, table)
             except TException as error:
                 if not is_a(error, "MetaException", "InvalidOperationException"):
                     raise
-                return _Finding(f"answers a conditional alter with {text_of(error)!r}", False)
+                return _ProbeResult(f"answers a conditional alter with {text_of(error)!r}", False)
 
         return trial
 
-    def _compares(self, client: Any, path: Path, table: Any) -> _Finding:
+    def _check_comparison(self, client: Any, path: Path, table: Any) -> _ProbeResult:
         """Try a wrong value: first as an alter would be sent, then without a new one.
 
         Only releases that also set the value with the condition ask for a new one.
         """
         held = {key: value for key, value in table.parameters.items() if key != mapping.REVISION}
-        wrong = conditional(mapping.REVISION, uuid.uuid4().hex)
+        wrong = alter_condition(mapping.REVISION, uuid.uuid4().hex)
         new = mapping.revision_of(table) or uuid.uuid4().hex
-        said = self._refusal(client, path, table, {**held, mapping.REVISION: new}, wrong)
+        said = self._refused_alter(client, path, table, {**held, mapping.REVISION: new}, wrong)
         if text_of(said).startswith(_OTHER_KEYS):
-            return _Finding(_IGNORED)
+            return _ProbeResult(_IGNORED)
         if not text_of(said).startswith(MODIFIED):
             raise said
-        said = self._refusal(client, path, table, held, wrong)
+        said = self._refused_alter(client, path, table, held, wrong)
         if text_of(said).startswith((_OTHER_KEYS, MODIFIED)):
-            return _Finding(_CHECKED_BEFORE)
+            return _ProbeResult(_CHECKED_BEFORE)
         if not text_of(said).startswith(_NO_NEW_VALUE):
             raise said
-        return _Finding()
+        return _ProbeResult()
 
-    def _sets(self, client: Any, path: Path, table: Any) -> _Finding:
+    def _check_assignment(self, client: Any, path: Path, table: Any) -> _ProbeResult:
         """Try the right value, and set it to what it is: can the database do that?
 
         The mark of Lance tables is the value that nobody changes meanwhile.
         """
-        key = TABLE_TYPE if TABLE_TYPE in table.parameters else mapping.compared_by(table)
+        key = TABLE_TYPE if TABLE_TYPE in table.parameters else mapping.comparison_key(table)
         value = table.parameters.get(key)
         if value is None:
-            return _Finding(f"has no {key} in the entry to compare")
-        right = conditional(key, value)
-        said = self._refusal(client, path, table, table.parameters, right)
+            return _ProbeResult(f"has no {key} in the entry to compare")
+        right = alter_condition(key, value)
+        said = self._refused_alter(client, path, table, table.parameters, right)
         if not text_of(said).startswith(_OTHER_KEYS):
             raise said
-        return _Finding()
+        return _ProbeResult()
 
-    def _refusal(
+    def _refused_alter(
         self,
         client: Any,
         path: Path,
@@ -175,8 +175,8 @@ class ParameterGuard:
     ) -> TException:
         """Send an alter that cannot succeed, and return what the metastore says of it."""
         types, database = self._calls.types, database_argument(path[:-1])
-        refused = mapping.refusable(types, table, parameters)
-        context = types.EnvironmentContext(properties=quietly(condition))
+        refused = mapping.with_probe_column(types, table, parameters)
+        context = types.EnvironmentContext(properties=without_statistics(condition))
         try:
             client.alter_table_with_environment_context(database, path[-1], refused, context)
         except TException as error:
@@ -191,6 +191,6 @@ class ParameterGuard:
         )
 
 
-def quietly(properties: Mapping[str, str]) -> dict[str, str]:
+def without_statistics(properties: Mapping[str, str]) -> dict[str, str]:
     """Keep the metastore from listing the table's files for statistics of its own, too."""
     return {"DO_NOT_UPDATE_STATS": "true", **properties}

@@ -23,9 +23,9 @@ from .capabilities import (
     OWNER_LENGTH,
     TEXT,
     check_namespace_location,
+    check_parameters,
     check_segments,
     check_text,
-    checked_parameters,
 )
 
 DESCRIPTION = "database.description"
@@ -83,7 +83,7 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
     """Set a Thrift Database's fields and parameters from a namespace's properties.
 
     Raises:
-        InvalidInputError: (13) an unknown owner type, or what Hive cannot hold.
+        InvalidInputError: an unknown owner type, or what Hive cannot hold.
     """
     parameters = dict(properties)
     if LOCATION in parameters:
@@ -98,7 +98,7 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
         if owner_type.upper() not in _OWNER_TYPES:
             raise invalid(f"{OWNER_TYPE} must be USER, ROLE or GROUP, not {owner_type[:60]!r}")
         database.ownerType = _OWNER_TYPES[owner_type.upper()]
-    database.parameters = checked_parameters(parameters, OF_DATABASES, _OWN_PARAMETERS)
+    database.parameters = check_parameters(parameters, OF_DATABASES, _OWN_PARAMETERS)
     return database
 
 
@@ -119,7 +119,7 @@ def catalog_fields(record: NamespaceRecord, root: str | None) -> dict[str, str |
     """Return the fields of a Thrift Catalog, which has no parameters.
 
     Raises:
-        InvalidInputError: (13) a property that a catalog cannot hold, or no location.
+        InvalidInputError: a property that a catalog cannot hold, or no location.
     """
     name = record.path[0]
     given = {k: v for k, v in record.properties.items() if not k.startswith("lance_bridge.")}
@@ -165,7 +165,7 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
         partitionKeys=[],
         tableType=EXTERNAL_TABLE,
         parameters={
-            **_checked(record),
+            **_record_parameters(record),
             "EXTERNAL": "TRUE",
         },
     )
@@ -174,9 +174,9 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
     return with_new_revision(table)
 
 
-def _checked(record: TableRecord) -> dict[str, str]:
+def _record_parameters(record: TableRecord) -> dict[str, str]:
     check_segments("The location", record.location)
-    return checked_parameters(record.properties, OF_TABLES, _OWN_PARAMETERS)
+    return check_parameters(record.properties, OF_TABLES, _OWN_PARAMETERS)
 
 
 def record_from(namespace: Path, table: Any) -> TableRecord:
@@ -208,14 +208,14 @@ def is_external(table: Any) -> bool:
     return marks.get("EXTERNAL") == "TRUE" and table.tableType == EXTERNAL_TABLE and not own
 
 
-def marks_of(table: Any) -> dict[str, str]:
+def ownership_of(table: Any) -> dict[str, str]:
     """Return what an entry holds that says whose its files are."""
     parameters = table.parameters or {}
     marks = {key: str(parameters[key]) for key in _OWNERSHIP if key in parameters}
     return {_TABLE_TYPE: table.tableType or "", **marks}
 
 
-def with_marks(table: Any, marks: Mapping[str, str]) -> Any:
+def with_ownership(table: Any, marks: Mapping[str, str]) -> Any:
     """Return a copy with the marks of `marks_of`, and no others."""
     table = copy.copy(table)
     kept = {k: v for k, v in (table.parameters or {}).items() if k not in _OWNERSHIP}
@@ -224,7 +224,7 @@ def with_marks(table: Any, marks: Mapping[str, str]) -> Any:
     return table
 
 
-def made_external(table: Any) -> Any:
+def as_external(table: Any) -> Any:
     """Return a copy with both marks of an external table, and none that makes its files Hive's."""
     table = copy.copy(table)
     table.tableType = EXTERNAL_TABLE
@@ -233,15 +233,15 @@ def made_external(table: Any) -> Any:
     return table
 
 
-def shown(table: Any) -> tuple[Any, ...]:
+def visible_fields(table: Any) -> tuple[Any, ...]:
     """Return what others see of an entry."""
     parameters = {k: v for k, v in table.parameters.items() if k != REVISION}
-    return kept_by_entry(table), table.sd.location, parameters
+    return entry_fields(table), table.sd.location, parameters
 
 
-def kept_by_entry(table: Any) -> tuple[Any, ...]:
+def entry_fields(table: Any) -> tuple[Any, ...]:
     """Return what only the entry says: its name, and whose its files are."""
-    return table.dbName, table.tableName, marks_of(table)
+    return table.dbName, table.tableName, ownership_of(table)
 
 
 def revision_of(table: Any) -> str | None:
@@ -250,18 +250,18 @@ def revision_of(table: Any) -> str | None:
     return revision
 
 
-def numbered(revision: str, number: int) -> str:
+def with_record_number(revision: str, number: int) -> str:
     """Return the revision of an entry whose latest commit record has this number."""
     return f"{revision}#{number}"
 
 
-def parts_of(table: Any) -> tuple[str, int | None]:
+def split_revision(table: Any) -> tuple[str, int | None]:
     """Return the entry's own revision, and the number of its latest commit record, if any."""
     revision, _, number = str(revision_of(table)).partition("#")
     return revision, int(number) if number else None
 
 
-def compared_by(table: Any) -> str:
+def comparison_key(table: Any) -> str:
     """Return the parameter whose value tells whether the entry is still as it was loaded.
 
     An entry of others has no revision, but the time that :func:`with_new_revision` moves on.
@@ -307,7 +307,7 @@ def _later_than(seconds: str) -> str:
     return str(max(now, int(seconds) + 1) if seconds.isdecimal() else now)
 
 
-def refusable(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
+def with_probe_column(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
     """Return a copy that no Hive takes in place of the entry: its partition keys are others."""
     refused = copy.copy(table)
     column = types.FieldSchema(name="lance_bridge_probe", type="string", comment="")
@@ -316,11 +316,11 @@ def refusable(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
     return refused
 
 
-def altered(table: Any, record: TableRecord) -> Any:
+def updated_entry(table: Any, record: TableRecord) -> Any:
     """Return a copy with a record's location and parameters; what is Hive's own is kept."""
     table = copy.copy(table)
     own = {k: v for k, v in (table.parameters or {}).items() if k in _OWN_PARAMETERS}
-    table.parameters = {**own, **_checked(record)}
+    table.parameters = {**own, **_record_parameters(record)}
     table.sd = copy.copy(table.sd)
     table.sd.location = record.location
-    return made_external(table)
+    return as_external(table)

@@ -17,9 +17,9 @@ from lance_bridge.catalog import Catalog, TableRecord
 from lance_bridge.errors import display
 
 from .calls import Calls
-from .capabilities import DEFAULT_DATABASE, HIVES_CATALOG, database_argument
+from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 from .config import HiveConfig
-from .errors import is_a, translated
+from .errors import is_a, translate_errors
 
 _PARTITIONS = 1000
 """Partitions read in one call."""
@@ -62,9 +62,9 @@ class SharedLocations(Catalog):
 
     def _default_catalog(self) -> str:
         """Return the catalog whose databases are meant by a name without a catalog."""
-        with translated("read the default database"):
+        with translate_errors("read the default database"):
             found = self._calls.read("get_database", lambda c: c.get_database(DEFAULT_DATABASE))
-        return found.catalogName or HIVES_CATALOG
+        return found.catalogName or HIVE_CATALOG
 
     def _scan_catalog(self, name: str) -> Iterator[TableRecord]:
         try:
@@ -83,7 +83,7 @@ class SharedLocations(Catalog):
         source = self._all_catalogs if is_hidden else self
         calls = source._calls
         database, table = database_argument(record.path[:-1]), record.path[-1]
-        with translated(f"read the partitions of '{display(record.path)}'"):
+        with translate_errors(f"read the partitions of '{display(record.path)}'"):
             try:
                 names = calls.read(
                     "get_partition_names", lambda c: c.get_partition_names(database, table, _ALL)

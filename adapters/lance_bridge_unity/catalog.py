@@ -35,9 +35,9 @@ from lance_bridge.errors import (
 from . import mapping, sql
 from .capabilities import NO_WAREHOUSE
 from .client import Client, route
-from .concurrency import changing, read_back
+from .concurrency import lock_names, read_back
 from .config import UnityConfig
-from .errors import Lost, Refused, translated
+from .errors import ErrorReply, LostReply, translate_errors
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class UnityCatalog(Catalog):
         full = self._full(parent)
         kind = _KINDS[len(full)]
         query = {"catalog_name": full[0]} if full else {}
-        with translated(f"list the {kind} of '{display(full)}'", full):
+        with translate_errors(f"list the {kind} of '{display(full)}'", full):
             rows = list(self._client.pages(self._at("/", kind), kind, query))
         names = {str(row["name"]) for row in rows if row.get("name")}
         hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
@@ -101,19 +101,19 @@ class UnityCatalog(Catalog):
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
-        with translated(f"read namespace '{display(full)}'", full):
+        with translate_errors(f"read namespace '{display(full)}'", full):
             return mapping.namespace_from(path, full, self._client.get(self._object(full)))
 
     def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
         """Return a directory of the schema's own: schemas and catalogs may share a storage root."""
         full = self._full(namespace.path)
-        root = namespace.location or self._place_of_catalog(full[0])
+        root = namespace.location or self._catalog_location(full[0])
         return locations.join(root, *locations.namespace_directories(full)) if root else None
 
-    def _place_of_catalog(self, catalog: str) -> str | None:
+    def _catalog_location(self, catalog: str) -> str | None:
         full = (catalog,)
         try:
-            with translated(f"read catalog '{catalog}'", full):
+            with translate_errors(f"read catalog '{catalog}'", full):
                 info = self._client.get(self._object(full))
         except PermissionDeniedError as error:
             logger.info("the place of catalog %s cannot be read: %s", catalog, error)
@@ -125,7 +125,7 @@ class UnityCatalog(Catalog):
         body = mapping.namespace_body(full, record, databricks=self._config.is_databricks)
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
-        with changing(full), translated(what, full[:-1], duplicate=exists):
+        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
             self._client.change("POST", self._at("/", _KINDS[len(full) - 1]), body)
             read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
@@ -142,16 +142,16 @@ class UnityCatalog(Catalog):
         wanted = record.properties.get(key)
         if wanted and wanted != self.load_namespace(record.path).properties.get(key):
             raise invalid(f"Property {key} of '{display(full)}' cannot change once it is made")
-        with translated(f"change namespace '{display(full)}'", full):
+        with translate_errors(f"change namespace '{display(full)}'", full):
             self._client.change("PATCH", self._object(full), body)
 
     def drop_namespace(self, path: Path) -> None:
         full = self._full(path)
-        with changing(full), translated(f"drop namespace '{display(full)}'", full):
+        with lock_names(full), translate_errors(f"drop namespace '{display(full)}'", full):
             try:
                 # Without `force`, which would delete what is inside and its files.
                 self._client.change("DELETE", self._object(full), silent=True)
-            except Refused as error:
+            except ErrorReply as error:
                 if error.is_not_empty:
                     raise namespace_not_empty(full, error.text) from error
                 raise
@@ -162,7 +162,7 @@ class UnityCatalog(Catalog):
             return
         query = {"catalog_name": full[0], "schema_name": full[1]}
         for kind, key in _OTHER_CONTENT.items():
-            with translated(f"list the {kind} of '{display(full)}'", full):
+            with translate_errors(f"list the {kind} of '{display(full)}'", full):
                 found = next(self._client.pages(self._at("/", kind), key, query), None)
             if found is not None:
                 raise namespace_not_empty(full, f"it holds {kind}, such as {found.get('name')}")
@@ -191,7 +191,7 @@ class UnityCatalog(Catalog):
                 yield mapping.record_from(namespace, row)
             except InternalError as error:
                 logger.warning("listed as one that cannot be read: %s", error)
-                yield TableRecord.unreadable((*namespace, mapping.any_name(row)))
+                yield TableRecord.unreadable((*namespace, mapping.label(row)))
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         if lance_only:
@@ -202,12 +202,12 @@ class UnityCatalog(Catalog):
     def _rows(self, namespace: Path, omit: Mapping[str, str]) -> Iterator[mapping.Json]:
         full = self._full(namespace)
         query = {"catalog_name": full[0], "schema_name": full[1], **omit}
-        with translated(f"list the tables of '{display(full)}'", full):
+        with translate_errors(f"list the tables of '{display(full)}'", full):
             yield from self._client.pages(self._at("/tables"), "tables", query)
 
     def load_table(self, path: Path) -> TableRecord:
         record = self._load_table(path)
-        while self._may_be_vanishing(record):
+        while self._may_be_half_dropped(record):
             before, record = record, self._load_table(path)
             if record.identity == before.identity:
                 break
@@ -215,10 +215,10 @@ class UnityCatalog(Catalog):
 
     def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)
-        with translated(f"read table '{display(full)}'", full):
+        with translate_errors(f"read table '{display(full)}'", full):
             return mapping.record_from(path[:-1], self._client.get(self._object(full)))
 
-    def _may_be_vanishing(self, record: TableRecord) -> bool:
+    def _may_be_half_dropped(self, record: TableRecord) -> bool:
         """Return whether a table may have been read while it was dropped.
 
         The open-source server reads the entry, and then its properties: where a drop comes in
@@ -231,7 +231,7 @@ class UnityCatalog(Catalog):
         full = self._full(record.path)
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
-        with changing(full), translated(what, full[:-1], duplicate=exists):
+        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
             self._create(full, record)
             return read_back(full, lambda: self.load_table(record.path), record, exists)
 
@@ -242,10 +242,10 @@ class UnityCatalog(Catalog):
         properties, location = dict(record.properties), record.location or ""
         try:
             self._run(sql.create_table(full, location, properties))
-        except Refused as error:
-            if not sql.is_mark_refused(error):
+        except ErrorReply as error:
+            if not sql.is_key_refused(error):
                 raise
-            self._run(sql.create_table(full, location, sql.other_mark(properties)))
+            self._run(sql.create_table(full, location, sql.with_other_key(properties)))
 
     def alter_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
@@ -256,11 +256,11 @@ class UnityCatalog(Catalog):
         if found.identity != record.identity:
             raise concurrent_modification(full)
         statements = list(_changes(full, found, record))
-        with translated(f"change table '{display(full)}'", full):
+        with translate_errors(f"change table '{display(full)}'", full):
             try:
                 for statement in statements:
                     self._run(statement)
-            except Refused:
+            except ErrorReply:
                 if statement is not statements[0]:
                     self._restore(found)
                 raise
@@ -271,7 +271,7 @@ class UnityCatalog(Catalog):
         try:
             for statement in _changes(full, self.load_table(record.path), record):
                 self._run(statement)
-        except (Lost, Refused, LanceNamespaceError) as error:
+        except (LostReply, ErrorReply, LanceNamespaceError) as error:
             logger.warning("table %s is changed in part: %s", display(full), error)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
@@ -281,7 +281,7 @@ class UnityCatalog(Catalog):
             raise unsupported(f"Table '{display(full)}' cannot move to '{display(new)}': {reason}")
         exists = table_already_exists(new)
         what = f"rename table '{display(full)}'"
-        with changing(full, new), translated(what, full, duplicate=exists):
+        with lock_names(full, new), translate_errors(what, full, duplicate=exists):
             if self._config.is_databricks:
                 self._run(sql.rename_table(full, new))
                 return
@@ -294,7 +294,7 @@ class UnityCatalog(Catalog):
                 self._client.change(
                     "POST", self._at("/delta/v1", *where, "/rename"), {"new-name": new[-1]}
                 )
-            except Refused as error:
+            except ErrorReply as error:
                 if error.lacks_route:
                     raise unsupported(
                         f"Table '{display(full)}' cannot be renamed: the server is older than "
@@ -304,7 +304,7 @@ class UnityCatalog(Catalog):
 
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
-        with changing(full), translated(f"drop table '{display(full)}'", full):
+        with lock_names(full), translate_errors(f"drop table '{display(full)}'", full):
             self._client.change("DELETE", self._object(full), silent=True)
 
     def _run(self, statement: str) -> None:
@@ -320,7 +320,7 @@ class UnityCatalog(Catalog):
         full = self._full(record.path)
         call, body = mapping.credentials_request(record, write=write)
         try:
-            with translated(f"vend credentials for '{display(full)}'", full):
+            with translate_errors(f"vend credentials for '{display(full)}'", full):
                 options = mapping.storage_options(self._client.ask(self._at("/", call), body))
         except PermissionDeniedError as error:
             right = "EXTERNAL USE SCHEMA" if record.identity else "EXTERNAL USE LOCATION"
@@ -331,7 +331,7 @@ class UnityCatalog(Catalog):
             ) from error
         except LanceNamespaceError as error:
             cause = error.__cause__
-            has_none = isinstance(cause, Refused) and (
+            has_none = isinstance(cause, ErrorReply) and (
                 cause.code == "FAILED_PRECONDITION" or cause.lacks_route
             )
             if not has_none or self._config.vend == "true":

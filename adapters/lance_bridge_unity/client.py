@@ -36,7 +36,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NewConnectionError
 
 from .config import UnityConfig
-from .errors import Lost, Refused
+from .errors import ErrorReply, LostReply
 from .login import Access, Login
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class _Request:
 class Client:
     """Sends requests; safe to share between threads and across a fork.
 
-    Every method raises Lost and Refused, and Unauthenticated (16) where nobody can log in.
+    Every method raises Lost and Refused, and UnauthenticatedError where nobody can log in.
     A `path` begins below the server's address.
     """
 
@@ -83,11 +83,11 @@ class Client:
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         """Read; repeated until there is an answer, within the limits that are configured."""
-        return self._repeated(_Request("GET", path, query=query), _may_read_again)
+        return self._send_with_retries(_Request("GET", path, query=query), _may_read_again)
 
     def ask(self, path: str, body: Json) -> Json:
         """Read by a POST, which changes nothing."""
-        return self._repeated(_Request("POST", path, body=body), _may_read_again)
+        return self._send_with_retries(_Request("POST", path, body=body), _may_read_again)
 
     def change(
         self, method: str, path: str, body: Json | None = None, *, silent: bool = False
@@ -98,7 +98,7 @@ class Client:
             silent: Whether the answer may be anything, such as plain text; it is not read.
         """
         request = _Request(method, path, body=body, change=True, silent=silent)
-        return self._repeated(request, _did_nothing)
+        return self._send_with_retries(request, _did_nothing)
 
     def pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[Json]:
         """Yield the members of all pages. Databricks may send an empty page before the last."""
@@ -107,13 +107,13 @@ class Client:
             reply = self.get(path, asked)
             rows = reply.get(key) or []
             if not isinstance(rows, list):
-                raise Lost(f"'{key}' is not a list in the reply", sent=True, change=False)
+                raise LostReply(f"'{key}' is not a list in the reply", sent=True, change=False)
             yield from (row for row in rows if isinstance(row, dict))
             token = reply.get("next_page_token")
             if not token:
                 return
             if token == asked.get("page_token"):
-                raise Lost("the server repeats a page without end", sent=True, change=False)
+                raise LostReply("the server repeats a page without end", sent=True, change=False)
             asked["page_token"] = str(token)
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Client:
         if session is not None and session[0] == os.getpid():
             session[1].close()
 
-    def _repeated(self, request: _Request, may: Callable[[BaseException], bool]) -> Json:
+    def _send_with_retries(self, request: _Request, may: Callable[[BaseException], bool]) -> Json:
         retrying = Retrying(
             retry=retry_if_exception(may),
             stop=stop_after_attempt(1 + self._config.max_retries)
@@ -132,7 +132,7 @@ class Client:
             before_sleep=self._warn_unreachable,
             reraise=True,
         )
-        return retrying(self._admitted, request)
+        return retrying(self._send_authenticated, request)
 
     def _warn_unreachable(self, state: RetryCallState) -> None:
         """Log, once a request, that it waits for a server that takes no connection."""
@@ -147,12 +147,12 @@ class Client:
                 error, self._config.max_retries, self._config.retry_timeout,
             )  # fmt: skip
 
-    def _admitted(self, request: _Request) -> Json:
+    def _send_authenticated(self, request: _Request) -> Json:
         """Send; once more with other credentials, if such can be found, where these have ended."""
         access = self._login.access()
         try:
             return self._send(request, access)
-        except Refused as error:
+        except ErrorReply as error:
             ended = error.error_type is UnauthenticatedError
             if not (ended and self._login.renew(access)):
                 raise
@@ -188,24 +188,24 @@ class Client:
 
 
 def _may_read_again(error: BaseException) -> bool:
-    return isinstance(error, Lost) or (isinstance(error, Refused) and error.is_passing)
+    return isinstance(error, LostReply) or (isinstance(error, ErrorReply) and error.is_transient)
 
 
 def _did_nothing(error: BaseException) -> bool:
-    if isinstance(error, Lost):
+    if isinstance(error, LostReply):
         return not error.may_have_changed
-    return isinstance(error, Refused) and error.is_throttled
+    return isinstance(error, ErrorReply) and error.is_throttled
 
 
 def _pause(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    return max(_backoff(state), error.retry_after if isinstance(error, Refused) else 0.0)
+    return max(_backoff(state), error.retry_after if isinstance(error, ErrorReply) else 0.0)
 
 
-def _lost(error: requests.RequestException, address: str, *, change: bool) -> Lost:
+def _lost(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
     sent = not (_is_unconnected(error) or isinstance(error, ValueError))
     text = _OBJECTS.sub("", str(_reason(error) or error))[:_SHOWN]
-    return Lost(f"{address}: {type(error).__name__}: {text}", sent=sent, change=change)
+    return LostReply(f"{address}: {type(error).__name__}: {text}", sent=sent, change=change)
 
 
 def _reason(error: requests.RequestException) -> Exception | None:
@@ -226,16 +226,16 @@ def _json(response: requests.Response, *, change: bool) -> Json:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise Lost("the reply is not a JSON object", sent=True, change=change)
+        raise LostReply("the reply is not a JSON object", sent=True, change=change)
     return content
 
 
-def _refused(response: requests.Response, *, change: bool) -> Refused:
+def _refused(response: requests.Response, *, change: bool) -> ErrorReply:
     """Return what an answer says that is an error. Raises Lost where it cannot be read."""
     status = response.status_code
     if status < 400:
         text = f"redirects to {response.headers.get('Location', 'nowhere')}: set host to that"
-        return Refused(status, "", text, change=change)
+        return ErrorReply(status, "", text, change=change)
     if response.headers.get("Content-Type", "").startswith("application/json"):
         content = _json(response, change=change)
     else:
@@ -244,7 +244,7 @@ def _refused(response: requests.Response, *, change: bool) -> Refused:
     if isinstance(delta, dict):
         content = {"error_code": delta.get("type"), "message": delta.get("message")}
     after = response.headers.get("Retry-After", "")
-    return Refused(
+    return ErrorReply(
         status,
         str(content.get("error_code") or ""),
         str(content.get("message") or ""),

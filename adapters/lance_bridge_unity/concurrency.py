@@ -25,7 +25,7 @@ from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
 from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.errors import OutcomeUnknownError, display
 
-from .errors import Refused
+from .errors import ErrorReply
 
 RecordT = TypeVar("RecordT", NamespaceRecord, TableRecord)
 
@@ -41,7 +41,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @contextmanager
-def changing(*names: Path) -> Iterator[None]:
+def lock_names(*names: Path) -> Iterator[None]:
     """Keep other threads of this process from changing any of these names meanwhile."""
     with ExitStack() as held:
         # In one order for all, or two who want the same two would wait for each other.
@@ -57,8 +57,8 @@ def read_back(
 
     Raises:
         LanceNamespaceError: ``exists``: it is a rival's.
-        InternalError: (18) the name is broken.
-        OutcomeUnknownError: (17) it cannot be read, or is not there.
+        InternalError: the name is broken.
+        OutcomeUnknownError: it cannot be read, or is not there.
     """
     try:
         try:
@@ -81,4 +81,4 @@ def read_back(
 
 def _is_failure(error: LanceNamespaceError) -> bool:
     cause = error.__cause__
-    return isinstance(cause, Refused) and cause.status == 500
+    return isinstance(cause, ErrorReply) and cause.status == 500

@@ -24,7 +24,7 @@ _DATABRICKS_HOST = re.compile(
     r"|databricks\.us)",
     re.I,
 )
-_SAYS_WHO_ONE_IS = re.compile(
+_CREDENTIAL_OPTION = re.compile(
     r"access_key|account_key|secret|session_token|sas|bearer|_token|^token|service_account"
     r"|credential|client_id|role_arn|skip_signature|use_azure_cli|use_emulator|msi_|object_id",
     re.I,
@@ -140,7 +140,7 @@ class UnityConfig(CatalogConfig):
         return self.token or self.auth_token
 
     @property
-    def asks_sdk(self) -> bool:
+    def uses_sdk(self) -> bool:
         """Whether Databricks' SDK finds host and credentials."""
         return self.is_databricks or bool(self.profile or self.client_id)
 
@@ -148,7 +148,7 @@ class UnityConfig(CatalogConfig):
     def vends(self) -> bool:
         """Whether the catalog is asked for credentials at all."""
         if self.vend == "auto":
-            return not any(_SAYS_WHO_ONE_IS.search(option) for option in self.storage)
+            return not any(_CREDENTIAL_OPTION.search(option) for option in self.storage)
         return self.vend == "true"
 
     @property

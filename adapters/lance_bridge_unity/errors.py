@@ -75,7 +75,7 @@ _BROKEN_NAME = (
 )
 
 
-class Lost(Exception):
+class LostReply(Exception):
     """A request without an answer that can be understood.
 
     Args:
@@ -89,7 +89,7 @@ class Lost(Exception):
         self.may_have_changed = sent and change
 
 
-class Refused(Exception):
+class ErrorReply(Exception):
     """An answer that is an error. ``code`` is the server's, as upper-case words without frills.
 
     Args:
@@ -117,7 +117,7 @@ class Refused(Exception):
         return self.error_type is ThrottlingError
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         """True where the same request may be answered a little later."""
         return self.is_throttled or self.status in (408, 502, 503, 504)
 
@@ -158,7 +158,7 @@ class Refused(Exception):
             return known
         return ServiceUnavailableError if self.status >= 500 else InternalError
 
-    def absence(self, path: Path) -> LanceNamespaceError | None:
+    def not_found(self, path: Path) -> LanceNamespaceError | None:
         """Return the error for the level of ``path`` that does not exist, if it says so.
 
         Args:
@@ -180,7 +180,7 @@ def _as_words(code: str) -> str:
 
 
 @contextmanager
-def translated(
+def translate_errors(
     what: str, path: Path, *, duplicate: LanceNamespaceError | None = None
 ) -> Iterator[None]:
     """Turn what the client raises into errors of the library.
@@ -192,25 +192,25 @@ def translated(
     """
     try:
         yield
-    except Lost as error:
+    except LostReply as error:
         unknown = error.may_have_changed
         kind = OutcomeUnknownError if unknown else ServiceUnavailableError
         doubt = ": it may have happened or not" if unknown else ""
         raise kind(f"Unity Catalog could not be asked to {what}{doubt}: {error}") from error
-    except Refused as error:
+    except ErrorReply as error:
         if duplicate is not None and error.is_duplicate:
             raise duplicate from error
-        raise error.absence(path) or _explained(error, what) from error
+        raise error.not_found(path) or _to_error(error, what) from error
 
 
-def _explained(error: Refused, what: str) -> LanceNamespaceError:
+def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
     kind = error.error_type
     if kind is ServiceUnavailableError and error.change:
         kind = OutcomeUnknownError
     return kind(f"Unity Catalog refused to {what}: {error}{_hint(error)}")
 
 
-def _hint(error: Refused) -> str:
+def _hint(error: ErrorReply) -> str:
     """Return what to do, where the server's words leave that open."""
     if error.lacks_route:
         return ". It has no such call: check host and api_path"

@@ -13,11 +13,11 @@ from databricks.sdk.core import Config
 from lance_namespace.errors import UnauthenticatedError
 
 from .config import UnityConfig
-from .errors import Lost
+from .errors import LostReply
 
 _SHOWN = 300
 _WORKSPACE_HEADER = "X-Databricks-Workspace-Id"
-_GOOD_FOR = 1.0
+_CACHE_SECONDS = 1.0
 """For how many seconds an answer of the SDK serves all requests; no token that it gives ends
 within the next forty."""
 
@@ -64,35 +64,35 @@ class Login:
         """Return what each request needs; one caller finds out for all.
 
         Raises:
-            UnauthenticatedError: (16) there are no credentials, or they are refused.
+            UnauthenticatedError: there are no credentials, or they are refused.
             Lost: nobody answered who could say.
         """
         config = self._config
-        if not config.asks_sdk:
+        if not config.uses_sdk:
             bearer = config.bearer.get_secret_value() if config.bearer else None
             headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
             return Access(config.address or "", headers)
         if not self._lock.acquire(timeout=self._seconds):
-            raise self._too_late()
+            raise self._timed_out()
         try:
             if self._access is None or time.monotonic() >= self._good_until:
                 self._access = None
-                self._access = self._found()
-                self._good_until = time.monotonic() + _GOOD_FOR
+                self._access = self._authenticate()
+                self._good_until = time.monotonic() + _CACHE_SECONDS
             return self._access
         finally:
             self._lock.release()
 
     def renew(self, access: Access) -> bool:
         """Forget what the server does not accept any more; return whether there may be another."""
-        if self._config.bearer or not self._config.asks_sdk:
+        if self._config.bearer or not self._config.uses_sdk:
             return False
         with self._lock:
             if self._access == access:  # else somebody else has been here
                 self._access = self._sdk = None
         return True
 
-    def _found(self) -> Access:
+    def _authenticate(self) -> Access:
         """Ask the SDK, which sets no limit to how long it waits for tokens."""
         answers: list[tuple[Config, Access]] = []
         failures: list[Exception] = []
@@ -100,7 +100,7 @@ class Login:
 
         def ask() -> None:
             try:
-                sdk = known or self._look()
+                sdk = known or self._sdk_config()
                 # As it was given: the SDK leaves out a path.
                 address = self._config.address or str(sdk.host).rstrip("/")
                 answers.append((sdk, Access(address, _headers(sdk))))
@@ -114,13 +114,13 @@ class Login:
         # One that failed is not used again: it may have found wrong addresses, or still wait.
         self._sdk = None
         if failures:
-            raise self._explained(failures[0]) from failures[0]
+            raise self._to_error(failures[0]) from failures[0]
         if not answers:
-            raise self._too_late()
+            raise self._timed_out()
         self._sdk, access = answers[0]
         return access
 
-    def _look(self) -> Config:
+    def _sdk_config(self) -> Config:
         config = self._config
         secret = config.client_secret
         return Config(
@@ -137,20 +137,20 @@ class Login:
             product="lance-bridge",
         )
 
-    def _explained(self, error: Exception) -> Exception:
+    def _to_error(self, error: Exception) -> Exception:
         if _is_outage(error):
             where = f" from {self._config.address}" if self._config.address else ""
             text = f"credentials could not be had{where}: {_text(error)}"
-            return Lost(text, sent=False, change=False)
+            return LostReply(text, sent=False, change=False)
         profile = f" of profile '{self._config.profile}'" if self._config.profile else ""
         return UnauthenticatedError(
             f"Unity Catalog's credentials{profile} are missing or not accepted: {_text(error)}. "
             "Set token, or client_id and client_secret, or profile"
         )
 
-    def _too_late(self) -> Lost:
+    def _timed_out(self) -> LostReply:
         text = f"credentials could not be had within {self._seconds:g} seconds"
-        return Lost(text, sent=False, change=False)
+        return LostReply(text, sent=False, change=False)
 
 
 def _headers(sdk: Config) -> dict[str, str]:

@@ -26,7 +26,7 @@ STORAGE_ROOT = ("catalog.storage-root", "schema.storage-root")
 MANAGED_DIRECTORY = "/__unitystorage"
 """Below a storage root: where the server keeps managed tables, and takes no external ones."""
 
-OTHER_MARK = TABLE_TYPE.upper()
+OTHER_TYPE_KEY = TABLE_TYPE.upper()
 """Holds Lance's mark where SQL does not take its usual key: Spark 4.3 keeps that for itself, and
 tells keys apart by letter case."""
 
@@ -64,7 +64,7 @@ def namespace_body(full: Path, record: NamespaceRecord, *, databricks: bool = Fa
     """Return the request that creates a catalog (one name) or a schema (two).
 
     Raises:
-        InvalidInputError: (13) what the server cannot hold.
+        InvalidInputError: what the server cannot hold.
     """
     body = namespace_changes(full, record.properties, databricks=databricks)
     key = STORAGE_ROOT[len(full) - 1]
@@ -87,7 +87,7 @@ def namespace_changes(
     own = {key: value for key, value in properties.items() if key not in (comment, root)}
     text = properties.get(comment, "")
     _require_length(f"Property {comment}", text, _LONGEST_COMMENT_OF[databricks])
-    return {"comment": text, "properties": checked(own)}
+    return {"comment": text, "properties": check_properties(own)}
 
 
 def namespace_from(path: Path, full: Path, info: Json) -> NamespaceRecord:
@@ -114,7 +114,7 @@ def table_body(full: Path, record: TableRecord) -> Json:
     """Return the request that creates a table: external, of the format that Lance's marks go with.
 
     Raises:
-        InvalidInputError: (13) what the server cannot hold.
+        InvalidInputError: what the server cannot hold.
     """
     catalog, schema, name = full
     return {
@@ -125,7 +125,7 @@ def table_body(full: Path, record: TableRecord) -> Json:
         "data_source_format": _TEXT_FORMAT,
         "columns": _columns(record.columns),
         "storage_location": record.location,
-        "properties": checked(record.properties),
+        "properties": check_properties(record.properties),
     }
 
 
@@ -135,14 +135,14 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
     Only an external table is ever Lance's: the files of any other are the server's to delete.
 
     Raises:
-        InternalError: (18) it has no name.
+        InternalError: it has no name.
     """
     kind = _text(info, "table_type") or ""
     properties = _properties(info)
     for key in _SPARKS_OWN:
         properties.pop(key, None)
-    if OTHER_MARK in properties:
-        properties.setdefault(TABLE_TYPE, properties.pop(OTHER_MARK))
+    if OTHER_TYPE_KEY in properties:
+        properties.setdefault(TABLE_TYPE, properties.pop(OTHER_TYPE_KEY))
     if kind != EXTERNAL:
         properties.pop(TABLE_TYPE, None)
     return TableRecord(
@@ -155,11 +155,11 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
     )
 
 
-def checked(properties: Mapping[str, str]) -> dict[str, str]:
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties if the open-source server can hold them.
 
     Raises:
-        InvalidInputError: (13) a key or value is too long, or no text.
+        InvalidInputError: a key or value is too long, or no text.
     """
     for key, value in properties.items():
         _require_length(f"Property key {key[:60]!r}…", key, _LONGEST_PROPERTY)
@@ -184,7 +184,7 @@ def _text(info: Json, key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def any_name(info: Json) -> str:
+def label(info: Json) -> str:
     """Return what tells an entry without a name from others, for messages."""
     return _text(info, "full_name") or _text(info, "table_id") or "an entry without a name"
 

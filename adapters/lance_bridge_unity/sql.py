@@ -15,8 +15,8 @@ from lance_bridge.errors import invalid
 
 from .client import Client
 from .config import UnityConfig
-from .errors import Lost, Refused
-from .mapping import OTHER_MARK
+from .errors import ErrorReply, LostReply
+from .mapping import OTHER_TYPE_KEY
 
 _ROUTE = "/api/2.0/sql/statements"
 _PLAIN = re.compile(r"[^A-Za-z0-9 _./:=@,+*()\[\]{}<>|%&!?#~^\u0080-\U0010ffff-]")
@@ -57,7 +57,7 @@ def create_table(path: Path, location: str, properties: Mapping[str, str]) -> st
     """Return the statement that makes an external table.
 
     Raises:
-        InvalidInputError: (13) a property is one of those that Databricks keeps for itself.
+        InvalidInputError: a property is one of those that Databricks keeps for itself.
     """
     statement = f"CREATE TABLE {identifier(path)} USING TEXT LOCATION {literal(location)}"
     return f"{statement} TBLPROPERTIES ({_pairs(properties)})" if properties else statement
@@ -84,12 +84,12 @@ def rename_table(path: Path, new_path: Path) -> str:
     return f"ALTER TABLE {identifier(path)} RENAME TO {identifier(new_path)}"
 
 
-def other_mark(properties: Mapping[str, str]) -> dict[str, str]:
+def with_other_key(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties with Lance's mark under a key that Spark does not keep for itself."""
-    return {OTHER_MARK if key == TABLE_TYPE else key: text for key, text in properties.items()}
+    return {OTHER_TYPE_KEY if key == TABLE_TYPE else key: text for key, text in properties.items()}
 
 
-def is_mark_refused(error: Refused) -> bool:
+def is_key_refused(error: ErrorReply) -> bool:
     """Return True where a statement did nothing because of the key of Lance's mark."""
     return error.code == "UNSUPPORTED_FEATURE" and f"{TABLE_TYPE} is a reserved" in error.text
 
@@ -117,8 +117,8 @@ class Warehouse:
         Raises:
             Refused: it failed; the code is that of SQL.
             Lost: it may have happened or not.
-            InvalidInputError: (13) the warehouse is not there, or takes no statements.
-            ServiceUnavailableError: (17) it took too long and is cancelled.
+            InvalidInputError: the warehouse is not there, or takes no statements.
+            ServiceUnavailableError: it took too long and is cancelled.
         """
         deadline = time.monotonic() + self._timeout
         body = {
@@ -129,18 +129,18 @@ class Warehouse:
         }
         try:
             reply = self._client.change("POST", _ROUTE, body)
-        except Refused as error:
+        except ErrorReply as error:
             if error.status not in (400, 404):
                 raise
             # Of the warehouse, and not of what the statement is about: that shows in its state.
             raise invalid(f"SQL warehouse '{self._id}' (warehouse_id) refuses: {error}") from error
         name = quote(str(reply.get("statement_id", "")), safe="")
-        reply = self._awaited(name, reply, deadline)
+        reply = self._wait_for(name, reply, deadline)
         if _state(reply) in _WAITING:
-            reply = self._cancelled(name)
+            reply = self._cancel(name)
         _require_success(reply)
 
-    def _awaited(self, name: str, reply: dict[str, Any], deadline: float) -> dict[str, Any]:
+    def _wait_for(self, name: str, reply: dict[str, Any], deadline: float) -> dict[str, Any]:
         """Ask until the statement has come to its end, or the deadline."""
         pause = _FIRST_PAUSE
         while _state(reply) in _WAITING and time.monotonic() < deadline:
@@ -148,21 +148,21 @@ class Warehouse:
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
                 reply = self._client.get(f"{_ROUTE}/{name}")
-            except (Lost, Refused) as error:
+            except (LostReply, ErrorReply) as error:
                 text = f"nobody can say what became of statement {name}: {error}"
-                raise Lost(text, sent=True, change=True) from error
+                raise LostReply(text, sent=True, change=True) from error
         return reply
 
-    def _cancelled(self, name: str) -> dict[str, Any]:
+    def _cancel(self, name: str) -> dict[str, Any]:
         """Cancel a statement that takes too long; return how it ended, if not by that."""
         waited = f"after {self._timeout:g} seconds (statement_timeout)"
         try:
             self._client.change("POST", f"{_ROUTE}/{name}/cancel", {}, silent=True)
-        except (Lost, Refused) as error:
+        except (LostReply, ErrorReply) as error:
             text = f"statement {name} had not ended {waited} and could not be cancelled: {error}"
-            raise Lost(text, sent=True, change=True) from error
+            raise LostReply(text, sent=True, change=True) from error
         deadline = time.monotonic() + _SECONDS_TO_CANCEL
-        reply = self._awaited(name, {"status": {"state": "RUNNING"}}, deadline)
+        reply = self._wait_for(name, {"status": {"state": "RUNNING"}}, deadline)
         if _state(reply) == "CANCELED":
             raise ServiceUnavailableError(
                 f"Statement {name} was cancelled {waited}: the warehouse may be starting"
@@ -180,7 +180,9 @@ def _require_success(reply: Mapping[str, Any]) -> None:
     if state in _DONE:
         return
     if state != "FAILED":
-        raise Lost(f"the statement ended as {state or 'nothing known'}", sent=True, change=True)
+        raise LostReply(
+            f"the statement ended as {state or 'nothing known'}", sent=True, change=True
+        )
     error = reply["status"].get("error") or {}
     text = str(error.get("message", ""))
     code = str(error.get("error_code", ""))
@@ -188,4 +190,4 @@ def _require_success(reply: Mapping[str, Any]) -> None:
     status = _STATUS.get(code, 500)
     # Only SQL's own words say what is missing; this one may be about anything.
     code = "BAD_REQUEST" if code == "NOT_FOUND" else code
-    raise Refused(status, (found[1] or found[2]) if found else code, text, change=True)
+    raise ErrorReply(status, (found[1] or found[2]) if found else code, text, change=True)

@@ -57,17 +57,17 @@ class Connection:
         return _catalogs_client()(self._protocol)
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """True where the next call may begin."""
-        return self._protocol.at_rest and not self._line.ended
+        return self._protocol.is_idle and not self._line.ended
 
     @property
     def awaits_reply(self) -> bool:
         """True where a request is sent and its reply not read to the end."""
-        return not self._protocol.at_rest and self._line.request_sent
+        return not self._protocol.is_idle and self._line.request_sent
 
     @property
-    def may_have_changed_something(self) -> bool:
+    def request_was_sent(self) -> bool:
         """True where a whole request was sent since :meth:`lend`."""
         return self._line.any_request_sent
 
@@ -132,23 +132,23 @@ def open_connection(
     try:
         line.begin(max(deadline - time.monotonic(), 0.001))
         protocol = CheckedProtocol(
-            _layers(line, endpoint, config),
+            _build_transport(line, endpoint, config),
             line,
             timeout=config.timeout,
             max_bytes=config.max_message_size,
         )
         connection = Connection(endpoint, line, protocol, generation)
-        _introduce(connection, protocol, config, deadline)
+        _set_user(connection, protocol, config, deadline)
     except BaseException:
         line.close()
         raise
     return connection
 
 
-def _layers(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
+def _build_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
     if endpoint.is_http:
         headers = http_headers(config)
-        http = HttpLine(line, endpoint, headers, config.max_message_size)
+        http = HttpTransport(line, endpoint, headers, config.max_message_size)
         return TBufferedTransport(http, _READ_BUFFER)
     if config.auth_mechanism != "none":
         return sasl_transport(line, endpoint, config)
@@ -157,7 +157,7 @@ def _layers(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any
     return TBufferedTransport(line, _READ_BUFFER)
 
 
-def _introduce(
+def _set_user(
     connection: Connection, protocol: CheckedProtocol, config: HiveConfig, deadline: float
 ) -> None:
     """Tell the metastore on whose behalf calls are made, where it takes our word for it."""
@@ -197,7 +197,7 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
         self._asked: tuple[str, int] | None = None
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """True where the next call may begin."""
         return self._asked is None
 
@@ -234,7 +234,7 @@ class HttpRefused(TTransportException):  # type: ignore[misc]  # thrift ships no
         self.status = status
 
 
-class HttpLine:
+class HttpTransport:
     """What a buffered Thrift transport writes to and reads from; one POST per flush."""
 
     def __init__(

@@ -48,7 +48,7 @@ def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault
         return _transport_fault(error, endpoint, known)
     if isinstance(error, TException) and not isinstance(error, TProtocolException):
         return Fault(f"set_ugi was refused: {error}", UnauthenticatedError, lasting=True)
-    return Fault(f"its answer is not understood ({_words(error)})", lasting=True)
+    return Fault(f"its answer is not understood ({_error_name(error)})", lasting=True)
 
 
 def call_fault(error: BaseException, connection: Connection, *, known: bool) -> Fault | None:
@@ -67,7 +67,7 @@ def call_fault(error: BaseException, connection: Connection, *, known: bool) -> 
         isinstance(error, Exception) and connection.awaits_reply
     )
     if broken:
-        guess = "" if connection.endpoint.is_http else _guess(connection.first_bytes)
+        guess = "" if connection.endpoint.is_http else _guess_server(connection.first_bytes)
         return Fault(guess or _undecodable(error), lasting=True)
     return None
 
@@ -83,10 +83,10 @@ _FITS: dict[Scheme, str] = {
 def _undecodable(error: BaseException) -> str:
     if isinstance(error, OverflowError):
         return _TOO_LARGE
-    return f"its reply cannot be decoded ({_words(error)})"
+    return f"its reply cannot be decoded ({_error_name(error)})"
 
 
-def _words(error: BaseException) -> str:
+def _error_name(error: BaseException) -> str:
     return getattr(error, "message", None) or type(error).__name__
 
 
@@ -140,7 +140,7 @@ def _tls_fault(error: ssl.SSLError, endpoint: Endpoint) -> Fault:
     return Fault(f"{describe(error)} (check {setting} and tls.cert-file)")
 
 
-def _guess(first: bytes) -> str:
+def _guess_server(first: bytes) -> str:
     """Return what kind of server begins its answer with these bytes, or nothing."""
     if first.startswith(b"HTTP/"):
         return "it speaks HTTP, not Thrift: for Hive 4's HTTP transport write http://"

@@ -74,7 +74,7 @@ class ClientPool:
     """
 
     def __init__(self, config: HiveConfig) -> None:
-        """Raises InvalidInputError (13) where a file of ``tls.*`` is unusable."""
+        """Raises InvalidInputError where a file of ``tls.*`` is unusable."""
         self._config = config
         self._endpoints = config.endpoints
         self._tls = tls_context(config)
@@ -101,10 +101,10 @@ class ClientPool:
         each Thrift call in ``operation``.
 
         Raises:
-            OutcomeUnknownError: (17) not repeatable, sent, and the reply was lost.
-            ServiceUnavailableError: (17) no metastore answered in time.
-            UnauthenticatedError: (16) no metastore accepts these credentials.
-            PermissionDeniedError: (15) HTTP status 403.
+            OutcomeUnknownError: not repeatable, sent, and the reply was lost.
+            ServiceUnavailableError: no metastore answered in time.
+            UnauthenticatedError: no metastore accepts these credentials.
+            PermissionDeniedError: HTTP status 403.
             TException: What the metastore declares, and TApplicationException, unchanged.
         """
         started = time.monotonic()
@@ -180,24 +180,24 @@ class ClientPool:
 
     def _attempt(self, operation: Callable[[Connection], T], repeatable: bool) -> T:
         with self._slot():
-            connection = self._take()
+            connection = self._acquire()
             try:
                 answer = operation(connection)
             except BaseException as error:
                 known = self._failover.has_answered(connection.endpoint)
                 fault = call_fault(error, connection, known=known)
-                self._put_back(connection, usable=_leaves_intact(error))
+                self._release(connection, usable=_keeps_connection(error))
                 if fault is None:
                     raise
                 raise self._attempt_failed(fault, connection, repeatable) from error
-            self._put_back(connection, usable=True)
+            self._release(connection, usable=True)
             return answer
 
     def _attempt_failed(
         self, fault: Fault, connection: Connection, repeatable: bool
     ) -> _AttemptFailed:
         self._failover.failed(connection.endpoint)
-        sent = connection.may_have_changed_something and not fault.refused
+        sent = connection.request_was_sent and not fault.refused
         return _AttemptFailed(
             [(connection.endpoint, fault)],
             unknown=sent and not repeatable,
@@ -217,7 +217,7 @@ class ClientPool:
         finally:
             slots.release()
 
-    def _take(self) -> Connection:
+    def _acquire(self) -> Connection:
         """Return the connection that was used last and still works, or a new one."""
         while True:
             with self._lock:
@@ -242,14 +242,14 @@ class ClientPool:
                 faults.append((endpoint, opening_fault(error, endpoint, known=known)))
                 cause = error
             else:
-                self._failover.worked(endpoint)
+                self._failover.record_success(endpoint)
                 return opened
         raise _AttemptFailed(faults, unknown=False, again=True, unreachable=True) from cause
 
-    def _put_back(self, connection: Connection, *, usable: bool) -> None:
+    def _release(self, connection: Connection, *, usable: bool) -> None:
         if usable and connection.first_bytes:
             self._failover.answered(connection.endpoint)
-        if usable and connection.at_rest:
+        if usable and connection.is_idle:
             connection.give_back()
             with self._lock:
                 if connection.generation == self._generation:
@@ -313,7 +313,7 @@ def _failure_of(state: RetryCallState) -> BaseException | None:
     return state.outcome.exception() if state.outcome is not None else None
 
 
-def _leaves_intact(error: BaseException) -> bool:
+def _keeps_connection(error: BaseException) -> bool:
     """Return True for what an operation raises between calls: declared errors, and its own."""
     return isinstance(error, Exception) and not isinstance(error, _SPOILING_ERRORS)
 

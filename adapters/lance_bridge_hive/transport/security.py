@@ -30,7 +30,7 @@ def tls_context(config: HiveConfig) -> ssl.SSLContext | None:
     """Return how to encrypt, or None where nothing is to be.
 
     Raises:
-        InvalidInputError: (13) a file of ``tls.*`` cannot be read or is not what it should be.
+        InvalidInputError: a file of ``tls.*`` cannot be read or is not what it should be.
     """
     if not (config.tls_enabled or any(e.scheme == "https" for e in config.endpoints)):
         return None
@@ -79,7 +79,7 @@ def sasl_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig)
     Raises:
         SaslRefused: Either side refused; the message holds no secret.
         TTransportException: The connection failed in the middle.
-        InvalidInputError: (13) a package is missing; the message says how to install it.
+        InvalidInputError: a package is missing; the message says how to install it.
     """
     mechanism = "PLAIN" if config.auth_mechanism == "plain" else "GSSAPI"
     refusals = _client_errors(mechanism)

@@ -105,7 +105,7 @@ class DeadlineSocket:
             TTransportException: END_OF_FILE, TIMED_OUT, SIZE_LIMIT, or UNKNOWN with the socket's
                 error as ``inner``.
         """
-        chunk = self._guarded("reply", self._sock.recv, size)
+        chunk = self._within_deadline("reply", self._sock.recv, size)
         if not chunk:
             raise TTransportException(
                 TTransportException.END_OF_FILE, "the server closed the connection"
@@ -147,7 +147,7 @@ class DeadlineSocket:
 
     def sendall(self, data: bytes) -> None:
         """Send everything, which need not be a whole request."""
-        self._guarded("request", self._sock.sendall, data)
+        self._within_deadline("request", self._sock.sendall, data)
 
     def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002 - http.client passes "rb"
         """Return a stream over :meth:`read`; closing it leaves the socket open."""
@@ -155,7 +155,7 @@ class DeadlineSocket:
 
     # ---------------------------------------------------------------------------------------------
 
-    def _arm(self, remaining: float) -> None:
+    def _set_timeout(self, remaining: float) -> None:
         """Limit the next wait; the limit of the last one is kept where it is nearly right.
 
         Setting it costs a system call, and each call of the metastore has two waits.
@@ -164,13 +164,13 @@ class DeadlineSocket:
         if not remaining <= current <= remaining * _SLACK:
             self._sock.settimeout(remaining)
 
-    def _guarded(self, what: str, operation: Callable[[A], R], argument: A) -> R:
+    def _within_deadline(self, what: str, operation: Callable[[A], R], argument: A) -> R:
         """Run a socket operation within the deadline; Thrift's errors instead of the socket's."""
         remaining = self._deadline - time.monotonic()
         try:
             if remaining <= 0:
                 raise TimeoutError
-            self._arm(remaining)
+            self._set_timeout(remaining)
             return operation(argument)
         except TimeoutError as error:
             message = f"no complete {what} within {self._allowed:g} s"
@@ -234,12 +234,12 @@ def connect(
         sock = socket.socket(family, kind, protocol)
         try:
             _connect(sock, address, share, f"{host}:{port}")
-            refuse_own_echo(sock)
+            refuse_self_connection(sock)
         except OSError as error:
             sock.close()
             failure = error
             continue
-        return DeadlineSocket(_prepared(sock, host, deadline, tls), max_bytes)
+        return DeadlineSocket(_configure(sock, host, deadline, tls), max_bytes)
     raise failure
 
 
@@ -274,7 +274,7 @@ def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> No
         raise OSError(code, os.strerror(code))
 
 
-def refuse_own_echo(sock: socket.socket) -> None:
+def refuse_self_connection(sock: socket.socket) -> None:
     """Raise where the system has connected the socket to itself.
 
     It does that when nobody listens and the port is among those it gives to outgoing connections.
@@ -284,7 +284,7 @@ def refuse_own_echo(sock: socket.socket) -> None:
         raise ConnectionRefusedError("connection refused")
 
 
-def _prepared(
+def _configure(
     sock: socket.socket, host: str, deadline: float, tls: ssl.SSLContext | None
 ) -> socket.socket:
     try:

@@ -57,7 +57,7 @@ def test_changing_an_entry_keeps_every_field_that_glue_takes(
 ) -> None:
     table = {**fields, "Name": "t", "VersionId": "7", "CreateTime": MADE, "DatabaseName": "db"}
     record = TableRecord(("db", "t"), "s3://b/t", wanted)
-    changed = mapping.changed_input(TABLE_INPUT, table, record)
+    changed = mapping.updated_input(TABLE_INPUT, table, record)
     own = ("Name", "TableType", "Parameters", "StorageDescriptor")
     assert without(changed, *own) == without(fields, *own)
     descriptor = fields.get("StorageDescriptor", {})
@@ -107,8 +107,10 @@ def test_description_and_location_of_a_namespace_are_fields_of_the_database() ->
 
 def test_what_an_answer_has_beyond_a_request_is_left_out_at_every_depth() -> None:
     view = {"IsProtected": True, "Representations": [{"Dialect": "SPARK", "IsStale": True}]}
-    fitted = mapping.fitted(TABLE_INPUT, {"Name": "v", "CatalogId": "1", "ViewDefinition": view})
-    assert fitted == {
+    found = mapping.restrict_to_shape(
+        TABLE_INPUT, {"Name": "v", "CatalogId": "1", "ViewDefinition": view}
+    )
+    assert found == {
         "Name": "v",
         "ViewDefinition": {"IsProtected": True, "Representations": [{"Dialect": "SPARK"}]},
     }

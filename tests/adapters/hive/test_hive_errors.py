@@ -21,7 +21,7 @@ from servers.metastores import Metastores
 from servers.pools import Connect
 
 from lance_bridge.testing.calls import Calls
-from lance_bridge_hive.errors import translated
+from lance_bridge_hive.errors import translate_errors
 from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
@@ -144,7 +144,7 @@ def test_a_call_that_the_metastore_does_not_know_is_unsupported(connect: Connect
         pytest.raises(
             UnsupportedOperationError, match="does not know a call that is needed to list"
         ),
-        translated("list catalogs"),
+        translate_errors("list catalogs"),
     ):
         pool.call(lambda c: c.catalogs.get_catalogs(), name="get_catalogs", repeatable=True)
 
@@ -157,7 +157,7 @@ def test_any_other_failure_of_the_metastore_is_internal_and_in_its_words(
     with (
         raw_client(metastore.port) as client,
         pytest.raises(InternalError, match=r"MetaException: java.lang.NullPointerException"),
-        translated("create it"),
+        translate_errors("create it"),
     ):
         client.create_table(table)
     assert calls.all_tables([database]) == []

@@ -13,7 +13,7 @@ from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
 from lance_bridge.testing.calls import Calls
-from lance_bridge_hive.errors import translated
+from lance_bridge_hive.errors import translate_errors
 from lance_bridge_metastore import Metastore
 
 from .conftest import open_calls
@@ -202,6 +202,6 @@ def test_the_metastores_own_words_for_a_table_of_hives_format_are_known(
     with (
         raw_client(server.port) as client,
         pytest.raises(InvalidInputError, match="ACID"),
-        translated("create it"),
+        translate_errors("create it"),
     ):
         client.create_table(table)

@@ -19,7 +19,7 @@ from lance_bridge.config import load
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive.config import HiveConfig
 from lance_bridge_hive.transport import ClientPool
-from lance_bridge_hive.transport.sockets import refuse_own_echo
+from lance_bridge_hive.transport.sockets import refuse_self_connection
 
 _STRING, _STRUCT, _MAP, _LIST = 11, 12, 13, 15
 _REPLY = 2
@@ -264,7 +264,7 @@ def test_a_socket_that_the_system_connected_to_itself_is_refused() -> None:
         echo.bind(("127.0.0.1", 0))
         echo.connect(echo.getsockname())
         with pytest.raises(ConnectionRefusedError):
-            refuse_own_echo(echo)
+            refuse_self_connection(echo)
 
 
 # -- HTTP ----------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_a_token_of_the_environment_is_not_sent_to_an_open_source_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
-    assert not config().asks_sdk
+    assert not config().uses_sdk
 
 
 @pytest.mark.parametrize(

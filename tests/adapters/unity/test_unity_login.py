@@ -137,7 +137,7 @@ def test_a_dead_workspace_is_service_unavailable_in_time(
 def test_eight_threads_with_a_token_that_has_ended_fetch_one(
     workspace: UnityServer, databricks: Databricks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "_GOOD_FOR", 0.0)
+    monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
     authority = workspace.databricks.authority
     authority.lifetime = SDK_MARGIN
     catalog = databricks(**CLIENT)
@@ -259,7 +259,7 @@ def test_a_login_that_hung_once_does_not_hang_the_next(
     monkeypatch: pytest.MonkeyPatch,
     before: int,
 ) -> None:
-    monkeypatch.setattr(login, "_GOOD_FOR", 0.0)
+    monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
     workspace.databricks.authority.lifetime = SDK_MARGIN
     silence = Delay()
     catalog = databricks(**CLIENT, connect_timeout="0.2", read_timeout="0.5", max_retries="0")

@@ -49,13 +49,13 @@ def capabilities(*, catalog_levels: bool) -> Capabilities:
 def is_builtin(path: Path, *, catalog_levels: bool) -> bool:
     """Return True for the namespaces that a metastore never drops.
 
-    Without catalogs, a database may be called `hive`, and with them a catalog `default`.
+    Without catalogs a database may be named `hive`, and with them a catalog `default`.
     """
     return path in (_BUILTIN_WITH_CATALOGS if catalog_levels else _BUILTIN)
 
 
 def database_argument(namespace: Path) -> str:
-    """Return a database as the calls without a field for the catalog take it."""
+    """Return a database as an argument of calls without a field for the catalog."""
     if len(namespace) == 1:
         return namespace[0]
     catalog, database = namespace
@@ -73,7 +73,7 @@ TEXT = 4000
 """Width of the columns for values, descriptions and locations, in UTF-16 units."""
 OWNER_LENGTH = 128
 _SEGMENT_BYTES = 255
-"""What file systems allow for one name in a path."""
+"""The longest name in a path on common file systems."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _TRANSACTIONAL = "transactional"
@@ -81,7 +81,7 @@ _TRANSACTIONAL = "transactional"
 
 @dataclass(frozen=True)
 class ParameterLimits:
-    """Longest key and value of a parameter; no limit of ours where the release decides."""
+    """Longest key and value of a parameter; None if the limit depends on the release."""
 
     key: int
     value: int | None
@@ -94,10 +94,10 @@ OF_TABLES = ParameterLimits(key=256, value=None)
 def check_parameters(
     parameters: Mapping[str, str], limits: ParameterLimits, own: Collection[str]
 ) -> dict[str, str]:
-    """Return the parameters if Hive can hold them; ``own`` are the keys it keeps for itself.
+    """Return the parameters if Hive can hold them; ``own`` are keys of the metastore itself.
 
     Raises:
-        InvalidInputError: a key or value is too long, or means something to Hive itself.
+        InvalidInputError: a key or value is too long, or has a meaning in Hive.
     """
     for key, value in parameters.items():
         check_text(f"Property key {key[:60]!r}…", key, limits.key)
@@ -105,12 +105,12 @@ def check_parameters(
         if key in own:
             raise invalid(f"Property '{key}' is the metastore's own: leave it out")
         if key.lower() == _TRANSACTIONAL and value.strip().lower() != "false":
-            raise invalid(f"Property '{key}' makes a table one of Hive's own format: leave it out")
+            raise invalid(f"Property '{key}' is for tables in Hive's own format: leave it out")
     return dict(parameters)
 
 
 def check_text(what: str, text: str | None, limit: int | None) -> None:
-    """Raises InvalidInputError where a text is longer than its column."""
+    """Raises InvalidInputError if a text is longer than its column."""
     length = len((text or "").encode("utf-16-le", "surrogatepass")) // 2
     if limit is not None and length > limit:
         raise invalid(f"{what} has {length} characters; Hive allows {limit}")
@@ -141,7 +141,7 @@ def check_namespace_location(key: str, location: str) -> None:
 
 
 def check_segments(what: str, location: str | None) -> None:
-    """Raises InvalidInputError where a local path has a name that no file system takes."""
+    """Raises InvalidInputError if a local path has a name that file systems refuse."""
     found = _SCHEME.fullmatch(location or "")
     if found and found[1].lower() != "file":
         return

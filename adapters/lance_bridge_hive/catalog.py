@@ -61,11 +61,11 @@ _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
 _ABSENT = "NoSuchObjectException"
 _NO_DATABASE = (_ABSENT, "UnknownDBException")
-_BATCH = 500  # entries read in one call where all are wanted
-_PAGE = 100  # where a page of them may be enough
-_READS = 20  # of an entry that others keep changing
+_BATCH = 500  # entries in one call of a scan of all entries
+_PAGE = 100  # in one call of a scan that may end after a page
+_READS = 20  # attempts at an entry that others keep changing
 _NO_FILTER_SECONDS = 300.0
-"""How long a metastore that could not filter is not asked to; its failure may have passed."""
+"""How long a metastore that failed to filter is not asked to again."""
 
 
 class HiveCatalog(SharedLocations):
@@ -92,9 +92,9 @@ class HiveCatalog(SharedLocations):
 
     def describe_server(self) -> Mapping[str, str]:
         with translate_errors("ask for the version"):
-            told = str(self._read("getVersion", lambda c: c.getVersion()))
-        # Before Hive 4 every release says 3.0, whatever it is.
-        return {"server": "Hive Metastore", "version": "2 or 3" if told == "3.0" else told}
+            version = str(self._read("getVersion", lambda c: c.getVersion()))
+        # Every release before Hive 4 says 3.0.
+        return {"server": "Hive Metastore", "version": "2 or 3" if version == "3.0" else version}
 
     def close(self) -> None:
         self._calls.close()
@@ -158,7 +158,7 @@ class HiveCatalog(SharedLocations):
                 if len(path) < self._capabilities.levels:
                     self._catalogs.drop(path[0])
                 else:
-                    # deleteData and cascade are always False: files are never the metastore's.
+                    # deleteData and cascade are False: the metastore must never delete files.
                     name = database_argument(path)
                     self._change("drop_database", lambda c: c.drop_database(name, False, False))
             except TException as error:
@@ -167,7 +167,7 @@ class HiveCatalog(SharedLocations):
 
     def require_droppable(self, path: Path) -> None:
         if self._is_builtin(path):
-            raise invalid(f"Hive keeps '{display(path)}': it cannot be dropped")
+            raise invalid(f"'{display(path)}' is built into Hive and cannot be dropped")
         if len(path) < self._capabilities.levels:
             return
         database = database_argument(path)
@@ -184,10 +184,12 @@ class HiveCatalog(SharedLocations):
             raise namespace_not_empty(path, text_of(error)) from error
         if is_a(error, _ABSENT):
             raise namespace_not_found(path) from error
-        # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
+        # Hive 2 and 3 answer with a MetaException of a null pointer if the database does not exist.
         self.load_namespace(path)
         if self._is_builtin(path):
-            raise invalid(f"Hive keeps '{display(path)}': {text_of(error)}") from error
+            raise invalid(
+                f"'{display(path)}' is built into Hive and cannot be dropped: {text_of(error)}"
+            ) from error
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class HiveCatalog(SharedLocations):
             names = self._unfiltered_names(namespace)
         if after is not None:
             names = [name for name in names if name > after]
-        # Only Lance tables are listed page by page; of all entries, all are wanted.
+        # Only listings of Lance tables are paged.
         records = self._read_tables(namespace, names, _PAGE if lance_only else _BATCH)
         return (record for record in records if record.is_lance or not lance_only)
 
@@ -215,7 +217,7 @@ class HiveCatalog(SharedLocations):
     def _filter_names(self, namespace: Path) -> list[str] | None:
         """Return the sorted names of the Lance tables, in one call.
 
-        None where the metastore cannot filter by parameter.
+        None if the metastore cannot filter by parameter.
         """
         if time.monotonic() < self._no_filter_until:
             return None
@@ -238,7 +240,7 @@ class HiveCatalog(SharedLocations):
         return sorted(set(found))
 
     def _unfiltered_names(self, namespace: Path) -> list[str]:
-        """Return all names, to be sorted out by reading; the way to go for a while from here on."""
+        """Return all names, and do not ask the metastore to filter for a while."""
         names = self._all_names(namespace)
         self._no_filter_until = time.monotonic() + _NO_FILTER_SECONDS
         return names
@@ -255,7 +257,7 @@ class HiveCatalog(SharedLocations):
     def _read_tables(
         self, namespace: Path, names: Sequence[str], size: int
     ) -> Iterator[TableRecord]:
-        """Read entries in calls of ``size`` names, as they are asked for, sorted in each call."""
+        """Yield entries, read in calls of ``size`` names and sorted within each call."""
         for start in range(0, len(names), size):
             wanted = list(names[start : start + size])
             with translate_errors(f"read tables of '{display(namespace)}'"):
@@ -268,7 +270,7 @@ class HiveCatalog(SharedLocations):
             yield from sorted(records, key=lambda record: record.path)
 
     def _read_missing(self, path: Path) -> list[TableRecord]:
-        """Return the entry that a batch was asked for and lacks; none where it has vanished."""
+        """Return an entry that an answer for a batch lacks; none if it no longer exists."""
         try:
             return [self.load_table(path)]
         except TableNotFoundError:
@@ -292,9 +294,9 @@ class HiveCatalog(SharedLocations):
             return mapping.record_from(path[:-1], self._load_raw(path))
 
     def _load_raw(self, path: Path) -> Any:
-        """Read an entry as it was at one time.
+        """Read a consistent state of an entry.
 
-        Of two reads with one revision, the second began when all that came with it was there.
+        If two reads return one revision, everything written with it was visible to the second.
         """
         table = self._read_raw(path)
         earlier = None
@@ -366,7 +368,7 @@ class HiveCatalog(SharedLocations):
                 raise
 
     def _explain_failed_rename(self, path: Path, new_path: Path, error: TException) -> None:
-        """Find out by looking which of the reasons for one and the same error it was."""
+        """Raise the reason for an error that has several: find it by reading."""
         self.load_namespace(new_path[:-1])
         try:
             self._load_raw(new_path)

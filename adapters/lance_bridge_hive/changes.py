@@ -1,4 +1,4 @@
-"""Changes of a table's entry, each compared and set by the guard that the entry has, if any."""
+"""Alters and renames of entries, compared and set by the guard of the entry if it has one."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Condition:
-    """What a change depends on: the guard, and the revision that was loaded."""
+    """The guard of an entry, and the revision that a change is based on."""
 
     guard: str
     revision: str | None
 
 
 class TableChanges:
-    """Alters and renames entries. Raises Thrift errors as they come, but for what it names."""
+    """Alters and renames entries. Raises Thrift errors unchanged, except where documented."""
 
     def __init__(self, calls: Calls, load: Callable[[Path], Any], records: CommitRecords) -> None:
         self._calls = calls
@@ -60,10 +60,10 @@ class TableChanges:
         self._records = records
 
     def commit_guard(self, record: TableRecord) -> str:
-        """Find out how this metastore compares and sets the entry, which it does not change.
+        """Return how this metastore compares and sets the entry, which stays as it is.
 
         Raises:
-            UnsupportedOperationError: in neither way.
+            UnsupportedOperationError: it cannot.
             TableNotFoundError
         """
         path = record.path
@@ -87,8 +87,8 @@ class TableChanges:
 
         Raises:
             TableNotFoundError
-            ConcurrentModificationError: somebody changed it meanwhile, if that can be told.
-            InvalidTableStateError: its guard is unknown, or does not hold here.
+            ConcurrentModificationError: it was modified concurrently, if that can be detected.
+            InvalidTableStateError: its guard is unknown, or not supported by this metastore.
         """
         table, terms = self._load_unchanged(record)
         changed = mapping.updated_entry(table, record)
@@ -98,8 +98,8 @@ class TableChanges:
             self._send(record.path, table, changed, terms)
         except TException as error:
             if is_a(error, "InvalidOperationException"):
-                # Said of a table, too, that was renamed or dropped since it was loaded, and may
-                # be back by now.
+                # Also the answer for a table that was renamed or dropped since it was loaded, and
+                # may exist again by now.
                 current = self._load(record.path)
                 if mapping.revision_of(current) != record.revision:
                     raise concurrent_modification(record.path) from error
@@ -116,7 +116,7 @@ class TableChanges:
         self._send(path, table, moved, own_terms)
 
     def _make_external(self, path: Path, table: Any, terms: _Condition) -> tuple[Any, _Condition]:
-        """Make the entry external: the metastore moves files of a table that it takes for its own.
+        """Make the entry external: the metastore moves the files of a managed table.
 
         Returns the entry and the terms for the next change of it.
         """
@@ -140,14 +140,14 @@ class TableChanges:
         return table, terms
 
     def _require_same(self, path: Path, table: Any, terms: _Condition) -> None:
-        """Where it is guarded, the entry must be of the revision that the caller loaded."""
+        """Require the revision that the caller loaded, if the entry has a guard."""
         if terms.guard and mapping.revision_of(table) != terms.revision:
             raise concurrent_modification(path)
 
     def _require_settled(self, path: Path, table: Any) -> None:
-        """Read an entry without a revision once more: was the first read during a change?
+        """Read an entry without a revision again: the first read may have met a change.
 
-        It would have the time of that change, and not what else came with it.
+        It may hold the time of that change without the rest of it.
         """
         again, key = self._load(path), mapping.comparison_key(table)
         known = (table.parameters or {}).get(key)
@@ -155,7 +155,7 @@ class TableChanges:
             raise concurrent_modification(path)
 
     def _condition(self, path: Path, table: Any, terms: _Condition) -> dict[str, str]:
-        """Return what the metastore itself is to compare; Hive 3.1 takes no notice of it."""
+        """Return what the metastore itself shall compare; Hive 3.1 ignores it."""
         if not terms.guard:
             revision = terms.revision
             return {} if revision is None else alter_condition(mapping.REVISION, revision)
@@ -164,12 +164,12 @@ class TableChanges:
         if value is None:
             raise InvalidTableStateError(
                 f"The entry of table '{display(path)}' has neither {mapping.REVISION} nor {key}, "
-                "so that it cannot be compared: change it once before it is converted"
+                "so it cannot be compared: alter it once, then convert it"
             )
         return alter_condition(key, value)
 
     def _send(self, path: Path, table: Any, changed: Any, terms: _Condition) -> str:
-        """Put ``changed`` in place of the entry ``table``, on these terms; return its revision."""
+        """Replace the entry ``table`` by ``changed`` under these terms; return its revision."""
         if terms.guard == PARTITION:
             return self._record(path, table, changed)
         context = self._calls.types.EnvironmentContext(
@@ -190,9 +190,9 @@ class TableChanges:
             self._calls.change("alter_table", operation)
         except OutcomeUnknownError as error:
             if not was_sent:
-                raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from (
-                    error
-                )
+                raise ServiceUnavailableError(
+                    f"{error}. It was a probe: nothing was changed"
+                ) from (error)
             raise
         except TException as error:
             self._explain(path, changed, error)
@@ -200,7 +200,7 @@ class TableChanges:
         return revision
 
     def _record(self, path: Path, table: Any, changed: Any) -> str:
-        """Make a change by recording it; the entry follows, where others can see a difference."""
+        """Add a commit record, and alter the entry if other clients would see a difference."""
         if RECORDS not in table.parameters:
             table = self._create_records(path, table)
             if GUARD in changed.parameters:  # which may still name the locks of earlier releases
@@ -214,11 +214,13 @@ class TableChanges:
             except (TException, LanceNamespaceError) as error:
                 if mapping.entry_fields(before) != mapping.entry_fields(entry):
                     raise
-                logger.warning("the entry of %s shows an earlier state: %s", display(path), error)
+                logger.warning(
+                    "the entry of %s still has an earlier state: %s", display(path), error
+                )
         return mapping.with_record_number(revision, number)
 
     def _create_records(self, path: Path, table: Any) -> Any:
-        """Have an entry name its commit records; return it as it is before the first of them."""
+        """Add the location of its commit records to an entry; return it as before the first one."""
         named = copy.copy(table)
         named.parameters = {**table.parameters, RECORDS: self._records.begin(path, table)}
         revision = self._alter_entry(path, named)
@@ -250,7 +252,7 @@ class TableChanges:
 
 
 def _condition_without_guard(record: TableRecord, table: Any) -> _Condition:
-    """Without a guard an entry may have changed, but not have been dropped and created again."""
+    """Return the terms for an entry without a guard, which must not have been recreated."""
     found, own_id = mapping.record_from(record.path[:-1], table), RESERVED_PREFIX + "id"
     if record.properties.get(own_id) != found.properties.get(own_id) or (
         record.identity is not None and record.identity != found.identity

@@ -1,10 +1,10 @@
-"""Commit records: how an entry is compared and set where an alter can be neither.
+"""Commit records: compare and set for entries on a metastore without conditional alters.
 
-Each state of an entry is a partition of a helper table that belongs to the entry, and is called by
-its number. The metastore's database keeps the names of partitions unique, so that of several
-changes that follow on one state only one can be recorded, however late the others arrive. The
-record with the highest number is the entry's state. The entry itself is altered afterwards, for
-others to see, and an alter that comes late changes nothing that anybody here reads.
+Each state of an entry is a partition of a helper table that belongs to the entry; its name is a
+number. The metastore's database keeps the names of partitions unique, so that only one of several
+changes of the same state can be recorded, however late the others arrive. The record with the
+highest number is the current state. The entry itself is altered afterwards, for other clients; an
+alter that arrives late changes nothing that this library reads.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from .errors import is_a, refuse_long_values, text_of
 logger = logging.getLogger(__name__)
 
 RECORDS = RESERVED_PREFIX + "commit_records"
-"""In an entry: where its commit records are, as `database.table`."""
+"""In an entry: the table of its commit records, as `database.table`."""
 
 _TOKEN = RESERVED_PREFIX + "record"
-"""In a record: a random value by which the client that made it knows it again."""
+"""In a record: a random value by which its client recognises it."""
 _SIZE = RESERVED_PREFIX + "record_size"
-"""How many parameters a record has beside these two, by which a part of one is noticed."""
+"""How many other parameters a record has: a record that is read in part has fewer."""
 _LOCATION = RESERVED_PREFIX + "record_location"
 _NAME = re.compile(r"lance_bridge_[0-9a-f]{32}")
 _KEY = "lance_bridge_record"
 _NO_TABLE = "table not found"
-"""How Hive 3.1 ends its MetaException about the partitions of a table that is gone."""
+"""The end of Hive 3.1's MetaException about the partitions of a table that was dropped."""
 _KEPT = 50
-"""Records that are kept: a change that was accepted is one of them when its client looks."""
+"""Records that are kept, so that a client finds its own after it was accepted."""
 _MOST = 2 * _KEPT
 _READS = 20
-"""Reads of the records while others remove old ones."""
+"""Attempts at the latest record while others remove old ones."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class Record:
 
 
 class CommitRecords:
-    """Reads and adds commit records. Raises Thrift errors as they come, but for what it names."""
+    """Reads and adds commit records. Raises Thrift errors unchanged, except where documented."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     def check_support(self, path: Path, table: Any) -> None:
-        """Find out that one record cannot be made twice; makes the helper table.
+        """Check that a record cannot be added twice; creates the helper table.
 
         Raises:
-            UnsupportedOperationError: it can, or the metastore makes no such table.
+            UnsupportedOperationError: it can, or the metastore cannot create the table.
         """
         records = _records_location(path, table)
         try:
@@ -87,7 +87,9 @@ class CommitRecords:
             for _ in range(2):
                 answer = self._add_first(path, records)
         except OutcomeUnknownError as error:
-            raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from error
+            raise ServiceUnavailableError(
+                f"{error}. It was a probe: nothing was changed"
+            ) from error
         except TException as error:
             answer = error
         if answer is None:
@@ -98,9 +100,9 @@ class CommitRecords:
             ) from answer
 
     def state_of(self, path: Path, table: Any) -> Any:
-        """Return the entry in the state that its latest record says; as it is without records.
+        """Return the entry in the state of its latest record; unchanged if it has no records.
 
-        What others have added to its properties is kept.
+        Properties that other clients added are kept.
         """
         parameters = table.parameters or {}
         records = parameters.get(RECORDS)
@@ -109,7 +111,7 @@ class CommitRecords:
         try:
             latest = self._latest(path, records)
         except InvalidTableStateError as error:
-            # Without its latest version the table can be deregistered, and not be changed.
+            # A table without its latest version can be deregistered, but not altered.
             logger.warning("%s", error)
             return table
         if latest.number:
@@ -119,7 +121,7 @@ class CommitRecords:
         return _entry_at(table, latest, parameters)
 
     def begin(self, path: Path, table: Any) -> str:
-        """Make the table of records for an entry that has none; return what the entry must hold.
+        """Create the table of records for an entry; return its name for the property `RECORDS`.
 
         Raises:
             UnsupportedOperationError
@@ -128,17 +130,17 @@ class CommitRecords:
         return _records_location(path, table)
 
     def commit(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
-        """Record a change, which makes it; return what the entry is to hold, and its number.
+        """Record a change; return what the entry shall hold, and the number of the record.
 
         Args:
             table: The entry as `state_of` returned it.
-            changed: What it is to be.
+            changed: Its new state.
 
         Raises:
             ConcurrentModificationError: another change has been recorded.
-            ServiceUnavailableError: nothing was changed, and will not be by this call.
+            ServiceUnavailableError: nothing was changed, nor will be by this call.
             OutcomeUnknownError
-            InvalidTableStateError: its records are gone.
+            InvalidTableStateError: its records no longer exist.
         """
         records = str(table.parameters[RECORDS])
         loaded = mapping.split_revision(table)[1]
@@ -153,17 +155,19 @@ class CommitRecords:
 
     @staticmethod
     def is_helper_table(name: str) -> bool:
-        """Return whether a table is one of commit records, by its name."""
+        """Return True for the name of a table of commit records."""
         return _NAME.fullmatch(name) is not None
 
     def drop(self, path: Path, records: str) -> None:
-        """Drop the records of an entry that is gone; where that fails, they are in nobody's way."""
+        """Drop the records of a dropped entry; a failure is logged, as they do no harm."""
         database, name = self._place(path, records)
         try:
             self._calls.change("drop_table", lambda c: c.drop_table(database, name, False))
         except (TException, LanceNamespaceError) as error:
             if not is_a(error, "NoSuchObjectException"):
-                logger.warning("the commit records %s are left: %s", records, text_of(error))
+                logger.warning(
+                    "the commit records %s could not be dropped: %s", records, text_of(error)
+                )
 
     # -- one record ------------------------------------------------------------------------------
 
@@ -176,7 +180,7 @@ class CommitRecords:
             refuse_long_values(error, wanted.properties)
             if self._token_at(path, records, wanted) is None:
                 raise
-            # The metastore may have made it, and tried to make it again.
+            # The metastore may have added it, and tried to add it again.
             self._require_own(path, records, wanted)
 
     def _resolve_lost_reply(
@@ -187,9 +191,9 @@ class CommitRecords:
         unchanged: Record,
         lost: OutcomeUnknownError,
     ) -> None:
-        """After a lost reply: take the record's place, unless it is taken.
+        """After a lost reply: add a record that changes nothing, unless the number is taken.
 
-        The request may still arrive. A record that changes nothing keeps it from being accepted.
+        If the request still arrives, it is then refused.
         """
         try:
             if self._token_at(path, records, wanted) is None:
@@ -205,7 +209,7 @@ class CommitRecords:
             raise concurrent_modification(path)
 
     def _token_at(self, path: Path, records: str, wanted: Record) -> str | None:
-        """Return the token of the record with this number; None where there is none yet."""
+        """Return the token of the record with this number; None if it does not exist yet."""
         numbers = self._numbers(path, records)
         if max(numbers, default=0) > wanted.number + _KEPT:
             raise _too_late(path)
@@ -217,7 +221,7 @@ class CommitRecords:
         return found.token
 
     def _add_first(self, path: Path, records: str) -> TException | None:
-        """Add the record that no change follows on; return what the metastore says against it."""
+        """Add the record 0, which is no state; return the metastore's refusal, if any."""
         try:
             self._send(path, records, Record(0, uuid.uuid4().hex, None, {}))
         except TException as error:
@@ -245,7 +249,7 @@ class CommitRecords:
     def _latest(self, path: Path, records: str) -> Record:
         """Return the record with the highest number.
 
-        It is looked for again where others have added and removed so many that it is gone.
+        It is read again if others have added so many meanwhile that it was removed.
         """
         for _ in range(_READS):
             numbers = self._numbers(path, records)
@@ -269,7 +273,7 @@ class CommitRecords:
         return [int(each.rpartition("=")[2]) for each in found]
 
     def _read(self, path: Path, records: str, number: int) -> Record | None:
-        """Return one record; None where it is gone, or was removed while it was read."""
+        """Return one record; None if it does not exist, or was removed while it was read."""
         (database, name), values = self._place(path, records), [str(number)]
         try:
             return _record_from(
@@ -287,9 +291,9 @@ class CommitRecords:
         )
 
     def _remove_old(self, path: Path, records: str, number: int) -> None:
-        """Remove what came long before; check that the change was not recorded long after.
+        """Remove old records; check that the new one was not added after its successors.
 
-        A number whose record has been removed could be taken again by a request that was held up.
+        A delayed request could use the number of a removed record again.
         """
         found = sorted(self._numbers(path, records))
         if found[-1] > number + _KEPT:
@@ -308,12 +312,12 @@ class CommitRecords:
                 "drop_partition", lambda c: c.drop_partition(database, name, values, False)
             )
         except (TException, LanceNamespaceError) as error:
-            logger.info("record %d in %s is left: %s", number, records, text_of(error))
+            logger.info("record %d in %s could not be removed: %s", number, records, text_of(error))
 
     # -- their table -----------------------------------------------------------------------------
 
     def _create_helper_table(self, path: Path, records: str) -> None:
-        """Make the table of records: a view, so that it has no directory anywhere."""
+        """Create the table of records: a view, so that it has no directory."""
         types = self._calls.types
         database, name = records.split(".", 1)
         column = types.FieldSchema(name="note", type="string", comment="")
@@ -340,19 +344,19 @@ class CommitRecords:
 
     @staticmethod
     def _place(path: Path, records: str) -> tuple[str, str]:
-        """Return a table of records as the calls without a field for the catalog take it."""
+        """Return the database and table as arguments of calls without a field for the catalog."""
         database, name = records.split(".", 1)
         return database_argument((*path[:-2], database)), name
 
 
 def _records_location(path: Path, table: Any) -> str:
-    """Return where an entry's records are, or would be: the same for all who make it guarded."""
+    """Return the table of an entry's records: the same for every client that creates it."""
     parameters = table.parameters or {}
     if RECORDS in parameters:
         return str(parameters[RECORDS])
     location = (table.sd.location if table.sd else None) or ""
-    made = parameters.get(RESERVED_PREFIX + "id") or f"{table.createTime} {path} {location}"
-    return f"{path[-2]}.lance_bridge_{hashlib.sha256(made.encode()).hexdigest()[:32]}"
+    identity = parameters.get(RESERVED_PREFIX + "id") or f"{table.createTime} {path} {location}"
+    return f"{path[-2]}.lance_bridge_{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def _too_late(path: Path) -> OutcomeUnknownError:
@@ -368,7 +372,7 @@ def _record_of(number: int, table: Any) -> Record:
 
 
 def _record_from(partition: Any) -> Record | None:
-    """Return the record that a partition is; None where it was read while it was removed."""
+    """Return the record in a partition; None if it was read while it was removed."""
     found = {k: v for k, v in (partition.parameters or {}).items() if not mapping.is_own(k)}
     token, size = found.pop(_TOKEN, None), found.pop(_SIZE, None)
     if token is None or not partition.values or size != str(len(found)):
@@ -388,7 +392,7 @@ def _entry_at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
 
 
 def without_latest_version(table: Any) -> Any:
-    """Return what the entry itself is to hold: not the latest version, which would be outdated."""
+    """Return the entry without its latest version, which only records hold."""
     table = copy.copy(table)
     table.parameters = {k: v for k, v in table.parameters.items() if k != LATEST}
     return table

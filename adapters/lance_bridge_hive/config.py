@@ -1,4 +1,4 @@
-"""What can be set to reach a Hive Metastore: the declared properties of ``impl=hive``."""
+"""The properties of ``impl=hive``."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class HiveConfig(CatalogConfig):
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The places that ``uri`` names, in their order."""
+        """The endpoints in ``uri``, in their order."""
         return parse_endpoints(self.uri)
 
     @property
@@ -150,7 +150,7 @@ class HiveConfig(CatalogConfig):
 
     @property
     def is_http(self) -> bool:
-        """True where Thrift messages travel as HTTP requests."""
+        """True if Thrift messages are sent as HTTP requests."""
         return self.endpoints[0].is_http
 
     @field_validator("uri")

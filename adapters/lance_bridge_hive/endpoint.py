@@ -20,7 +20,7 @@ _REMEMBERED = 10.0
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One place where a metastore answers."""
+    """The address of a metastore."""
 
     scheme: Scheme
     host: str
@@ -34,7 +34,7 @@ class Endpoint:
 
     @property
     def is_http(self) -> bool:
-        """True where Thrift messages travel as HTTP requests."""
+        """True if Thrift messages are sent as HTTP requests."""
         return self.scheme != "thrift"
 
 
@@ -73,7 +73,7 @@ def _parse(text: str) -> Endpoint:
         split = urlsplit(text)
         port = split.port
     except ValueError:
-        # A password in the place of the port is malformed too: it must not show, here or as cause.
+        # A password instead of the port is malformed too: neither message nor cause may show it.
         raise ValueError(f"a URI is malformed, perhaps its port: {_EXAMPLE}") from None
     if split.scheme not in _DEFAULT_PORTS:
         raise ValueError(f"'{text}' has the unknown scheme '{split.scheme}': {_EXAMPLE}")
@@ -92,7 +92,7 @@ def _path(split: SplitResult) -> str:
 
 
 class Failover:
-    """The endpoints of one pool and how they last behaved. Safe to share between threads."""
+    """The endpoints of one pool and their last results. Safe to share between threads."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._lock = threading.Lock()
@@ -101,7 +101,7 @@ class Failover:
         self._answered: set[Endpoint] = set()
 
     def candidates(self) -> list[Endpoint]:
-        """Return all endpoints, the most promising first; recent failures come last."""
+        """Return all endpoints: the last that answered first, recent failures last."""
         now = time.monotonic()
         with self._lock:
             return sorted(
@@ -116,17 +116,17 @@ class Failover:
                 self._order.remove(endpoint)
                 self._order.insert(0, endpoint)
 
-    def answered(self, endpoint: Endpoint) -> None:
+    def record_answer(self, endpoint: Endpoint) -> None:
         """Note that ``endpoint`` answered a call."""
         with self._lock:
             self._answered.add(endpoint)
 
     def has_answered(self, endpoint: Endpoint) -> bool:
-        """Return whether ``endpoint`` ever answered a call: then it and the settings fit."""
+        """Return True if ``endpoint`` ever answered a call: then the settings fit it."""
         with self._lock:
             return endpoint in self._answered
 
-    def failed(self, endpoint: Endpoint) -> None:
-        """Note that ``endpoint`` did not answer as it should."""
+    def record_failure(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` failed."""
         with self._lock:
             self._failed[endpoint] = time.monotonic()

@@ -58,17 +58,17 @@ class Connection:
 
     @property
     def is_idle(self) -> bool:
-        """True where the next call may begin."""
+        """True if the next call may begin."""
         return self._protocol.is_idle and not self._line.ended
 
     @property
     def awaits_reply(self) -> bool:
-        """True where a request is sent and its reply not read to the end."""
+        """True if a request is sent and its reply is not read to the end."""
         return not self._protocol.is_idle and self._line.request_sent
 
     @property
     def request_was_sent(self) -> bool:
-        """True where a whole request was sent since :meth:`lend`."""
+        """True if a whole request was sent since :meth:`lend`."""
         return self._line.any_request_sent
 
     @property
@@ -77,7 +77,7 @@ class Connection:
         return self._line.first_bytes
 
     def lend(self) -> Connection:
-        """Note that a new user takes it."""
+        """Note that a new user borrows it."""
         self._line.any_request_sent = False
         return self
 
@@ -86,12 +86,12 @@ class Connection:
         self._last_used = time.monotonic()
 
     def is_usable(self, max_idle: float) -> bool:
-        """Return False where it was idle for too long (seconds) or the server has hung up."""
+        """Return False if it was idle for more than ``max_idle`` seconds, or was closed."""
         return time.monotonic() - self._last_used <= max_idle and self._line.is_alive()
 
     def close(self) -> None:
-        """Close without saying good-bye; never waits."""
-        # Not through the layers above: Kerberos' clean-up must not run for a half-made context.
+        """Close without waiting for the server."""
+        # Not through the layers above: Kerberos must not clean up an unfinished context.
         self._line.close()
 
 
@@ -116,7 +116,7 @@ def _catalogs_client() -> Any:
 def open_connection(
     endpoint: Endpoint, config: HiveConfig, tls: ssl.SSLContext | None, generation: int
 ) -> Connection:
-    """Connect, encrypt, authenticate and say who calls, within ``client.connect-timeout``.
+    """Connect, encrypt, authenticate and set the user, within ``client.connect-timeout``.
 
     Raises:
         OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.faults`.
@@ -160,7 +160,7 @@ def _build_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfi
 def _set_user(
     connection: Connection, protocol: CheckedProtocol, config: HiveConfig, deadline: float
 ) -> None:
-    """Tell the metastore on whose behalf calls are made, where it takes our word for it."""
+    """Send the user of the calls to a metastore that does not authenticate."""
     if config.user is None or connection.endpoint.is_http:
         return
     protocol.timeout = max(deadline - time.monotonic(), 0.001)
@@ -172,7 +172,7 @@ def _set_user(
 
 
 class ReplyMismatch(TProtocolException):  # type: ignore[misc]  # thrift ships no types
-    """A reply came that answers another request."""
+    """A reply belongs to another request."""
 
 
 class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thrift ships no types
@@ -198,18 +198,18 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
 
     @property
     def is_idle(self) -> bool:
-        """True where the next call may begin."""
+        """True if the next call may begin."""
         return self._asked is None
 
     def writeMessageBegin(self, name: str, type: int, seqid: int) -> None:  # noqa: ARG002 - Thrift passes it
-        """Begin a call; Thrift's signature, but ``seqid`` is replaced by a number of our own."""
+        """Begin a call; ``seqid`` is replaced by the number of the request."""
         number = next(self._numbers) & _SEQUENCE_LIMIT
         self._asked = (name, number)
         self._line.begin(self.timeout)
         super().writeMessageBegin(name, type, number)
 
     def readMessageBegin(self) -> tuple[str, int, int]:
-        """Begin a reply. Raises ReplyMismatch where it belongs to another request."""
+        """Begin a reply. Raises ReplyMismatch if it belongs to another request."""
         name, kind, number = super().readMessageBegin()
         if self._asked != (name, number):
             raise ReplyMismatch(
@@ -235,7 +235,10 @@ class HttpRefused(TTransportException):  # type: ignore[misc]  # thrift ships no
 
 
 class HttpTransport:
-    """What a buffered Thrift transport writes to and reads from; one POST per flush."""
+    """Thrift messages as HTTP requests over one kept-alive connection: one POST per flush.
+
+    Thrift's own HTTP client opens a connection per call and ignores the status.
+    """
 
     def __init__(
         self, line: DeadlineSocket, endpoint: Endpoint, headers: Mapping[str, str], max_bytes: int
@@ -253,11 +256,11 @@ class HttpTransport:
         self._reply = io.BytesIO()
 
     def isOpen(self) -> bool:
-        """Return True: a closed one is thrown away."""
+        """Return True: a closed connection is discarded."""
         return True
 
     def open(self) -> None:
-        """Do nothing: the socket is connected before it gets here."""
+        """Do nothing: the socket is already connected."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -273,7 +276,7 @@ class HttpTransport:
         Raises:
             HttpRefused: The status is not 200.
             TTransportException: As :meth:`DeadlineSocket.read`, or the reply is not HTTP, or the
-                server has announced with its last reply that it takes no other request.
+                server announced with its last reply that it closes the connection.
         """
         body, self._request = self._request, b""
         if self._line.ended:
@@ -300,8 +303,8 @@ class HttpTransport:
         self._line.mark_sent()
 
     def _receive(self) -> bytes:
-        # HTTPConnection.getresponse would close the socket before the body is read where the server
-        # ends the connection with this reply: only sockets of Python's own stay open for that.
+        # HTTPConnection.getresponse would close the socket before the body is read if the server
+        # closes the connection after this reply: only Python's own sockets stay open for that.
         line: Any = self._line  # HTTPResponse needs no more of a socket than makefile()
         response = http.client.HTTPResponse(line, method="POST")
         response.begin()

@@ -1,4 +1,4 @@
-"""What went wrong with a connection: told apart by what a caller can do about it."""
+"""Classifies failures of a connection by what a caller can do about them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .sockets import describe
 class Fault:
     """A failure of the connection, not of the call.
 
-    ``lasting``: another attempt would end the same way. ``refused``: the server turned the call
-    away before it did anything.
+    ``lasting``: another attempt would fail in the same way. ``refused``: the server rejected the
+    call before it did anything.
     """
 
     text: str
@@ -36,7 +36,7 @@ class Fault:
 
 
 def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault:
-    """Return what an error means that came while a connection was opened.
+    """Classify an error while a connection was opened.
 
     ``known``: ``endpoint`` has answered before, with the same settings.
     """
@@ -52,7 +52,7 @@ def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault
 
 
 def call_fault(error: BaseException, connection: Connection, *, known: bool) -> Fault | None:
-    """Return what an error means that came out of a call; None where it is the call's own answer.
+    """Classify an error of a call; return None if it is the metastore's answer.
 
     The exceptions that the metastore declares, and TApplicationException, are answers. ``known`` as
     for :func:`opening_fault`.
@@ -91,7 +91,7 @@ def _error_name(error: BaseException) -> str:
 
 
 def _hint(error: TTransportException, endpoint: Endpoint) -> str:
-    """Return what to look at where a server has never sent anything."""
+    """Return what to check if a server has never sent anything."""
     fits = _FITS[endpoint.scheme]
     if error.type == TTransportException.TIMED_OUT:
         return f" (is it stopped or overloaded? if not, {fits})"
@@ -135,13 +135,13 @@ def _tls_fault(error: ssl.SSLError, endpoint: Endpoint) -> Fault:
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
         remedy = "write http://" if endpoint.is_http else "check tls.enabled"
         return Fault(f"it does not speak TLS: {remedy}", lasting=True)
-    # With TLS 1.3 a server that wants another certificate may be gone before its alert is read.
+    # With TLS 1.3 a server that rejects the certificate may close before its alert is read.
     setting = "https://" if endpoint.is_http else "tls.enabled"
     return Fault(f"{describe(error)} (check {setting} and tls.cert-file)")
 
 
 def _guess_server(first: bytes) -> str:
-    """Return what kind of server begins its answer with these bytes, or nothing."""
+    """Return what the first bytes of an answer say of the server, or an empty text."""
     if first.startswith(b"HTTP/"):
         return "it speaks HTTP, not Thrift: for Hive 4's HTTP transport write http://"
     if first[:2] == b"\x15\x03":

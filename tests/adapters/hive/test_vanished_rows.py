@@ -154,7 +154,9 @@ def test_a_read_whose_rows_go_on_vanishing_ends_as_a_concurrent_modification(
 ) -> None:
     metastore.fail(call, HIVE_2_TO_4_0)
     started = time.monotonic()
-    with pytest.raises(ConcurrentModificationError, match=r"meanwhile.*No such database row"):
+    with pytest.raises(
+        ConcurrentModificationError, match=r"modified concurrently.*No such database row"
+    ):
         READS[call](connect())
     assert time.monotonic() - started < 5
     assert metastore.calls[call] == 10

@@ -1,4 +1,4 @@
-"""Calls to Glue: the catalog's id with every one, every page, and what is known of each change."""
+"""Calls to Glue: with the catalog's id, all pages, and changes whose outcome may be unknown."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from .mapping import restrict_to_shape
 from .session import NEVER_SENT
 
 _PAGE = 100
-"""The most that Glue puts on a page."""
+"""The largest page of Glue."""
 
 _UNCERTAIN = ("OperationTimeoutException", "InternalServiceException", "RequestTimeout")
-# What botocore's parser lets through where a reply does not have the shape that it expects.
+# What botocore's parser raises for a reply of another shape than expected.
 _UNREADABLE = (ResponseParserError, ValueError, LookupError, TypeError, AttributeError)
 
 
 class _Attempts(threading.local):
-    """What is known of the change that this thread is making."""
+    """The state of the change that this thread sends."""
 
     watching = False
     unsure = False
-    """The change may have been made by an attempt whose reply did not come."""
+    """The change may have been made by an attempt whose reply was lost."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -53,7 +53,7 @@ _attempts = _Attempts()
 
 
 def ask(client: Any, operation: str, members: Iterable[str], **arguments: Any) -> Mapping[str, Any]:
-    """Return the answer to an operation that changes nothing, with all of these members.
+    """Return the answer to an operation that changes nothing, which must have all these members.
 
     Raises the errors of botocore, and UnreadableReplyError.
     """
@@ -75,11 +75,11 @@ class Calls:
         self._common = {"CatalogId": catalog_id} if catalog_id is not None else {}
 
     def shape(self, name: str) -> Any:
-        """Return a shape of the service model, which comes with botocore. Makes no call."""
+        """Return a shape of botocore's service model, without a call."""
         return self._client().meta.service_model.shape_for(name)
 
     def read(self, operation: str, member: str, **arguments: Any) -> Mapping[str, Any]:
-        """Return the member that every answer of an operation has, and that has a name."""
+        """Return a member of an answer, which must have a name."""
         answer = ask(self._client(), operation, (member,), **{**self._common, **arguments})
         found: Mapping[str, Any] = answer[member]
         if not found.get("Name"):
@@ -87,7 +87,7 @@ class Calls:
         return found
 
     def read_all(self, operation: str, member: str, **arguments: Any) -> Iterator[Any]:
-        """Yield what is listed on all pages, in as many calls as there are pages."""
+        """Yield the items of all pages, in one call for each page."""
         pages = self._client().get_paginator(operation)
         size = {"PageSize": _PAGE}
         try:
@@ -100,8 +100,8 @@ class Calls:
         """Change something. botocore may send it several times.
 
         Raises:
-            LostReplyError: It may have been done by an attempt whose reply did not come; what was
-                answered to a later one says nothing about that.
+            LostReplyError: It may have been done by an attempt whose reply was lost; the answer to
+                a later attempt does not tell.
         """
         client = self._client()
         if client is not self._watched:
@@ -161,9 +161,9 @@ def _note_attempt(
     response: tuple[Any, Mapping[str, Any]] | None = None,
     **_: object,
 ) -> None:
-    """Note of each attempt whether it may have been done without our knowing.
+    """Note for each attempt whether its outcome is unknown.
 
-    botocore tells of each: at the end it raises only what became of the last one.
+    botocore calls this after each; at the end it raises the error of the last one only.
     """
     if not _attempts.watching:
         return
@@ -180,9 +180,9 @@ def _note_attempt(
 
 
 def _is_success(content: bytes) -> bool:
-    """Return False for what Glue does not answer to a change; botocore takes it for success.
+    """Return False for a content that Glue never sends; botocore would accept it.
 
-    It may come from something on the way, and the change may never have reached Glue.
+    It may come from a proxy, and the change may never have reached Glue.
     """
     try:
         return not content or json.loads(content) == {}
@@ -191,7 +191,7 @@ def _is_success(content: bytes) -> bool:
 
 
 def name_of(entry: Mapping[str, Any]) -> str:
-    """Return the name of what is listed. Raises UnreadableReplyError where it has none."""
+    """Return the name of a listed item. Raises UnreadableReplyError if it has none."""
     if not entry.get("Name"):
         raise UnreadableReplyError("a listing")
     return str(entry["Name"])
@@ -200,7 +200,7 @@ def name_of(entry: Mapping[str, Any]) -> str:
 def _check_members(
     answer: Mapping[str, Any], members: Iterable[str], operation: str
 ) -> Mapping[str, Any]:
-    """Return an answer that has these members; botocore takes what is no JSON for an empty one."""
+    """Require members in an answer; botocore parses anything but JSON as an empty answer."""
     if not all(member in answer for member in members):
         raise UnreadableReplyError(operation)
     return answer

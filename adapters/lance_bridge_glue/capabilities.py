@@ -10,19 +10,19 @@ from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords
 from lance_bridge.errors import invalid
 
 _LONGEST = 255
-# Glue takes nearly everything. What is left out here means something in a path, in an ARN, in a
-# filter or in SQL; or is folded to lower case in more ways than one, as letters beyond ASCII are.
+# Glue accepts nearly everything. Excluded is what has a meaning in paths, ARNs, filters or SQL, and
+# letters beyond ASCII, which can be folded to lower case in several ways.
 _ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 _SAYS = "letters, digits, underscores, hyphens and dots of ASCII, and not begin with '-' or '.'"
 _SHOWN = 60
 _PAIRS = r"\uD800\uDC00-\uDBFF\uDFFF"
-"""How the model writes the characters beyond U+FFFF: as pairs of UTF-16."""
+"""How the model writes characters beyond U+FFFF: as pairs of UTF-16."""
 
 
 def capabilities() -> Capabilities:
-    """Return what Glue can do: it neither renames a table nor keeps a database that is not empty.
+    """Return what Glue can do: it renames no table, and drops databases that are not empty.
 
-    Sources: UpdateTable, which takes no other name; DeleteDatabase, which drops what is inside.
+    Sources: UpdateTable, which accepts no other name; DeleteDatabase, which drops the content.
     """
     return Capabilities(
         namespace_levels=(NameRule("database", _ALLOWED, _SAYS, _LONGEST),),
@@ -35,12 +35,12 @@ def capabilities() -> Capabilities:
 
 
 def check(shape: Any, value: Any, what: str) -> None:
-    """Check texts against the limits of the model, which botocore itself does not look at.
+    """Check texts against the limits of the model, which botocore itself ignores.
 
     Args:
         shape: The shape of a text, or of a map of properties.
         value: The text or the map; None passes.
-        what: What to call it in the message.
+        what: Its name in the message.
 
     Raises:
         InvalidInputError: too short, too long, or with characters that Glue refuses.

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
 _TEMPLATE = "storage.location.template"
-"""Where Athena finds the partitions of a table that it projects: none of them are in Glue."""
+"""Where Athena finds projected partitions, which are not in Glue."""
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
@@ -65,12 +65,12 @@ class GlueCatalog(Catalog):
             self._session = Session(config)
             self._storage = StorageCredentials(config, self._session)
             get_client = partial(self._session.client, "glue", config.endpoint)
+            self._calls = Calls(get_client, config.catalog_id)
             self._region = self._session.region
         else:
             _refuse_unused(config)
-            get_client = partial(_same, client)
+            self._calls = Calls(lambda: client, config.catalog_id)
             self._region = client.meta.region_name
-        self._calls = Calls(get_client, config.catalog_id)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -109,9 +109,9 @@ class GlueCatalog(Catalog):
             return self._calls.read("get_database", "Database", Name=path[-1])
 
     def _target_location(self, path: Path, target: Mapping[str, Any]) -> str | None:
-        """Return where the database is that a resource link is for; None where it cannot be read.
+        """Return the location of the target of a resource link; None if it cannot be read.
 
-        Glue follows links itself where the caller may read both ends.
+        Glue itself follows links if the caller may read both ends.
         """
         if not mapping.is_in_region(target, self._region):
             return None
@@ -153,9 +153,9 @@ class GlueCatalog(Catalog):
         self._refuse_functions(path)
 
     def _refuse_functions(self, path: Path) -> None:
-        """Raise NamespaceNotEmptyError where functions would be deleted with the database.
+        """Raise NamespaceNotEmptyError if functions would be deleted with the database.
 
-        Those that are seen through a link are its target's, and stay.
+        Those behind a link belong to its target, and stay.
         """
         if not self._config.drop_check_functions:
             return
@@ -172,7 +172,7 @@ class GlueCatalog(Catalog):
             except ClientError as error:
                 if is_unknown_operation(error):
                     logger.info("the server has no functions to look for in '%s'", display(path))
-                elif not is_a(error, ABSENT):  # so says a federated database without its source
+                elif not is_a(error, ABSENT):  # from a federated database without its source
                     raise
 
     # -- tables ----------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class GlueCatalog(Catalog):
     def scan_tables(
         self, namespace: Path, *, lance_only: bool = False, after: str | None = None
     ) -> Iterable[TableRecord]:
-        # Glue does not say in which order its pages come, so that all of them are read.
+        # The order of pages is undocumented, so all of them are read.
         return select_tables(self._records(namespace), lance_only=lance_only, after=after)
 
     def _records(self, namespace: Path) -> Iterator[TableRecord]:
@@ -188,23 +188,23 @@ class GlueCatalog(Catalog):
             link: Mapping[str, Any] | None = None
             for number, table in enumerate(self._tables(namespace)):
                 name = name_of(table)
-                if number == 0:  # what holds of one entry holds of all
+                if number == 0:  # the same for all entries
                     link = self._link_to(namespace, table)
                 yield mapping.record_from((*namespace, name), table, self._region, link)
 
     def _tables(self, namespace: Path) -> Iterator[Mapping[str, Any]]:
-        # One page after another: `Expression`, by which a listing could be divided, is called a
-        # regular expression and works as one only in part, so that entries could be missed.
+        # Pages are read one by one: `Expression`, which could split a listing, is only partly a
+        # regular expression, so that entries could be missed.
         try:
             yield from self._calls.read_all("get_tables", "TableList", DatabaseName=namespace[-1])
         except ClientError as error:
             if not is_a(error, ABSENT):
                 raise
-            # The database is not there, or what it is a link to or the face of is not.
+            # Either the database is missing, or the target of a link, or a federated source.
             database = self._database(namespace)
             if not (database.get("TargetDatabase") or database.get("FederatedDatabase")):
                 raise namespace_not_found(namespace) from error
-            logger.info("there is nothing behind '%s': %s", display(namespace), error)
+            logger.info("the target of '%s' does not exist: %s", display(namespace), error)
 
     def load_table(self, path: Path) -> TableRecord:
         with translate_errors(f"read table '{display(path)}'"):
@@ -215,10 +215,10 @@ class GlueCatalog(Catalog):
             return mapping.record_from(path, table, self._region, link)
 
     def _link_to(self, namespace: Path, table: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the database where it is a link to the one that has the entry, else None.
+        """Return the database if it is a link to the one with the entry, else None.
 
-        An entry says where it is, so that only those which are elsewhere take a call. One in a
-        database of the same name is known to be elsewhere only with `catalog_id`.
+        An entry names its own database, so that only entries of another one need a call. One in a
+        database of the same name in another catalog is recognised only with `catalog_id`.
         """
         database, catalog = namespace[-1].lower(), self._config.catalog_id
         is_here = (table.get("DatabaseName") or database).lower() == database
@@ -229,7 +229,7 @@ class GlueCatalog(Catalog):
         except ClientError as error:
             if not is_a(error, *_REFUSED):
                 raise
-            logger.info("what '%s' is a link to cannot be read: %s", display(namespace), error)
+            logger.info("the target of link '%s' cannot be read: %s", display(namespace), error)
             return {"TargetDatabase": table}
         return found if found.get("TargetDatabase") else None
 
@@ -238,7 +238,7 @@ class GlueCatalog(Catalog):
             return self._calls.read("get_table", "Table", DatabaseName=path[-2], Name=path[-1])
 
     def _follow_link(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a resource link is for, or the link as it is where that does not exist."""
+        """Return the target of a resource link, or the link itself if that does not exist."""
         target = link["TargetTable"]
         if not mapping.is_in_region(target, self._region):
             return link
@@ -266,11 +266,11 @@ class GlueCatalog(Catalog):
         return record
 
     def _require_own_locations(self, path: Path) -> None:
-        """Raise NamespaceNotFoundError, or InvalidInputError where tables cannot be placed."""
+        """Raise NamespaceNotFoundError, or InvalidInputError in a database of S3 Tables."""
         if mapping.is_s3_tables(self._database(path[:-1])):
             raise invalid(
-                f"Table '{display(path)}' cannot be there: the database is one of S3 Tables, which "
-                "decides where its tables are and of what format"
+                f"Table '{display(path)}' cannot be created: its database is one of S3 Tables, "
+                "which sets the location and format of tables itself"
             )
 
     def _create(self, path: Path, table: dict[str, Any]) -> None:
@@ -299,8 +299,7 @@ class GlueCatalog(Catalog):
             version = {"VersionId": record.revision} if record.revision is not None else {}
             absent, beaten = table_not_found(path), concurrent_modification(path)
             with map_errors({ABSENT: absent, CHANGED: beaten}):
-                # Without SkipArchive each change leaves a version behind, and their number is
-                # limited.
+                # Without SkipArchive each change adds a version, and their number is limited.
                 self._calls.change(
                     "update_table",
                     DatabaseName=path[-2],
@@ -317,27 +316,29 @@ class GlueCatalog(Catalog):
     def _load_unchanged(self, record: TableRecord) -> Mapping[str, Any]:
         """Return the entry that a record was loaded from.
 
-        Raises TableNotFoundError, ConcurrentModificationError, and InvalidInputError for a link,
-        whose changes Glue would make to the table that it is for.
+        Raises:
+            TableNotFoundError
+            ConcurrentModificationError
+            InvalidInputError: it is a link: Glue would change its target.
         """
         table = self._table(record.path)
         if table.get("TargetTable"):
             target = mapping.name_of_target(table["TargetTable"])
             raise invalid(
-                f"Table '{display(record.path)}' is a link to {target}: change that table, or make "
-                "another link"
+                f"Table '{display(record.path)}' is a link to {target}: change that table, or "
+                "create another link"
             )
         if record.revision is not None and table.get("VersionId") != record.revision:
             raise concurrent_modification(record.path)
-        # Versions of a table that was recreated begin again with the same numbers.
+        # The version numbers of a recreated table start again.
         if record.identity is not None and mapping.identity_of(table) != record.identity:
             raise concurrent_modification(record.path)
         return table
 
     def copy_table(self, record: TableRecord, copy: TableRecord) -> None:
-        """Also see :class:`~lance_bridge.catalog.Catalog`: all that CreateTable takes is copied.
+        """Copy all that CreateTable accepts, as :class:`~lance_bridge.catalog.Catalog` says.
 
-        What Glue and Lake Formation keep beside an entry is not: older versions, partitions,
+        Not copied is what Glue and Lake Formation keep beside an entry: older versions, partitions,
         statistics of columns, tags and permissions.
         """
         with translate_errors(f"copy table '{display(record.path)}' to '{display(copy.path)}'"):
@@ -382,12 +383,12 @@ class GlueCatalog(Catalog):
     # -- storage ---------------------------------------------------------------------------------
 
     def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
-        """Also see :class:`~lance_bridge.catalog.Catalog`: what `vending` says, S3 only."""
+        """Vend credentials for S3 only, see :mod:`.vending`."""
         return self._storage.vend(record, write=write) if self._storage is not None else None
 
 
 def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
-    """Raise InvalidTableStateError where an entry is guarded in another way than Glue's."""
+    """Raise InvalidTableStateError if an entry has a guard of another catalog."""
     for guard in (record.properties.get(GUARD), (table.get("Parameters") or {}).get(GUARD)):
         if guard is not None and (guard != _BY_VERSION_ID or record.revision is None):
             raise InvalidTableStateError(
@@ -396,12 +397,8 @@ def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
             )
 
 
-def _same(client: Any) -> Any:
-    return client
-
-
 def _refuse_unused(config: GlueConfig) -> None:
-    """Raise InvalidInputError for properties of a client that is not to be made."""
+    """Raise InvalidInputError for properties that have no effect with a given client."""
     used = {*CatalogConfig.model_fields, "catalog_id", "drop_check_functions"}
     for name in sorted(config.model_fields_set - used):
         key = GlueConfig.model_fields[name].alias or name
@@ -409,10 +406,10 @@ def _refuse_unused(config: GlueConfig) -> None:
 
 
 def _refuse_namespace_link(path: Path, database: Mapping[str, Any]) -> None:
-    """Raise InvalidInputError for a resource link: what is done to it would befall its target."""
+    """Raise InvalidInputError for a resource link: Glue would change its target."""
     target = database.get("TargetDatabase")
     if target:
         raise invalid(
-            f"Namespace '{display(path)}' is a link to {mapping.name_of_target(target)}: do that "
-            "to the target itself"
+            f"Namespace '{display(path)}' is a link to {mapping.name_of_target(target)}: change "
+            "the target instead"
         )

@@ -1,4 +1,4 @@
-"""What can be set to reach AWS Glue: the declared properties of ``impl=glue``."""
+"""The properties of ``impl=glue``."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class GlueConfig(CatalogConfig):
 
     @property
     def names_credentials(self) -> bool:
-        """True where the properties say whose credentials to use."""
+        """True if the properties contain credentials, or name them."""
         return bool(self.access_key_id or self.profile_name or self.assume_role_arn)
 
     @field_validator("endpoint", "assume_role_endpoint", "lake_formation_endpoint")
@@ -204,12 +204,12 @@ class GlueConfig(CatalogConfig):
 
 
 def is_region(text: str) -> bool:
-    """Return True for what can be a region's name, and so part of a host's."""
+    """Return True for a valid name of a region, which becomes part of a host name."""
     return _REGION.fullmatch(text) is not None and len(text) <= 63
 
 
 def _is_visible(text: str) -> bool:
-    """Return True for what can be sent in a header, and is not empty."""
+    """Return True for a text that can be sent in a header, and is not empty."""
     return text != "" and all("!" <= each <= "~" for each in text)
 
 

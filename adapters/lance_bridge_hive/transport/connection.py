@@ -178,7 +178,7 @@ class ReplyMismatch(TProtocolException):  # type: ignore[misc]  # thrift ships n
 class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thrift ships no types
     """Numbers requests, checks replies, and starts the deadline of each call.
 
-    ``at_rest`` is True between calls: no request is half written, no reply half read.
+    ``is_idle`` is True between calls: no request is partly written, no reply partly read.
     """
 
     def __init__(

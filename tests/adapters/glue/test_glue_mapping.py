@@ -188,7 +188,10 @@ def test_an_entry_of_a_database_linked_to_is_a_link_too(
         (TableRecord(("d", "t"), "s3://b/t", {"k" * 256: "v"}), "Property key 'kkk"),
         (TableRecord(("d", "t"), "s3://b/t", {"k": "v" * 512_001}), "value of property 'k'"),
         (TableRecord(("d", "t"), "s3://b/t", {"a\nb": "v"}), "control characters"),
-        (TableRecord(("d", "t"), "s3://b/t", {"EXTERNAL": "FALSE"}), "'EXTERNAL' is not the"),
+        (
+            TableRecord(("d", "t"), "s3://b/t", {"EXTERNAL": "FALSE"}),
+            "'EXTERNAL' is the catalog's own",
+        ),
     ],
 )
 def test_what_glue_cannot_hold_of_a_table_is_refused(record: TableRecord, says: str) -> None:

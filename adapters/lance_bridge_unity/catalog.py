@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 _KINDS = ("catalogs", "schemas", "tables")
 _OWN_SCHEMA = "information_schema"
-"""Databricks keeps it in every catalog; it holds views only and cannot be dropped."""
+"""A schema of views in every catalog of Databricks, which cannot be dropped."""
 _OTHER_CONTENT = {"volumes": "volumes", "functions": "functions", "models": "registered_models"}
 
 
@@ -68,8 +68,8 @@ class UnityCatalog(Catalog):
         return self._capabilities
 
     def describe_connection(self) -> str:
-        place = self._config.address or f"profile={self._config.profile or 'of the environment'}"
-        return ", catalog=".join((place, *self._pinned))
+        address = self._config.address or f"profile={self._config.profile or 'of the environment'}"
+        return ", catalog=".join((address, *self._pinned))
 
     def describe_server(self) -> Mapping[str, str]:
         dialect = "Databricks" if self._config.is_databricks else "open source"
@@ -105,7 +105,7 @@ class UnityCatalog(Catalog):
             return mapping.namespace_from(path, full, self._client.get(self._object(full)))
 
     def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
-        """Return a directory of the schema's own: schemas and catalogs may share a storage root."""
+        """Return a directory for one schema: schemas and catalogs may share a storage root."""
         full = self._full(namespace.path)
         root = namespace.location or self._catalog_location(full[0])
         return locations.join(root, *locations.namespace_directories(full)) if root else None
@@ -116,7 +116,7 @@ class UnityCatalog(Catalog):
             with translate_errors(f"read catalog '{catalog}'", full):
                 info = self._client.get(self._object(full))
         except PermissionDeniedError as error:
-            logger.info("the place of catalog %s cannot be read: %s", catalog, error)
+            logger.info("the location of catalog %s cannot be read: %s", catalog, error)
             return None
         return mapping.namespace_from(full, full, info).location
 
@@ -135,13 +135,13 @@ class UnityCatalog(Catalog):
         body = mapping.namespace_changes(full, record.properties, databricks=databricks)
         if not body["properties"]:
             raise invalid(
-                f"Namespace '{display(full)}' cannot be left without properties: the server would "
-                "keep those that it has"
+                f"Namespace '{display(full)}' must keep at least one property: the server would "
+                "ignore the removal of all"
             )
         key = mapping.STORAGE_ROOT[len(full) - 1]
         wanted = record.properties.get(key)
         if wanted and wanted != self.load_namespace(record.path).properties.get(key):
-            raise invalid(f"Property {key} of '{display(full)}' cannot change once it is made")
+            raise invalid(f"Property {key} of '{display(full)}' cannot be changed")
         with translate_errors(f"change namespace '{display(full)}'", full):
             self._client.change("PATCH", self._object(full), body)
 
@@ -149,7 +149,7 @@ class UnityCatalog(Catalog):
         full = self._full(path)
         with lock_names(full), translate_errors(f"drop namespace '{display(full)}'", full):
             try:
-                # Without `force`, which would delete what is inside and its files.
+                # Without `force`, which would delete the tables inside and their files.
                 self._client.change("DELETE", self._object(full), silent=True)
             except ErrorReply as error:
                 if error.is_not_empty:
@@ -168,15 +168,14 @@ class UnityCatalog(Catalog):
                 raise namespace_not_empty(full, f"it holds {kind}, such as {found.get('name')}")
 
     def require_drop_permission(self, path: Path) -> None:
-        """Ask for the drop, which the server refuses for want of a right, or for what is inside.
+        """Try the drop: the server checks permissions first, and then whether it is empty.
 
-        It looks at rights first. They come from owners and grants of three levels, and no call
-        answers with what they add up to.
+        Permissions come from owners and grants on three levels; no call returns their result.
         """
         try:
             self.drop_namespace(path)
         except NamespaceNotEmptyError as error:
-            logger.debug("may be dropped once it is empty: %s", error)
+            logger.debug("may be dropped when it is empty: %s", error)
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -190,7 +189,7 @@ class UnityCatalog(Catalog):
             try:
                 yield mapping.record_from(namespace, row)
             except InternalError as error:
-                logger.warning("listed as one that cannot be read: %s", error)
+                logger.warning("listed as unreadable: %s", error)
                 yield TableRecord.unreadable((*namespace, mapping.label(row)))
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
@@ -219,10 +218,10 @@ class UnityCatalog(Catalog):
             return mapping.record_from(path[:-1], self._client.get(self._object(full)))
 
     def _may_be_half_dropped(self, record: TableRecord) -> bool:
-        """Return whether a table may have been read while it was dropped.
+        """Return True if a table may have been read while it was dropped.
 
-        The open-source server reads the entry, and then its properties: where a drop comes in
-        between, a Lance table looks like a table of text that has none. Read again, it is gone.
+        The open-source server reads the entry, and then its properties. After a drop in between, a
+        Lance table looks like a table of text without properties. A second read does not find it.
         """
         is_plain = record.kind == mapping.EXTERNAL and not record.properties
         return is_plain and not self._config.is_databricks
@@ -266,7 +265,7 @@ class UnityCatalog(Catalog):
                 raise
 
     def _restore(self, record: TableRecord) -> None:
-        """Undo those of several statements that were done before one was refused."""
+        """Undo the statements that succeeded before one was refused."""
         full = self._full(record.path)
         try:
             for statement in _changes(full, self.load_table(record.path), record):
@@ -336,17 +335,17 @@ class UnityCatalog(Catalog):
             )
             if not has_none or self._config.vend == "true":
                 raise
-            logger.warning("going on without vended credentials: %s", error)
+            logger.warning("continuing without vended credentials: %s", error)
             return None
         return options
 
 
 def _changes(full: Path, found: TableRecord, wanted: TableRecord) -> Iterator[str]:
-    """Yield the statements that make a table what it should be."""
+    """Yield the statements that change a table to the wanted one."""
     old, new = found.properties, wanted.properties
     changed = {key: value for key, value in new.items() if old.get(key) != value}
     if found.is_lance and wanted.is_lance:
-        changed.pop(TABLE_TYPE, None)  # in another letter case, which means the same
+        changed.pop(TABLE_TYPE, None)  # only its letter case may differ
     gone = sorted(set(old) - set(new))
     if wanted.location and wanted.location != found.location:
         yield sql.set_location(full, wanted.location)

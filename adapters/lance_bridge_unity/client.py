@@ -1,8 +1,8 @@
-"""Requests to a Unity Catalog server: sent, repeated where that is harmless, and understood.
+"""Requests to a Unity Catalog server, retried where that is safe.
 
-Databricks' SDK says who one is (`login`), and nothing more: it repeats changes whose reply was lost
-and then reports "already exists", hides the status of errors, cannot read the plain text with
-which the open-source server confirms a delete, and puts names into URLs as they are.
+Databricks' SDK is used for authentication only (`login`): it repeats changes whose reply was lost
+and then reports "already exists", hides the status of errors, cannot parse the plain text with
+which the open-source server confirms a delete, and does not escape names in URLs.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ Json = dict[str, Any]
 _CONNECTIONS = 32
 _SHOWN = 200
 _OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
-"""How urllib3 begins its messages, with objects that mean nothing to a reader."""
+"""The beginning of urllib3's messages: objects without a meaning for users."""
 _backoff = wait_random_exponential(multiplier=0.1, max=5)
 
 
 def route(kind: str, *names: str) -> str:
-    """Return where an object is, below the API's path; nothing in a name can leave its place."""
+    """Return the path of an object below the API's path, with its names escaped."""
     return f"/{kind}/{quote('.'.join(names), safe='')}"
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What is sent; the answer to a silent one is not read."""
+    """A request; the answer to a silent one is not read."""
 
     method: str
     path: str
@@ -70,8 +70,8 @@ class _Request:
 class Client:
     """Sends requests; safe to share between threads and across a fork.
 
-    Every method raises Lost and Refused, and UnauthenticatedError where nobody can log in.
-    A `path` begins below the server's address.
+    Every method raises LostReply, ErrorReply, and UnauthenticatedError without valid credentials.
+    A `path` is relative to the server's address.
     """
 
     def __init__(self, config: UnityConfig) -> None:
@@ -82,17 +82,17 @@ class Client:
         self._session: tuple[int, requests.Session] | None = None
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
-        """Read; repeated until there is an answer, within the limits that are configured."""
+        """Read; retried within the configured limits."""
         return self._send_with_retries(_Request("GET", path, query=query), _may_read_again)
 
     def ask(self, path: str, body: Json) -> Json:
-        """Read by a POST, which changes nothing."""
+        """Read with a POST that changes nothing."""
         return self._send_with_retries(_Request("POST", path, body=body), _may_read_again)
 
     def change(
         self, method: str, path: str, body: Json | None = None, *, silent: bool = False
     ) -> Json:
-        """Change something; repeated only where the server did nothing.
+        """Change something; retried only if the server did nothing.
 
         Args:
             silent: Whether the answer may be anything, such as plain text; it is not read.
@@ -101,8 +101,8 @@ class Client:
         return self._send_with_retries(request, _did_nothing)
 
     def pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[Json]:
-        """Yield the members of all pages. Databricks may send an empty page before the last."""
-        asked = {**query, "max_results": "0"}  # as many as the server thinks right
+        """Yield the rows of all pages. Databricks may send an empty page before the last."""
+        asked = {**query, "max_results": "0"}  # as many as the server allows
         while True:
             reply = self.get(path, asked)
             rows = reply.get(key) or []
@@ -117,7 +117,7 @@ class Client:
             asked["page_token"] = str(token)
 
     def close(self) -> None:
-        """Let go of connections; the next request opens new ones."""
+        """Close connections; the next request opens new ones."""
         with self._lock:
             session, self._session = self._session, None
         if session is not None and session[0] == os.getpid():
@@ -135,7 +135,7 @@ class Client:
         return retrying(self._send_authenticated, request)
 
     def _warn_unreachable(self, state: RetryCallState) -> None:
-        """Log, once a request, that it waits for a server that takes no connection."""
+        """Log, once per request, that the server accepts no connection."""
         error = state.outcome.exception() if state.outcome else None
         cause = error.__cause__ if error is not None else None
         if state.attempt_number > 1 or not isinstance(cause, requests.RequestException):
@@ -148,7 +148,7 @@ class Client:
             )  # fmt: skip
 
     def _send_authenticated(self, request: _Request) -> Json:
-        """Send; once more with other credentials, if such can be found, where these have ended."""
+        """Send a request, and again with new credentials if these have expired."""
         access = self._login.access()
         try:
             return self._send(request, access)
@@ -180,7 +180,7 @@ class Client:
         return _json(response, change=change)
 
     def _connections(self) -> requests.Session:
-        """Return this process's own: one that is shared after a fork would mix up answers."""
+        """Return the session of this process: after a fork, a shared one would mix up answers."""
         with self._lock:
             if self._session is None or self._session[0] != os.getpid():
                 self._session = (os.getpid(), new_session())
@@ -209,13 +209,13 @@ def _lost(error: requests.RequestException, address: str, *, change: bool) -> Lo
 
 
 def _reason(error: requests.RequestException) -> Exception | None:
-    """Return what urllib3 ran into."""
+    """Return the error of urllib3, if any."""
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return reason if isinstance(reason, Exception) else None
 
 
 def _is_unconnected(error: requests.RequestException) -> bool:
-    """Return True where there was no connection on which the request could have been sent."""
+    """Return True without a connection on which the request could have been sent."""
     early = (requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError)
     return isinstance(error, early) or isinstance(_reason(error), NewConnectionError)
 
@@ -231,7 +231,7 @@ def _json(response: requests.Response, *, change: bool) -> Json:
 
 
 def _refused(response: requests.Response, *, change: bool) -> ErrorReply:
-    """Return what an answer says that is an error. Raises Lost where it cannot be read."""
+    """Return the error in an answer. Raises LostReply if it cannot be read."""
     status = response.status_code
     if status < 400:
         text = f"redirects to {response.headers.get('Location', 'nowhere')}: set host to that"
@@ -257,12 +257,12 @@ def _refused(response: requests.Response, *, change: bool) -> ErrorReply:
 
 
 def new_session() -> requests.Session:
-    """Return a session that adds no credentials of its own and repeats nothing.
+    """Return a session without credentials and retries.
 
-    An answer, from its first byte to its last, may take as long as the read timeout.
+    An answer may take as long as the read timeout, from its first byte to its last.
     """
     session = requests.Session()
-    session.auth = _unchanged  # else a .netrc would take the place of the header
+    session.auth = _unchanged  # otherwise a .netrc would replace the header
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS, max_retries=0))
     return session
@@ -279,7 +279,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Stream(io.RawIOBase):
-    """What comes from a socket until its timeout is over, counted from now."""
+    """The bytes from a socket until its timeout has passed, counted from now."""
 
     def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
         self._socket = connection

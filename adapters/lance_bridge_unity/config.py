@@ -1,4 +1,4 @@
-"""What can be set to reach Unity Catalog: the declared properties of ``impl=unity``."""
+"""The properties of ``impl=unity``."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class UnityConfig(CatalogConfig):
 
     @property
     def uses_sdk(self) -> bool:
-        """Whether Databricks' SDK finds host and credentials."""
+        """Whether Databricks' SDK finds the host and credentials."""
         return self.is_databricks or bool(self.profile or self.client_id)
 
     @property

@@ -94,7 +94,7 @@ def test_the_last_property_of_a_schema_is_never_lost_in_silence(
 ) -> None:
     catalog = connect()
     catalog.create_namespace(NamespaceRecord(("c", "n"), {"k": "v"}))
-    with pytest.raises(InvalidInputError, match=r"'c\.n' cannot be left without properties"):
+    with pytest.raises(InvalidInputError, match=r"'c\.n' must keep at least one property"):
         catalog.alter_namespace(NamespaceRecord(("c", "n"), properties))
     assert catalog.load_namespace(("c", "n")).properties == {"k": "v"}
 

@@ -69,7 +69,7 @@ def test_a_statement_that_nobody_can_ask_for_any_more_is_unknown(
 ) -> None:
     workspace.databricks.statements.polls = 3
     workspace_proxy.fail_next(POLLS, Fault.RESET, times=99)
-    with pytest.raises(OutcomeUnknownError, match="nobody can say"):
+    with pytest.raises(OutcomeUnknownError, match="outcome of statement"):
         databricks(max_retries="1").create_table(record())
 
 

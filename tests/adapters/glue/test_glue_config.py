@@ -66,7 +66,7 @@ def test_a_bad_configuration_is_refused_at_once_with_the_name_of_the_property(
     assert time.monotonic() - begun < 30
 
 
-def test_a_refused_secret_is_not_shown() -> None:
+def test_a_refused_secret_is_not_in_the_message() -> None:
     with pytest.raises(InvalidInputError) as refused:
         GlueNamespace(**REGION, access_key_id="AKIAEXAMPLE", secret_access_key="hush hush")
     assert "secret_access_key" in str(refused.value)
@@ -106,7 +106,7 @@ def test_a_missing_package_is_unsupported_with_what_to_install(
         GlueNamespace(**REGION, **KEYS)
 
 
-def test_secrets_are_declared_as_such_and_never_shown() -> None:
+def test_secrets_are_declared_and_in_no_text() -> None:
     assert GlueConfig.secret_keys() == {"secret_access_key", "session_token"}
     shown = GlueNamespace(**REGION, **KEYS, session_token="hush-too")
     assert "hush" not in f"{shown!r} {shown.namespace_id()} {shown._bridge.config!r}"

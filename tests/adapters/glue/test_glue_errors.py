@@ -101,7 +101,7 @@ def test_a_refusal_to_decrypt_is_a_refusal(calls: Calls, proxy: HttpProxy) -> No
     assert "kms:Decrypt" in str(error)
 
 
-def test_what_a_federated_source_says_is_told_by_its_own_code(
+def test_an_error_of_a_federated_source_has_the_code_of_the_source(
     calls: Calls, proxy: HttpProxy
 ) -> None:
     content = {
@@ -133,7 +133,7 @@ def test_a_session_token_in_what_aws_says_is_not_repeated(calls: Calls, proxy: H
         (404, ErrorCode.INTERNAL),
     ],
 )
-def test_a_page_of_somebody_in_between_is_told_by_its_status(
+def test_a_page_of_a_proxy_is_classified_by_its_status(
     calls: Calls, proxy: HttpProxy, status: int, expected: ErrorCode
 ) -> None:
     page = Answer(status, b"<html>no</html>", {"Content-Type": "text/html"})

@@ -220,7 +220,7 @@ def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("where", RENAMES)
-def test_a_rename_that_is_broken_anywhere_loses_nothing_and_tells_of_what_it_leaves(
+def test_a_rename_that_fails_anywhere_loses_nothing_and_names_what_is_left(
     lake: Lake, where: str, fault: str
 ) -> None:
     for step in count():

@@ -92,7 +92,7 @@ def test_where_a_link_is_for_is_asked_where_glue_does_not_say(
 
 
 @pytest.mark.parametrize("code", ["EntityNotFoundException", "AccessDeniedException"])
-def test_a_link_whose_target_cannot_be_read_has_no_place(
+def test_a_link_whose_target_cannot_be_read_has_no_location(
     server: GlueServer, proxy: HttpProxy, code: str
 ) -> None:
     target = {"CatalogId": ACCOUNT, "DatabaseName": "theirs"}
@@ -135,7 +135,7 @@ def test_dropping_a_link_to_a_database_drops_nothing_else(
     assert server.glue.get_user_defined_functions(DatabaseName=target, Pattern="*")
 
 
-def test_a_link_is_not_overwritten_in_place_of_its_target(
+def test_overwriting_a_link_changes_neither_it_nor_its_target(
     calls: Calls, server: GlueServer, linked: tuple[str, str]
 ) -> None:
     target, link = linked
@@ -202,7 +202,7 @@ def test_a_link_takes_one_request_more_than_a_database(
     assert proxy.counts == {"GetTables": 3, "GetDatabase": 2, "GetTable": 1}
 
 
-def test_who_may_not_read_a_link_itself_sees_its_tables_as_links_to_elsewhere(
+def test_tables_behind_an_unreadable_link_are_links(
     server: GlueServer, proxy: HttpProxy, linked: tuple[str, str]
 ) -> None:
     target, link = linked

@@ -87,7 +87,7 @@ def test_the_answer_to_a_second_attempt_says_nothing_of_the_first(
 
 
 @pytest.mark.parametrize("mode", ["standard", "adaptive", "legacy"])
-def test_every_way_of_repeating_tells_of_lost_attempts(
+def test_lost_attempts_are_noticed_in_every_retry_mode(
     proxy: HttpProxy, server: GlueServer, database: str, mode: str
 ) -> None:
     catalog = catalog_at(proxy.endpoint, server, retry_mode=mode)

@@ -187,7 +187,7 @@ def test_a_refresh_in_the_middle_gives_no_thread_a_wrong_answer(
     assert sts.counts["AssumeRole"] == 2
 
 
-def test_a_slow_sts_holds_nobody_up_while_the_old_credentials_are_good(
+def test_a_slow_sts_blocks_no_call_while_the_old_credentials_are_valid(
     assume: Callable[..., Calls], sts: HttpProxy, server: GlueServer
 ) -> None:
     calls = assume(assume_role_timeout_sec="900", **{"client.read-timeout": "30"})
@@ -257,7 +257,7 @@ def test_no_log_and_no_error_holds_a_secret(
 # -- what may go wrong ---------------------------------------------------------------------------
 
 
-def test_a_role_that_may_not_be_assumed_is_told_as_such(
+def test_a_refused_role_is_permission_denied(
     assume: Callable[..., Calls], sts: HttpProxy, proxy: HttpProxy
 ) -> None:
     sts.fail_next("AssumeRole", Answer(403, DENIED, {"Content-Type": "text/xml"}))

@@ -143,7 +143,7 @@ def test_a_rename_keeps_what_else_is_in_the_entry(
     assert before["Parameters"].items() <= after["Parameters"].items()
 
 
-def test_an_entry_that_changed_since_it_was_read_is_left_alone(
+def test_an_entry_that_changed_since_it_was_read_is_not_altered(
     server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     raw_table(server, database, "t", **OWN_FIELDS)
@@ -215,7 +215,7 @@ def test_a_database_with_functions_is_not_dropped(
     assert calls.all_tables([database]) == (["t"] if behavior == "Cascade" else [])
 
 
-def test_who_may_not_look_for_functions_may_not_drop(
+def test_a_drop_needs_the_permission_to_list_functions(
     calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     said = "User: u is not authorized to perform: glue:GetUserDefinedFunctions on resource: r"

@@ -91,7 +91,7 @@ def test_a_role_serves_storage_too_and_says_until_when(
     assert proxy.counts["AssumeRole"] == 1
 
 
-def test_nothing_is_vended_where_the_properties_name_nobody(
+def test_nothing_is_vended_without_credentials_in_the_properties(
     server: GlueServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
@@ -186,7 +186,7 @@ def test_for_a_table_that_is_still_to_be_made_the_catalogs_own_are_given(
         ("ExpiredTokenException", UnauthenticatedError),
     ],
 )
-def test_what_lake_formation_refuses_is_not_got_round(
+def test_a_refusal_of_lake_formation_is_not_circumvented(
     lake: HttpProxy, server: GlueServer, code: str, expected: type[Exception]
 ) -> None:
     said = "Insufficient Lake Formation permission(s): Required Select on t"

@@ -114,7 +114,7 @@ def test_the_guard_is_found_by_trying_and_nothing_is_changed(
 
 
 @pytest.mark.parametrize("version", ["2.3", "3.1"])
-def test_trying_disturbs_nobody_who_is_changing_the_entry(
+def test_a_probe_does_not_disturb_concurrent_changes(
     catalog: HiveCatalog, metastore: Metastore, version: str, entry: TableRecord
 ) -> None:
     catalog.alter_table(with_property(entry, COUNT, "0"))
@@ -205,7 +205,7 @@ def test_a_client_with_an_earlier_state_neither_alters_nor_renames(
     assert raw_entry(metastore.port, *entry.path) == before
 
 
-def test_a_guard_can_be_taken_away_by_whoever_knows_the_latest_state(
+def test_a_guard_can_be_removed_with_the_latest_state(
     catalog: HiveCatalog, version: str, entry: TableRecord
 ) -> None:
     record = guarded(catalog, entry.path, GUARDS[version])

@@ -145,7 +145,7 @@ def test_an_alter_that_arrives_late_does_not_change_what_is_read(
     assert count_of(straight, entry.path) == 5
 
 
-def test_a_client_that_dies_keeps_nobody_waiting(
+def test_a_client_that_dies_blocks_no_other(
     proxy: ThriftProxy, straight: HiveCatalog, entry: TableRecord
 ) -> None:
     with open_catalog(proxy.uri, **LIMITS) as dying:
@@ -158,7 +158,7 @@ def test_a_client_that_dies_keeps_nobody_waiting(
 
 
 @pytest.mark.parametrize("fault", LOST)
-def test_what_became_of_a_change_is_found_out_after_a_lost_reply(
+def test_the_outcome_of_a_change_is_resolved_after_a_lost_reply(
     catalog: HiveCatalog, proxy: ThriftProxy, entry: TableRecord, fault: Fault
 ) -> None:
     proxy.fail_next("add_partition", fault)

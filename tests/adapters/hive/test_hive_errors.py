@@ -105,7 +105,7 @@ def test_a_new_catalog_needs_a_location_and_holds_no_other_property(
     assert name not in with_catalogs.all_namespaces([])
 
 
-def test_exist_ok_of_a_catalog_that_is_there_needs_no_location(
+def test_exist_ok_of_an_existing_catalog_needs_no_location(
     with_catalogs: Calls, tmp_path: Path
 ) -> None:
     name = f"cat_{uuid.uuid4().hex}"
@@ -147,7 +147,7 @@ def test_a_call_that_the_metastore_does_not_know_is_unsupported(connect: Connect
         pool.call(lambda c: c.catalogs.get_catalogs(), name="get_catalogs", repeatable=True)
 
 
-def test_any_other_failure_of_the_metastore_is_internal_and_in_its_words(
+def test_any_other_failure_of_the_metastore_is_internal_with_its_message(
     metastore: Metastore, calls: Calls, database: str
 ) -> None:
     table = raw_table(database, "t", "/nowhere")

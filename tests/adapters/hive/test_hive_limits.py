@@ -98,7 +98,7 @@ def test_what_a_database_cannot_hold_is_refused_before_any_call(
 
 
 @pytest.mark.parametrize("place", ["file", "file/db", "hdfs://no-host.invalid:8020/db"])
-def test_a_place_where_no_directory_can_be_made_is_invalid_input(
+def test_a_location_where_no_directory_can_be_created_is_invalid_input(
     connected: Calls, tmp_path: Path, place: str
 ) -> None:
     (tmp_path / "file").write_text("no directory")
@@ -194,7 +194,7 @@ def test_a_table_where_no_directory_can_be_is_invalid_input(
     assert (tmp_path / "file").read_text() == "no directory"
 
 
-def test_the_metastores_own_words_for_a_table_of_hives_format_are_known(
+def test_the_metastores_message_for_a_table_of_hives_format_is_recognised(
     server: Metastore, made: str, tmp_path: Path
 ) -> None:
     table = raw_table(made, "t", str(tmp_path / "t"))

@@ -151,7 +151,7 @@ SCANS: dict[str, Callable[[HiveCatalog, str], object]] = {
 
 
 @pytest.mark.parametrize("scan", SCANS)
-def test_a_scan_tells_a_missing_database_from_an_empty_one(
+def test_a_scan_distinguishes_a_missing_database_from_an_empty_one(
     catalog: HiveCatalog, database: str, scan: str
 ) -> None:
     assert SCANS[scan](catalog, database) == []

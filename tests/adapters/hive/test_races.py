@@ -60,7 +60,7 @@ def test_losing_creators_leave_nothing_behind(calls: Calls, database: str) -> No
 
 
 @pytest.mark.parametrize("version", COMPARE_AND_SET)
-def test_one_of_many_renamers_is_told_that_it_renamed(
+def test_one_of_many_concurrent_renames_succeeds(
     metastores: Metastores, version: str, tmp_path: Path
 ) -> None:
     with open_calls(uri=metastores.get(version).uri, root=str(tmp_path)) as calls:

@@ -114,7 +114,7 @@ def test_a_correct_reply_is_read(serve: Serve) -> None:
         (header() + bytes([_STRUCT, 0, 9]) * 100_000, "cannot be decoded|depth|within"),
     ],
 )
-def test_an_answer_that_is_none_gives_a_typed_error_in_time(
+def test_a_malformed_answer_gives_a_typed_error_in_time(
     serve: Serve, reply: bytes, says: str
 ) -> None:
     server = serve(answering(reply))
@@ -292,7 +292,7 @@ def http_reply(status: str, body: bytes) -> bytes:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "OutcomeUnknownError", "within 1 s"),
     ],
 )
-def test_http_answers_are_told_apart(serve: Serve, reply: bytes, error: str, says: str) -> None:
+def test_http_answers_are_classified(serve: Serve, reply: bytes, error: str, says: str) -> None:
     pool = pool_of(http_uri(serve(answering_http(reply))), **{"http.token": "hunter2"})
     with pytest.raises(Exception, match=says) as caught:
         ask(pool, repeatable=False)

@@ -75,7 +75,7 @@ def test_a_change_on_an_idle_connection_that_was_closed_succeeds(
     assert proxy.calls["create_database"] == 1
 
 
-def test_a_stalled_call_ends_in_time_and_its_late_reply_is_nobodys(
+def test_a_stalled_call_ends_in_time_and_its_late_reply_is_discarded(
     metastore: Metastore, proxy: ThriftProxy, connect: Connect
 ) -> None:
     pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
@@ -90,7 +90,7 @@ def test_a_stalled_call_ends_in_time_and_its_late_reply_is_nobodys(
         assert read(pool) == "default"
 
 
-def test_a_metastore_that_stops_answering_is_not_blamed_on_the_settings(
+def test_settings_are_not_suspected_if_a_metastore_stops_answering(
     proxy: ThriftProxy, connect: Connect
 ) -> None:
     pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
@@ -112,7 +112,7 @@ def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
     assert 2 < proxy.calls["get_database"] < 20
 
 
-def test_when_nobody_answers_the_error_names_every_uri_and_its_cause() -> None:
+def test_without_an_answer_the_error_names_every_uri_and_its_cause() -> None:
     first, second = unused_port(), unused_port()
     uris = f"thrift://127.0.0.1:{first},thrift://[::1]:{second}"
     properties = {"uri": uris, "client.retry-timeout": "0.2"}
@@ -144,9 +144,7 @@ def test_a_host_that_does_not_exist_is_named() -> None:
 # -- several metastores --------------------------------------------------------------------------
 
 
-def test_a_dead_first_uri_is_passed_over_and_remembered(
-    proxy: ThriftProxy, connect: Connect
-) -> None:
+def test_a_dead_first_uri_is_skipped_and_remembered(proxy: ThriftProxy, connect: Connect) -> None:
     pool = connect(uri=f"thrift://127.0.0.1:{unused_port()},{proxy.uri}")
     assert read(pool) == "default"
     pool.close()

@@ -150,7 +150,7 @@ def test_dropping_never_asks_for_force(proxy: HttpProxy, connect: Connect) -> No
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_an_old_server_cannot_rename_whether_the_table_is_there_or_not(exists: bool) -> None:
+def test_an_old_server_cannot_rename_a_table_or_a_missing_one(exists: bool) -> None:
     with UnityServer(OPEN_SOURCE_0_4) as server:
         server.add_catalog("c")
         server.add_schema("c", "s")
@@ -188,14 +188,14 @@ def test_of_threads_that_create_one_name_exactly_one_does(
     assert connect().load_table(TABLE).properties[ID] == str(won.index(True))
 
 
-def test_a_name_that_a_rival_broke_is_reported_as_such(
+def test_a_name_that_concurrent_clients_broke_is_reported_as_broken(
     server: UnityServer, connect: Connect
 ) -> None:
     with closing(_Rival(server, "t")) as rival, pytest.raises(InternalError, match="same name"):
         connect(host=rival.endpoint).create_table(record())
 
 
-def test_a_name_that_a_rival_got_is_taken(server: UnityServer, connect: Connect) -> None:
+def test_a_name_that_another_client_got_is_taken(server: UnityServer, connect: Connect) -> None:
     with (
         closing(_Rival(server, "t", replaces=True)) as rival,
         pytest.raises(TableAlreadyExistsError),
@@ -231,7 +231,7 @@ def test_under_a_pinned_catalog_names_are_two(connect: Connect) -> None:
     assert pinned.load_namespace(("s",)).path == ("s",)
 
 
-def test_a_pinned_catalog_that_is_not_there_is_named(connect: Connect) -> None:
+def test_a_missing_pinned_catalog_is_named(connect: Connect) -> None:
     with pytest.raises(NamespaceNotFoundError, match="not found: nowhere"):
         connect(catalog="nowhere").list_namespaces(())
 

@@ -61,14 +61,14 @@ def test_properties_are_set_and_taken_away(workspace: UnityServer, databricks: D
     assert len(workspace.databricks.statements.submitted) == 3
 
 
-def test_a_table_can_be_pointed_to_another_place(databricks: Databricks) -> None:
+def test_the_location_of_a_table_can_change(databricks: Databricks) -> None:
     catalog = databricks()
     made = catalog.create_table(record())
     catalog.alter_table(TableRecord(**{**vars(made), "location": "s3://bucket/elsewhere"}))
     assert catalog.load_table(TABLE).location == "s3://bucket/elsewhere"
 
 
-def test_a_table_made_anew_meanwhile_is_not_changed(
+def test_a_table_recreated_meanwhile_is_not_changed(
     workspace: UnityServer, databricks: Databricks
 ) -> None:
     catalog = databricks()
@@ -137,7 +137,7 @@ def test_a_property_that_only_this_warehouse_reserves_is_invalid(
         databricks().create_table(record(collation="UTF8"))
 
 
-def test_what_spark_adds_of_itself_is_nobodys_property(
+def test_properties_that_spark_adds_are_hidden(
     workspace: UnityServer, databricks: Databricks
 ) -> None:
     catalog = databricks()

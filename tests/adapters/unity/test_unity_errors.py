@@ -163,7 +163,7 @@ def test_a_refused_delete_of_what_is_not_empty_is_recognised(
     assert refused(status, code, text).is_not_empty is expected
 
 
-def test_only_the_first_line_of_what_a_server_says_is_shown() -> None:
+def test_only_the_first_line_of_a_servers_message_is_kept() -> None:
     error = raised(refused(400, "INVALID_ARGUMENT", "no good\n\tat io.unitycatalog.Server"))
     assert "no good" in str(error)
     assert "io.unitycatalog" not in str(error)

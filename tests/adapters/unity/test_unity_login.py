@@ -80,7 +80,7 @@ def test_a_profile_gives_host_and_token(
     assert "profile=work" in catalog.describe_connection()
 
 
-def test_a_profile_that_is_not_there_is_named(databricks: Databricks) -> None:
+def test_a_missing_profile_is_named(databricks: Databricks) -> None:
     catalog = databricks(host=None, token=None, profile="nowhere")
     with pytest.raises(UnauthenticatedError, match="nowhere"):
         catalog.load_namespace(("c", "s"))
@@ -103,7 +103,7 @@ def test_given_credentials_are_not_mixed_with_those_of_the_environment(
     assert databricks().load_namespace(("c", "s")).path == ("c", "s")
 
 
-def test_a_login_that_nobody_answers_ends_in_time(
+def test_a_login_without_an_answer_ends_in_time(
     workspace_proxy: HttpProxy, databricks: Databricks
 ) -> None:
     silence = Delay()
@@ -274,5 +274,5 @@ def test_a_login_that_hung_once_does_not_hang_the_next(
         silence.release.set()
 
 
-def test_what_is_sent_to_say_who_one_is_is_shown_nowhere() -> None:
+def test_credentials_are_not_in_the_repr() -> None:
     assert "hush" not in repr(Access("http://unity", {"Authorization": "Bearer hush"}))

@@ -19,9 +19,9 @@ class GlueNamespace(LanceBridgeNamespace):
     """A Lance namespace on the AWS Glue Data Catalog; see ``specs/glue.md``.
 
     Args:
-        client: A Glue client of boto3's to use instead of one made from the properties. It stays
-            the caller's: `close` leaves it open, its credentials are not used for storage, and the
-            namespace cannot be pickled.
+        client: A Glue client of boto3 to use instead of one created from the properties. `close`
+            leaves it open, its credentials are not used for storage, and the namespace cannot be
+            pickled.
         **properties: Those of :class:`GlueConfig`.
     """
 
@@ -43,6 +43,6 @@ class GlueNamespace(LanceBridgeNamespace):
     def __reduce__(self) -> tuple[Callable[..., LanceBridgeNamespace], tuple[Any, ...]]:
         if self._client is not None:
             raise unsupported(
-                "A namespace with a client of its own cannot be pickled: connect by properties"
+                "A namespace with a given client cannot be pickled: connect by properties"
             )
         return super().__reduce__()

@@ -1,4 +1,4 @@
-"""Calls to Glue: the catalog's id with every one, every page, and what is known of each change."""
+"""Calls to Glue: with the catalog's id, all pages, and changes whose outcome may be unknown."""
 
 from __future__ import annotations
 
@@ -11,23 +11,34 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from .errors import LostReplyError, UnreadableReplyError, telling
+from lance_bridge.catalog import Path
+from lance_bridge.errors import concurrent_modification, display, table_not_found, unsupported
+
+from .errors import (
+    ABSENT,
+    CHANGED,
+    LostReplyError,
+    UnreadableReplyError,
+    is_a,
+    safe_cause,
+)
+from .mapping import restrict_to_shape
 from .session import NEVER_SENT
 
 _PAGE = 100
-"""The most that Glue puts on a page."""
+"""The largest page of Glue."""
 
 _UNCERTAIN = ("OperationTimeoutException", "InternalServiceException", "RequestTimeout")
-# What botocore's parser lets through where a reply does not have the shape that it expects.
+# What botocore's parser raises for a reply of another shape than expected.
 _UNREADABLE = (ResponseParserError, ValueError, LookupError, TypeError, AttributeError)
 
 
 class _Attempts(threading.local):
-    """What is known of the change that this thread is making."""
+    """The state of the change that this thread sends."""
 
     watching = False
     unsure = False
-    """The change may have been made by an attempt whose reply did not come."""
+    """The change may have been made by an attempt whose reply was lost."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -42,12 +53,12 @@ _attempts = _Attempts()
 
 
 def ask(client: Any, operation: str, members: Iterable[str], **arguments: Any) -> Mapping[str, Any]:
-    """Return the answer to an operation that changes nothing, with all of these members.
+    """Return the answer to an operation that changes nothing, which must have all these members.
 
     Raises the errors of botocore, and UnreadableReplyError.
     """
     try:
-        return _checked(getattr(client, operation)(**arguments), members, operation)
+        return _check_members(getattr(client, operation)(**arguments), members, operation)
     except _UNREADABLE as error:
         raise UnreadableReplyError(operation) from error
 
@@ -64,11 +75,11 @@ class Calls:
         self._common = {"CatalogId": catalog_id} if catalog_id is not None else {}
 
     def shape(self, name: str) -> Any:
-        """Return a shape of the service model, which comes with botocore. Makes no call."""
+        """Return a shape of botocore's service model, without a call."""
         return self._client().meta.service_model.shape_for(name)
 
     def read(self, operation: str, member: str, **arguments: Any) -> Mapping[str, Any]:
-        """Return the member that every answer of an operation has, and that has a name."""
+        """Return a member of an answer, which must have a name."""
         answer = ask(self._client(), operation, (member,), **{**self._common, **arguments})
         found: Mapping[str, Any] = answer[member]
         if not found.get("Name"):
@@ -76,12 +87,12 @@ class Calls:
         return found
 
     def read_all(self, operation: str, member: str, **arguments: Any) -> Iterator[Any]:
-        """Yield what is listed on all pages, in as many calls as there are pages."""
+        """Yield the items of all pages, in one call for each page."""
         pages = self._client().get_paginator(operation)
         size = {"PageSize": _PAGE}
         try:
             for page in pages.paginate(**self._common, **arguments, PaginationConfig=size):
-                yield from _checked(page, (member,), operation)[member]
+                yield from _check_members(page, (member,), operation)[member]
         except _UNREADABLE as error:
             raise UnreadableReplyError(operation) from error
 
@@ -89,8 +100,8 @@ class Calls:
         """Change something. botocore may send it several times.
 
         Raises:
-            LostReplyError: It may have been done by an attempt whose reply did not come; what was
-                answered to a later one says nothing about that.
+            LostReplyError: It may have been done by an attempt whose reply was lost; the answer to
+                a later attempt does not tell.
         """
         client = self._client()
         if client is not self._watched:
@@ -103,10 +114,46 @@ class Calls:
                 raise LostReplyError(operation) from error
             except (ClientError, BotoCoreError) as error:
                 if _attempts.unsure:
-                    raise LostReplyError(operation) from telling(error)
+                    raise LostReplyError(operation) from safe_cause(error)
                 raise
             if _attempts.unsure:
                 raise LostReplyError(operation)
+
+    def require_comparison(self, path: Path, table: Mapping[str, Any]) -> None:
+        """Check that the server compares the VersionId of UpdateTable: try one that no entry has.
+
+        The trial sends what the entry holds. Glue refuses it; a server that ignores a VersionId
+        accepts it, and the entry stays as it was.
+
+        Raises:
+            UnsupportedOperationError: there is nothing to compare, or commits could be lost.
+            ConcurrentModificationError: the reply to the trial was lost.
+            TableNotFoundError
+        """
+        version = table.get("VersionId")
+        if version is None:
+            raise unsupported(f"Table '{display(path)}' has no version of its entry to compare")
+        try:
+            self.change(
+                "update_table",
+                DatabaseName=path[-2],
+                TableInput=restrict_to_shape(self.shape("TableInput"), table),
+                SkipArchive=True,
+                VersionId=f"9{version}",
+            )
+        except LostReplyError as error:
+            raise concurrent_modification(path) from error
+        except ClientError as error:
+            if is_a(error, CHANGED):
+                return
+            if is_a(error, ABSENT):
+                raise table_not_found(path) from error
+            raise
+        raise unsupported(
+            f"Table '{display(path)}' cannot be managed by this catalog: its server ignores the "
+            "VersionId of UpdateTable, so that commits would overwrite each other. AWS Glue "
+            "compares it"
+        )
 
 
 def _note_attempt(
@@ -114,9 +161,9 @@ def _note_attempt(
     response: tuple[Any, Mapping[str, Any]] | None = None,
     **_: object,
 ) -> None:
-    """Note of each attempt whether it may have been done without our knowing.
+    """Note for each attempt whether its outcome is unknown.
 
-    botocore tells of each: at the end it raises only what became of the last one.
+    botocore calls this after each; at the end it raises the error of the last one only.
     """
     if not _attempts.watching:
         return
@@ -127,15 +174,15 @@ def _note_attempt(
     http, parsed = response
     code = parsed.get("Error", {}).get("Code")
     if http.status_code < 300:
-        _attempts.unsure = not _says_done(http.content)
+        _attempts.unsure = not _is_success(http.content)
     elif http.status_code >= 500 or code in _UNCERTAIN:
         _attempts.unsure = True
 
 
-def _says_done(content: bytes) -> bool:
-    """Return False for what Glue does not answer to a change; botocore takes it for success.
+def _is_success(content: bytes) -> bool:
+    """Return False for a content that Glue never sends; botocore would accept it.
 
-    It may come from something on the way, and the change may never have reached Glue.
+    It may come from a proxy, and the change may never have reached Glue.
     """
     try:
         return not content or json.loads(content) == {}
@@ -144,16 +191,16 @@ def _says_done(content: bytes) -> bool:
 
 
 def name_of(entry: Mapping[str, Any]) -> str:
-    """Return the name of what is listed. Raises UnreadableReplyError where it has none."""
+    """Return the name of a listed item. Raises UnreadableReplyError if it has none."""
     if not entry.get("Name"):
         raise UnreadableReplyError("a listing")
     return str(entry["Name"])
 
 
-def _checked(
+def _check_members(
     answer: Mapping[str, Any], members: Iterable[str], operation: str
 ) -> Mapping[str, Any]:
-    """Return an answer that has these members; botocore takes what is no JSON for an empty one."""
+    """Require members in an answer; botocore parses anything but JSON as an empty answer."""
     if not all(member in answer for member in members):
         raise UnreadableReplyError(operation)
     return answer

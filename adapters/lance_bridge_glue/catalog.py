@@ -13,6 +13,7 @@ from lance_namespace.errors import InvalidTableStateError
 from lance_bridge.catalog import (
     GUARD,
     Capabilities,
+    Catalog,
     NamespaceRecord,
     Path,
     TableRecord,
@@ -32,11 +33,9 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls, name_of
+from .capabilities import capabilities
 from .config import GlueConfig
-from .errors import ABSENT, CHANGED, is_a, is_unknown_operation, meaning, translated
-from .guard import require_comparison
-from .names import capabilities
-from .partitions import Partitions
+from .errors import ABSENT, CHANGED, is_a, is_unknown_operation, map_errors, translate_errors
 from .session import Session
 from .vending import StorageCredentials
 
@@ -44,10 +43,12 @@ logger = logging.getLogger(__name__)
 
 _PRESENT = ("AlreadyExistsException", "FederatedResourceAlreadyExistsException")
 _BY_VERSION_ID = "version-id"  # UpdateTable with VersionId compares and sets
+_TEMPLATE = "storage.location.template"
+"""Where Athena finds projected partitions, which are not in Glue."""
 _REFUSED = ("AccessDeniedException", "FederationSourceException")
 
 
-class GlueCatalog(Partitions):
+class GlueCatalog(Catalog):
     """See :class:`~lance_bridge.catalog.Catalog` for what each method does and raises.
 
     Args:
@@ -64,12 +65,12 @@ class GlueCatalog(Partitions):
             self._session = Session(config)
             self._storage = StorageCredentials(config, self._session)
             get_client = partial(self._session.client, "glue", config.endpoint)
+            self._calls = Calls(get_client, config.catalog_id)
             self._region = self._session.region
         else:
             _refuse_unused(config)
-            get_client = partial(_same, client)
+            self._calls = Calls(lambda: client, config.catalog_id)
             self._region = client.meta.region_name
-        self._calls = Calls(get_client, config.catalog_id)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -90,12 +91,12 @@ class GlueCatalog(Partitions):
     # -- namespaces ------------------------------------------------------------------------------
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
-        with translated(f"list the namespaces of '{display(parent)}'"):
+        with translate_errors(f"list the namespaces of '{display(parent)}'"):
             databases = self._calls.read_all("get_databases", "DatabaseList")
             return sorted({name_of(each) for each in databases})
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
-        with translated(f"read namespace '{display(path)}'"):
+        with translate_errors(f"read namespace '{display(path)}'"):
             database = self._database(path)
             location = database.get("LocationUri") or None
             target = database.get("TargetDatabase")
@@ -104,15 +105,15 @@ class GlueCatalog(Partitions):
             return mapping.namespace_from(path, database, location)
 
     def _database(self, path: Path) -> Mapping[str, Any]:
-        with meaning({ABSENT: namespace_not_found(path)}):
+        with map_errors({ABSENT: namespace_not_found(path)}):
             return self._calls.read("get_database", "Database", Name=path[-1])
 
     def _target_location(self, path: Path, target: Mapping[str, Any]) -> str | None:
-        """Return where the database is that a resource link is for; None where it cannot be read.
+        """Return the location of the target of a resource link; None if it cannot be read.
 
-        Glue follows links itself where the caller may read both ends.
+        Glue itself follows links if the caller may read both ends.
         """
-        if not mapping.is_near(target, self._region):
+        if not mapping.is_in_region(target, self._region):
             return None
         try:
             found = self._calls.read("get_database", "Database", **mapping.target_arguments(target))
@@ -125,26 +126,26 @@ class GlueCatalog(Partitions):
 
     def create_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"create namespace '{display(path)}'"):
+        with translate_errors(f"create namespace '{display(path)}'"):
             wanted = mapping.database_input(self._calls.shape("DatabaseInput"), record, {})
-            with meaning(dict.fromkeys(_PRESENT, namespace_already_exists(path))):
+            with map_errors(dict.fromkeys(_PRESENT, namespace_already_exists(path))):
                 self._calls.change("create_database", DatabaseInput=wanted)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"change namespace '{display(path)}'"):
+        with translate_errors(f"change namespace '{display(path)}'"):
             database = self._database(path)
             _refuse_namespace_link(path, database)
             shape = self._calls.shape("DatabaseInput")
             changed = mapping.database_input(shape, record, database)
-            with meaning({ABSENT: namespace_not_found(path)}):
+            with map_errors({ABSENT: namespace_not_found(path)}):
                 self._calls.change("update_database", Name=path[-1], DatabaseInput=changed)
 
     def drop_namespace(self, path: Path) -> None:
         self._refuse_functions(path)
         with (
-            translated(f"drop namespace '{display(path)}'"),
-            meaning({ABSENT: namespace_not_found(path)}),
+            translate_errors(f"drop namespace '{display(path)}'"),
+            map_errors({ABSENT: namespace_not_found(path)}),
         ):
             self._calls.change("delete_database", Name=path[-1])
 
@@ -152,13 +153,13 @@ class GlueCatalog(Partitions):
         self._refuse_functions(path)
 
     def _refuse_functions(self, path: Path) -> None:
-        """Raise NamespaceNotEmpty (3) where functions would be deleted with the database.
+        """Raise NamespaceNotEmptyError if functions would be deleted with the database.
 
-        Those that are seen through a link are its target's, and stay.
+        Those behind a link belong to its target, and stay.
         """
         if not self._config.drop_check_functions:
             return
-        with translated(f"list the functions of '{display(path)}'"):
+        with translate_errors(f"list the functions of '{display(path)}'"):
             if self._database(path).get("TargetDatabase"):
                 return
             what = {"DatabaseName": path[-1], "Pattern": "*"}
@@ -171,7 +172,7 @@ class GlueCatalog(Partitions):
             except ClientError as error:
                 if is_unknown_operation(error):
                     logger.info("the server has no functions to look for in '%s'", display(path))
-                elif not is_a(error, ABSENT):  # so says a federated database without its source
+                elif not is_a(error, ABSENT):  # from a federated database without its source
                     raise
 
     # -- tables ----------------------------------------------------------------------------------
@@ -179,45 +180,45 @@ class GlueCatalog(Partitions):
     def scan_tables(
         self, namespace: Path, *, lance_only: bool = False, after: str | None = None
     ) -> Iterable[TableRecord]:
-        # Glue does not say in which order its pages come, so that all of them are read.
+        # The order of pages is undocumented, so all of them are read.
         return select_tables(self._records(namespace), lance_only=lance_only, after=after)
 
     def _records(self, namespace: Path) -> Iterator[TableRecord]:
-        with translated(f"list the tables of '{display(namespace)}'"):
+        with translate_errors(f"list the tables of '{display(namespace)}'"):
             link: Mapping[str, Any] | None = None
             for number, table in enumerate(self._tables(namespace)):
                 name = name_of(table)
-                if number == 0:  # what holds of one entry holds of all
+                if number == 0:  # the same for all entries
                     link = self._link_to(namespace, table)
                 yield mapping.record_from((*namespace, name), table, self._region, link)
 
     def _tables(self, namespace: Path) -> Iterator[Mapping[str, Any]]:
-        # One page after another: `Expression`, by which a listing could be divided, is called a
-        # regular expression and works as one only in part, so that entries could be missed.
+        # Pages are read one by one: `Expression`, which could split a listing, is only partly a
+        # regular expression, so that entries could be missed.
         try:
             yield from self._calls.read_all("get_tables", "TableList", DatabaseName=namespace[-1])
         except ClientError as error:
             if not is_a(error, ABSENT):
                 raise
-            # The database is not there, or what it is a link to or the face of is not.
+            # Either the database is missing, or the target of a link, or a federated source.
             database = self._database(namespace)
             if not (database.get("TargetDatabase") or database.get("FederatedDatabase")):
                 raise namespace_not_found(namespace) from error
-            logger.info("there is nothing behind '%s': %s", display(namespace), error)
+            logger.info("the target of '%s' does not exist: %s", display(namespace), error)
 
     def load_table(self, path: Path) -> TableRecord:
-        with translated(f"read table '{display(path)}'"):
+        with translate_errors(f"read table '{display(path)}'"):
             table = self._table(path)
             if table.get("TargetTable") and mapping.location_of(table) is None:
-                table = self._followed(path, table)
+                table = self._follow_link(path, table)
             link = self._link_to(path[:-1], table)
             return mapping.record_from(path, table, self._region, link)
 
     def _link_to(self, namespace: Path, table: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the database where it is a link to the one that has the entry, else None.
+        """Return the database if it is a link to the one with the entry, else None.
 
-        An entry says where it is, so that only those which are elsewhere take a call. One in a
-        database of the same name is known to be elsewhere only with `catalog_id`.
+        An entry names its own database, so that only entries of another one need a call. One in a
+        database of the same name in another catalog is recognised only with `catalog_id`.
         """
         database, catalog = namespace[-1].lower(), self._config.catalog_id
         is_here = (table.get("DatabaseName") or database).lower() == database
@@ -228,18 +229,18 @@ class GlueCatalog(Partitions):
         except ClientError as error:
             if not is_a(error, *_REFUSED):
                 raise
-            logger.info("what '%s' is a link to cannot be read: %s", display(namespace), error)
+            logger.info("the target of link '%s' cannot be read: %s", display(namespace), error)
             return {"TargetDatabase": table}
         return found if found.get("TargetDatabase") else None
 
     def _table(self, path: Path) -> Mapping[str, Any]:
-        with meaning({ABSENT: table_not_found(path)}):
+        with map_errors({ABSENT: table_not_found(path)}):
             return self._calls.read("get_table", "Table", DatabaseName=path[-2], Name=path[-1])
 
-    def _followed(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a resource link is for, or the link as it is where that does not exist."""
+    def _follow_link(self, path: Path, link: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the target of a resource link, or the link itself if that does not exist."""
         target = link["TargetTable"]
-        if not mapping.is_near(target, self._region):
+        if not mapping.is_in_region(target, self._region):
             return link
         try:
             place = mapping.target_arguments(target)
@@ -258,48 +259,47 @@ class GlueCatalog(Partitions):
 
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
-        with translated(f"create table '{display(path)}' at {record.location}"):
-            self._require_place(path)
+        with translate_errors(f"create table '{display(path)}' at {record.location}"):
+            self._require_own_locations(path)
             shape = self._calls.shape("TableInput")
             self._create(path, mapping.table_input(shape, record))
         return record
 
-    def _require_place(self, path: Path) -> None:
-        """Raise NamespaceNotFound (1), or InvalidInput (13) where tables cannot be placed."""
+    def _require_own_locations(self, path: Path) -> None:
+        """Raise NamespaceNotFoundError, or InvalidInputError in a database of S3 Tables."""
         if mapping.is_s3_tables(self._database(path[:-1])):
             raise invalid(
-                f"Table '{display(path)}' cannot be there: the database is one of S3 Tables, which "
-                "decides where its tables are and of what format"
+                f"Table '{display(path)}' cannot be created: its database is one of S3 Tables, "
+                "which sets the location and format of tables itself"
             )
 
     def _create(self, path: Path, table: dict[str, Any]) -> None:
         taken = dict.fromkeys(_PRESENT, table_already_exists(path))
-        with meaning({**taken, ABSENT: namespace_not_found(path[:-1])}):
+        with map_errors({**taken, ABSENT: namespace_not_found(path[:-1])}):
             self._calls.change("create_table", DatabaseName=path[-2], TableInput=table)
 
     def alter_table(self, record: TableRecord) -> None:
         self._alter(record, None)
 
     def load_marks(self, path: Path) -> Mapping[str, str]:
-        with translated(f"read table '{display(path)}'"):
-            return mapping.marks_of(self._table(path))
+        with translate_errors(f"read table '{display(path)}'"):
+            return mapping.ownership_of(self._table(path))
 
     def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
         self._alter(record, marks)
 
     def _alter(self, record: TableRecord, marks: Mapping[str, str] | None) -> None:
         path = record.path
-        with translated(f"change table '{display(path)}'"):
-            table = self._unchanged(record)
+        with translate_errors(f"change table '{display(path)}'"):
+            table = self._load_unchanged(record)
             _require_guard(record, table)
-            changed = mapping.changed_input(self._calls.shape("TableInput"), table, record)
+            changed = mapping.updated_input(self._calls.shape("TableInput"), table, record)
             if marks is not None:
-                changed = mapping.with_marks(changed, marks)
+                changed = mapping.with_ownership(changed, marks)
             version = {"VersionId": record.revision} if record.revision is not None else {}
             absent, beaten = table_not_found(path), concurrent_modification(path)
-            with meaning({ABSENT: absent, CHANGED: beaten}):
-                # Without SkipArchive each change leaves a version behind, and their number is
-                # limited.
+            with map_errors({ABSENT: absent, CHANGED: beaten}):
+                # Without SkipArchive each change adds a version, and their number is limited.
                 self._calls.change(
                     "update_table",
                     DatabaseName=path[-2],
@@ -309,60 +309,86 @@ class GlueCatalog(Partitions):
                 )
 
     def commit_guard(self, record: TableRecord) -> str:
-        with translated(f"read table '{display(record.path)}'"):
-            require_comparison(self._calls, record.path, self._unchanged(record))
+        with translate_errors(f"read table '{display(record.path)}'"):
+            self._calls.require_comparison(record.path, self._load_unchanged(record))
         return _BY_VERSION_ID
 
-    def _unchanged(self, record: TableRecord) -> Mapping[str, Any]:
+    def _load_unchanged(self, record: TableRecord) -> Mapping[str, Any]:
         """Return the entry that a record was loaded from.
 
-        Raises TableNotFound (4), ConcurrentModification (14), and InvalidInput (13) for a link,
-        whose changes Glue would make to the table that it is for.
+        Raises:
+            TableNotFoundError
+            ConcurrentModificationError
+            InvalidInputError: it is a link: Glue would change its target.
         """
         table = self._table(record.path)
         if table.get("TargetTable"):
             target = mapping.name_of_target(table["TargetTable"])
             raise invalid(
-                f"Table '{display(record.path)}' is a link to {target}: change that table, or make "
-                "another link"
+                f"Table '{display(record.path)}' is a link to {target}: change that table, or "
+                "create another link"
             )
         if record.revision is not None and table.get("VersionId") != record.revision:
             raise concurrent_modification(record.path)
-        # Versions of a table that was recreated begin again with the same numbers.
+        # The version numbers of a recreated table start again.
         if record.identity is not None and mapping.identity_of(table) != record.identity:
             raise concurrent_modification(record.path)
         return table
 
     def copy_table(self, record: TableRecord, copy: TableRecord) -> None:
-        """Also see :class:`~lance_bridge.catalog.Catalog`: all that CreateTable takes is copied.
+        """Copy all that CreateTable accepts, as :class:`~lance_bridge.catalog.Catalog` says.
 
-        What Glue and Lake Formation keep beside an entry is not: older versions, partitions,
+        Not copied is what Glue and Lake Formation keep beside an entry: older versions, partitions,
         statistics of columns, tags and permissions.
         """
-        with translated(f"copy table '{display(record.path)}' to '{display(copy.path)}'"):
-            table = self._unchanged(record)
+        with translate_errors(f"copy table '{display(record.path)}' to '{display(copy.path)}'"):
+            table = self._load_unchanged(record)
             if copy.path[:-1] != record.path[:-1]:
-                self._require_place(copy.path)
+                self._require_own_locations(copy.path)
             shape = self._calls.shape("TableInput")
-            self._create(copy.path, mapping.changed_input(shape, table, copy))
+            self._create(copy.path, mapping.updated_input(shape, table, copy))
 
     def drop_table(self, record: TableRecord) -> None:
         path = record.path
         with (
-            translated(f"drop table '{display(path)}'"),
-            meaning({ABSENT: table_not_found(path)}),
+            translate_errors(f"drop table '{display(path)}'"),
+            map_errors({ABSENT: table_not_found(path)}),
         ):
             self._calls.change("delete_table", DatabaseName=path[-2], Name=path[-1])
+
+    def partition_locations(self, record: TableRecord) -> Iterable[str]:
+        """Return the locations of partitions, in 1 call for each 100; of a link, none."""
+        if record.link_to:
+            return
+        template = record.properties.get(_TEMPLATE, "")
+        if template:
+            yield template.split("${", 1)[0].rpartition("/")[0]
+        database, table = record.path
+        with translate_errors(f"read the partitions of '{display(record.path)}'"):
+            try:
+                for each in self._calls.read_all(
+                    "get_partitions",
+                    "Partitions",
+                    DatabaseName=database,
+                    TableName=table,
+                    ExcludeColumnSchema=True,
+                ):
+                    location = (each.get("StorageDescriptor") or {}).get("Location")
+                    if location:
+                        yield location
+            except ClientError as error:
+                if not is_a(error, ABSENT):
+                    raise
 
     # -- storage ---------------------------------------------------------------------------------
 
     def vend_credentials(self, record: TableRecord, *, write: bool) -> Mapping[str, str] | None:
-        """Also see :class:`~lance_bridge.catalog.Catalog`: what `vending` says, S3 only."""
+        """Vend credentials for S3 only, see :mod:`.vending`."""
         return self._storage.vend(record, write=write) if self._storage is not None else None
 
 
 def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
-    """Raise InvalidTableState (19) where an entry is guarded in another way than Glue's."""
+    """Raise InvalidTableStateError if an entry has a guard of another catalog."""
     for guard in (record.properties.get(GUARD), (table.get("Parameters") or {}).get(GUARD)):
         if guard is not None and (guard != _BY_VERSION_ID or record.revision is None):
             raise InvalidTableStateError(
@@ -371,23 +397,19 @@ def _require_guard(record: TableRecord, table: Mapping[str, Any]) -> None:
             )
 
 
-def _same(client: Any) -> Any:
-    return client
-
-
 def _refuse_unused(config: GlueConfig) -> None:
-    """Raise InvalidInput (13) for properties of a client that is not to be made."""
+    """Raise InvalidInputError for properties that have no effect with a given client."""
     used = {*CatalogConfig.model_fields, "catalog_id", "drop_check_functions"}
     for name in sorted(config.model_fields_set - used):
-        key = GlueConfig.model_fields[name].alias
+        key = GlueConfig.model_fields[name].alias or name
         raise invalid(f"impl=glue: property '{key}' has no effect with a client: leave it out")
 
 
 def _refuse_namespace_link(path: Path, database: Mapping[str, Any]) -> None:
-    """Raise InvalidInput (13) for a resource link: what is done to it would befall its target."""
+    """Raise InvalidInputError for a resource link: Glue would change its target."""
     target = database.get("TargetDatabase")
     if target:
         raise invalid(
-            f"Namespace '{display(path)}' is a link to {mapping.name_of_target(target)}: do that "
-            "to the target itself"
+            f"Namespace '{display(path)}' is a link to {mapping.name_of_target(target)}: change "
+            "the target instead"
         )

@@ -1,4 +1,4 @@
-"""What can be set to reach AWS Glue: the declared properties of ``impl=glue``."""
+"""The properties of ``impl=glue``."""
 
 from __future__ import annotations
 
@@ -22,61 +22,52 @@ class GlueConfig(CatalogConfig):
         default=None,
         min_length=1,
         max_length=255,
-        alias="catalog_id",
         description="The catalog, sent with every call: an account's number, or the id of a "
         "catalog inside it. Without it, that of the caller's account.",
         examples=["123456789012"],
     )
     region: str | None = Field(
         default=None,
-        alias="region",
         description="The AWS region. Without it, that of the environment or of the profile.",
         examples=["us-east-1"],
     )
     endpoint: str | None = Field(
         default=None,
-        alias="endpoint",
         description="Where Glue answers, `http(s)://host`, for anything but AWS's own address.",
         examples=["http://localhost:5000"],
     )
     access_key_id: str | None = Field(
         default=None,
         min_length=1,
-        alias="access_key_id",
         description="The id of a key pair, with `secret_access_key`. Without both, credentials "
         "are looked for where AWS's tools do: environment, files, container, instance.",
         examples=["AKIAIOSFODNN7EXAMPLE"],
     )
     secret_access_key: SecretStr | None = Field(
-        default=None, alias="secret_access_key", description="The secret of the key pair."
+        default=None, description="The secret of the key pair."
     )
     session_token: SecretStr | None = Field(
         default=None,
-        alias="session_token",
         description="The token that belongs to a temporary key pair.",
     )
     profile_name: str | None = Field(
         default=None,
         min_length=1,
-        alias="profile_name",
         description="A profile of AWS's configuration files to take credentials and region from.",
         examples=["analytics"],
     )
     assume_role_arn: str | None = Field(
         default=None,
-        alias="assume_role_arn",
         description="A role to assume with the credentials above, for the catalog and for storage.",
         examples=["arn:aws:iam::123456789012:role/lake"],
     )
     assume_role_region: str | None = Field(
         default=None,
-        alias="assume_role_region",
         description="The region of the STS that is asked for the role. Without it, `region`.",
         examples=["us-east-1"],
     )
     assume_role_endpoint: str | None = Field(
         default=None,
-        alias="assume_role_endpoint",
         description="Where STS answers, for anything but AWS's own address.",
         examples=["https://sts.us-east-1.amazonaws.com"],
     )
@@ -84,14 +75,12 @@ class GlueConfig(CatalogConfig):
         default=None,
         min_length=2,
         max_length=1224,
-        alias="assume_role_external_id",
         description="The external id that the role's trust policy asks for.",
         examples=["lake-reader"],
     )
     assume_role_session_name: str = Field(
         default="lance-bridge",
         pattern=r"^[\w+=,.@-]{2,64}$",
-        alias="assume_role_session_name",
         description="The name of the role's session, as it appears in AWS's logs.",
         examples=["nightly-load"],
     )
@@ -99,19 +88,16 @@ class GlueConfig(CatalogConfig):
         default=3600,
         ge=900,
         le=43_200,
-        alias="assume_role_timeout_sec",
         description="For how many seconds the role is assumed. It is assumed again in time.",
     )
     retry_mode: Literal["standard", "adaptive", "legacy"] = Field(
         default="standard",
-        alias="retry_mode",
         description="How botocore repeats calls that failed on the way or were throttled.",
     )
     max_retries: int = Field(
         default=4,
         ge=0,
         le=50,
-        alias="max_retries",
         description="How often a call is repeated at most.",
     )
     connect_timeout: Seconds = Field(
@@ -159,7 +145,7 @@ class GlueConfig(CatalogConfig):
 
     @property
     def names_credentials(self) -> bool:
-        """True where the properties say whose credentials to use."""
+        """True if the properties contain credentials, or name them."""
         return bool(self.access_key_id or self.profile_name or self.assume_role_arn)
 
     @field_validator("endpoint", "assume_role_endpoint", "lake_formation_endpoint")
@@ -229,12 +215,12 @@ class GlueConfig(CatalogConfig):
 
 
 def is_region(text: str) -> bool:
-    """Return True for what can be a region's name, and so part of a host's."""
+    """Return True for a valid name of a region, which becomes part of a host name."""
     return _REGION.fullmatch(text) is not None and len(text) <= 63
 
 
 def _is_visible(text: str) -> bool:
-    """Return True for what can be sent in a header, and is not empty."""
+    """Return True for a text that can be sent in a header, and is not empty."""
     return text != "" and all("!" <= each <= "~" for each in text)
 
 

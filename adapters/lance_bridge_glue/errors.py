@@ -1,7 +1,7 @@
-"""What Glue and botocore say, as errors of the Lance namespace.
+"""Translates errors of Glue and botocore to those of the Lance namespace.
 
-"Not found" and "exists already" only mean something together with the call: `catalog.py` handles
-those, and leaves the rest to this module.
+"Not found" and "already exists" have a meaning only together with the call: `catalog.py` handles
+those; all others are translated here.
 """
 
 from __future__ import annotations
@@ -102,20 +102,20 @@ _STILL_EXPIRED = "still expired"
 
 
 class LostReplyError(Exception):
-    """A change may have been made, and no reply says so. Holds the name of the operation."""
+    """A change may have been made, but its reply was lost. Holds the name of the operation."""
 
 
 class UnreadableReplyError(Exception):
-    """A reply is not what the operation answers with. Holds the name of the operation."""
+    """A reply does not fit its operation. Holds the name of the operation."""
 
 
 def is_a(error: BaseException, *codes: str) -> bool:
-    """Return True where Glue answered with one of these error codes."""
+    """Return True if Glue answered with one of these error codes."""
     return isinstance(error, boto.ClientError) and code_of(error) in codes
 
 
 def code_of(error: boto.ClientError) -> str:
-    """Return the code of an error; of a federated source's, the source's own."""
+    """Return the code of an error; for a federated source, the code of the source."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     return (
         str(error.response.get("FederationSourceErrorCode") or code)
@@ -125,20 +125,19 @@ def code_of(error: boto.ClientError) -> str:
 
 
 def is_unknown_operation(error: boto.ClientError) -> bool:
-    """Return True where a server says that it does not have the operation at all.
+    """Return True if a server does not have the operation at all.
 
-    AWS documents codes for it, and HTTP has the status 501. Every other failure is False, AWS's
-    own status 500 above all.
+    AWS documents codes for it, and HTTP has the status 501. AWS's own status 500 means a failure.
     """
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return code_of(error) in _UNKNOWN_OPERATION or status == 501 or _is_page_of_moto(error)
 
 
 def _is_page_of_moto(error: boto.ClientError) -> bool:
-    """Return True for what moto's server answers to operations that it does not implement.
+    """Return True for the answer of moto's server to operations that it does not implement.
 
-    moto raises NotImplementedError, for which werkzeug serves its page for status 500. AWS names
-    an error code and a request id in every error, and its servers are not werkzeug's.
+    moto raises NotImplementedError, and werkzeug serves its page for status 500. AWS sends an error
+    code and a request id with every error.
     """
     metadata: Mapping[str, Any] = error.response.get("ResponseMetadata", {})
     headers: Mapping[str, str] = metadata.get("HTTPHeaders", {})
@@ -151,17 +150,17 @@ def _is_page_of_moto(error: boto.ClientError) -> bool:
     )
 
 
-def telling(error: Exception) -> Exception | None:
-    """Return an error as the cause of another, or None where it would tell a secret.
+def safe_cause(error: Exception) -> Exception | None:
+    """Return an error as the cause of another, or None if it contains a secret.
 
-    What AWS says of a bad signature repeats the request, with its session token.
+    AWS's message about a bad signature repeats the request, with its session token.
     """
     return None if is_a(error, *_BAD_SIGNATURE) else error
 
 
 @contextmanager
-def meaning(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
-    """Raise what the codes of Glue mean together with the call; others pass."""
+def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
+    """Raise what an error code means together with the call; others pass."""
     try:
         yield
     except boto.ClientError as error:
@@ -172,23 +171,23 @@ def meaning(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn every error of botocore's that is left into one of the library.
+def translate_errors(what: str) -> Iterator[None]:
+    """Translate every error of botocore to one of the library.
 
     Args:
-        what: The thing that was done to an object, naming it: "create table 'db.t'".
+        what: The action, with its object: "create table 'db.t'".
     """
     try:
         yield
     except LostReplyError as error:
         raise OutcomeUnknownError(
-            f"Glue may or may not have done it: the reply to {error} was lost on the way, of the "
-            f"request to {what}{_because(error.__cause__)}"
+            f"Glue may or may not have done it: the reply to {error}, sent to {what}, was "
+            f"lost{_because(error.__cause__)}"
         ) from error
     except UnreadableReplyError as error:
         raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error
     except boto.ClientError as error:
-        raise _of_client(error, what) from telling(error)
+        raise _of_client(error, what) from safe_cause(error)
     except boto.BotoCoreError as error:
         raise _of_botocore(error, what) from error
     except RuntimeError as error:
@@ -215,9 +214,9 @@ def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
             f"The role could not be assumed to {what}: {said}. Check assume_role_arn, "
             "assume_role_external_id and the role's trust policy"
         )
-    # Glue says so, too, of a key that it may not decrypt with.
+    # Glue also answers so if it may not use an encryption key.
     if kind is PermissionDeniedError or (kind is InternalError and _NOT_ALLOWED.search(said)):
-        return PermissionDeniedError(_refusal(what, said))
+        return PermissionDeniedError(_permission_message(what, said))
     advice = {
         UnauthenticatedError: ". Check the credentials: they are wrong, incomplete or expired",
         ThrottlingError: ". Repeat it later, or raise max_retries",
@@ -228,8 +227,8 @@ def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
     return kind(f"Glue {verb} {what}: {code_of(error)}: {said}{advice}")
 
 
-def _refusal(what: str, said: str) -> str:
-    """Say who refused: IAM, or Lake Formation, which has permissions of its own."""
+def _permission_message(what: str, said: str) -> str:
+    """Return a message that says who refused: IAM, or Lake Formation."""
     action = _NOT_ALLOWED.search(said)
     if action:
         return (
@@ -252,7 +251,7 @@ def _of_botocore(error: boto.BotoCoreError, what: str) -> LanceNamespaceError:
             "secret_access_key, profile_name, or what AWS's tools read from the environment"
         )
     if isinstance(error, _BAD_CONFIGURATION):
-        return InvalidInputError(f"Glue cannot be asked to {what}: {said}")
+        return InvalidInputError(f"The request to {what} cannot be sent: {said}")
     if isinstance(error, _OUT_OF_REACH):
         return ServiceUnavailableError(f"Glue could not be reached to {what}: {said}")
     return InternalError(f"The request to {what} failed: {type(error).__name__}: {said}")

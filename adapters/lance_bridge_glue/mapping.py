@@ -1,6 +1,6 @@
-"""Glue's objects as records, and back: pure functions.
+"""Converts Glue's objects to records and back: pure functions.
 
-Objects are the dictionaries that boto3 takes and gives; shapes are those of its service model.
+Objects are boto3's dictionaries; shapes are those of botocore's service model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
 
-from . import model
+from .capabilities import check
 
 DESCRIPTION = "description"
 LOCATION = "location"
@@ -20,11 +20,34 @@ LOCATION = "location"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 RESOURCE_LINK = "resource link"
 
-# What Hive, Athena and Spark keep in an entry's parameters for their own use.
+# Parameters of an entry that belong to Hive, Athena and Spark.
 _EXTERNAL = "EXTERNAL"
 _OWN_PARAMETERS = frozenset({_EXTERNAL, "transient_lastDdlTime"})
 _VIEWS = ("VIRTUAL_VIEW", "MATERIALIZED_VIEW")
 _S3_TABLES = "aws:s3tables"
+
+
+def restrict_to_shape(shape: Any, value: Any) -> Any:
+    """Return ``value`` with only the fields that ``shape`` has, at every depth.
+
+    An answer and the request that sends it back share most fields. Taking them from the model also
+    keeps fields that later releases of botocore add.
+
+    Args:
+        shape: A shape of botocore's service model.
+        value: A parsed answer.
+    """
+    if shape.type_name == "structure":
+        return {
+            k: restrict_to_shape(shape.members[k], v)
+            for k, v in value.items()
+            if k in shape.members
+        }
+    if shape.type_name == "list":
+        return [restrict_to_shape(shape.member, each) for each in value]
+    if shape.type_name == "map":
+        return {key: restrict_to_shape(shape.value, each) for key, each in value.items()}
+    return value
 
 
 def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,7 +59,7 @@ def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) 
         old: The database as GetDatabase gives it; empty for a new one.
 
     Raises:
-        InvalidInputError: (13) what Glue cannot hold.
+        InvalidInputError: what Glue cannot hold.
     """
     parameters = dict(record.properties)
     fields = {
@@ -44,10 +67,10 @@ def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) 
         "LocationUri": parameters.pop(LOCATION, None),
         "Parameters": parameters,
     }
-    model.check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
-    model.check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
-    model.check(shape.members["Parameters"], parameters, "Parameters")
-    kept = {k: v for k, v in model.fitted(shape, old).items() if k not in fields}
+    check(shape.members["Description"], fields["Description"], f"Property {DESCRIPTION}")
+    check(shape.members["LocationUri"], fields["LocationUri"], f"Property {LOCATION}")
+    check(shape.members["Parameters"], parameters, "Parameters")
+    kept = {k: v for k, v in restrict_to_shape(shape, old).items() if k not in fields}
     given = {k: v for k, v in fields.items() if v is not None}
     return {**kept, "Name": record.path[-1], **given}
 
@@ -55,7 +78,7 @@ def database_input(shape: Any, record: NamespaceRecord, old: Mapping[str, Any]) 
 def namespace_from(
     path: Path, database: Mapping[str, Any], location: str | None
 ) -> NamespaceRecord:
-    """Return the record of a database, under the name by which the caller knows it."""
+    """Return the record of a database, under the caller's name for it."""
     fields = {DESCRIPTION: database.get("Description"), LOCATION: database.get("LocationUri")}
     own = {key: value for key, value in fields.items() if value}
     properties = {**(database.get("Parameters") or {}), **own}
@@ -64,7 +87,7 @@ def namespace_from(
 
 
 def is_s3_tables(database: Mapping[str, Any]) -> bool:
-    """Return True for a database of S3 Tables, which places its tables itself."""
+    """Return True for a database of S3 Tables, which sets the locations of its tables."""
     federated = database.get("FederatedDatabase") or {}
     marks = (federated.get("ConnectionName"), federated.get("ConnectionType"))
     return any((mark or "").lower() == _S3_TABLES for mark in marks)
@@ -73,35 +96,35 @@ def is_s3_tables(database: Mapping[str, Any]) -> bool:
 def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
     """Return a TableInput for a new entry: external, and without columns of Glue's.
 
-    Athena needs ``PartitionKeys`` to be there. Without formats, nobody takes Lance files for text.
+    Athena requires ``PartitionKeys``. Without formats, no engine reads Lance files as text.
 
     Raises:
-        InvalidInputError: (13) what Glue cannot hold.
+        InvalidInputError: what Glue cannot hold.
     """
     return {
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
         "PartitionKeys": [],
-        "Parameters": {**_checked(shape, record), "EXTERNAL": "TRUE"},
+        "Parameters": {**_check_record(shape, record), "EXTERNAL": "TRUE"},
         "StorageDescriptor": {"Columns": [], "Location": record.location},
     }
 
 
-def changed_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> dict[str, Any]:
+def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> dict[str, Any]:
     """Return the TableInput of an existing entry with a record's name, location and properties.
 
-    All else stays, and what others keep in the parameters for their own use.
+    Everything else stays, and so do the parameters of other engines.
 
     Raises:
-        InvalidInputError: (13) what Glue cannot hold.
+        InvalidInputError: what Glue cannot hold.
     """
-    found = model.fitted(shape, table)
+    found = restrict_to_shape(shape, table)
     own = {k: v for k, v in (found.get("Parameters") or {}).items() if k in _OWN_PARAMETERS}
     return {
         **found,
         "Name": record.path[-1],
         "TableType": EXTERNAL_TABLE,
-        "Parameters": {**own, **_checked(shape, record), "EXTERNAL": "TRUE"},
+        "Parameters": {**own, **_check_record(shape, record), "EXTERNAL": "TRUE"},
         "StorageDescriptor": {
             **(found.get("StorageDescriptor") or {}),
             "Location": record.location,
@@ -109,8 +132,8 @@ def changed_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
     }
 
 
-def marks_of(table: Mapping[str, Any]) -> dict[str, str]:
-    """Return what an entry holds that says whose its files are."""
+def ownership_of(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of an entry that say who owns its files."""
     marks = {
         "TableType": table.get("TableType"),
         _EXTERNAL: (table.get("Parameters") or {}).get(_EXTERNAL),
@@ -118,7 +141,7 @@ def marks_of(table: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in marks.items() if value is not None}
 
 
-def with_marks(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
+def with_ownership(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
     """Return a TableInput with the marks of `marks_of`, and no others."""
     kept = {k: v for k, v in table.items() if k != "TableType"}
     parameters = {k: v for k, v in table["Parameters"].items() if k != _EXTERNAL}
@@ -128,17 +151,17 @@ def with_marks(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, 
 
 
 def _is_external(table: Mapping[str, Any]) -> bool:
-    marks = marks_of(table)
+    marks = ownership_of(table)
     return marks.get("TableType") == EXTERNAL_TABLE and marks.get(_EXTERNAL, "").upper() == "TRUE"
 
 
-def _checked(shape: Any, record: TableRecord) -> dict[str, str]:
+def _check_record(shape: Any, record: TableRecord) -> dict[str, str]:
     location = shape.members["StorageDescriptor"].members["Location"]
-    model.check(location, record.location, "The location")
-    model.check(shape.members["Parameters"], record.properties, "Parameters")
+    check(location, record.location, "The location")
+    check(shape.members["Parameters"], record.properties, "Parameters")
     for key in record.properties:
         if key in _OWN_PARAMETERS:
-            raise invalid(f"Property '{key}' is not the caller's to set: leave it out")
+            raise invalid(f"Property '{key}' is the catalog's own: leave it out")
     return dict(record.properties)
 
 
@@ -148,15 +171,15 @@ def record_from(
     region: str,
     link: Mapping[str, Any] | None = None,
 ) -> TableRecord:
-    """Return the record of an entry, under the name by which the caller knows it.
+    """Return the record of an entry, under the caller's name for it.
 
-    A view is never Lance's, whatever its marks say.
+    A view is never a Lance table.
 
     Args:
-        path: That name.
+        path: The caller's name.
         table: The entry as GetTable gives it.
         region: Where the catalog is.
-        link: The database, where it is only a link to the one that has the entry.
+        link: The database, if it is a link to the one with the entry.
     """
     kind = table.get("TableType") or ""
     unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if kind in _VIEWS else set())
@@ -180,37 +203,37 @@ def record_from(
 
 
 def identity_of(table: Mapping[str, Any]) -> str:
-    """Return when an entry was created; federated entries have no time, and exist all the same."""
+    """Return when an entry was created; "unknown" for federated entries, which have no time."""
     created = table.get("CreateTime")
     return str(created.isoformat()) if created else "unknown"
 
 
 def _path_of(target: Mapping[str, Any], home: str | None, region: str) -> Path | None:
-    """Return where the target of a link is, if it is sure to be in the catalog ``home``."""
-    if home is None or target.get("CatalogId") != home or not is_near(target, region):
+    """Return the path of a link's target if that is in the catalog ``home``."""
+    if home is None or target.get("CatalogId") != home or not is_in_region(target, region):
         return None
     return (str(target.get("DatabaseName")).lower(), str(target.get("Name")).lower())
 
 
 def target_arguments(target: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments by which Glue finds the target of a resource link."""
+    """Return the arguments of a call for the target of a resource link."""
     name = target.get("Name") or target.get("DatabaseName") or ""
     catalog = target.get("CatalogId")
     return {"Name": name, "CatalogId": catalog} if catalog else {"Name": name}
 
 
-def is_near(target: Mapping[str, Any], region: str) -> bool:
-    """Return True where the target of a link is in this region."""
+def is_in_region(target: Mapping[str, Any], region: str) -> bool:
+    """Return True if the target of a link is in this region."""
     return (target.get("Region") or region) == region
 
 
 def location_of(table: Mapping[str, Any]) -> str | None:
-    """Return where an entry's files are, or None where it does not say."""
+    """Return the location of an entry, if it has one."""
     return (table.get("StorageDescriptor") or {}).get("Location") or None
 
 
 def name_of_target(target: Mapping[str, Any]) -> str:
-    """Return what a link is for, as a person reads it."""
+    """Return the target of a link, for messages."""
     place = {"of catalog": target.get("CatalogId"), "in": target.get("Region")}
     names = ".".join(target[key] for key in ("DatabaseName", "Name") if target.get(key))
     return " ".join([names, *(f"{word} {text}" for word, text in place.items() if text)])

@@ -1,13 +1,14 @@
-"""Sessions and clients of boto3, made from the properties when they are first needed.
+"""Sessions and clients of boto3, created from the properties when they are first used.
 
-Making a client looks for credentials, on a network too (containers, instances). So nothing of that
-happens when a namespace is connected; what is wrong with the properties is found without.
+Creating a client looks up credentials, maybe over the network (containers, instances). That must
+not happen when a namespace is connected; errors in the properties are found without it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import weakref
 from collections.abc import Mapping
@@ -37,31 +38,30 @@ from botocore.loaders import Loader, create_loader
 from lance_bridge.errors import invalid
 
 from .config import GlueConfig, is_region
-from .log_redaction import redact_logs
 
 logger = logging.getLogger(__name__)
 
 NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
-"""What botocore raises where there was no connection on which a request could have been sent."""
+"""What botocore raises without a connection on which the request could have been sent."""
 
 _LONGEST_PAUSE = 20
-"""How many seconds botocore waits at most before it repeats a call."""
+"""The longest wait of botocore between attempts, in seconds."""
 _GUARANTEED_SECONDS = 600
-"""botocore refreshes temporary credentials before they have less than that to live."""
+"""botocore refreshes temporary credentials before they have less time left."""
 
 
 class Session:
-    """Makes clients of AWS's services. Safe to share between threads, and with a forked child.
+    """Creates clients of AWS's services. Safe to share between threads, and with a forked child.
 
     Raises:
-        InvalidInputError: (13) there is no region, or no such profile.
+        InvalidInputError: there is no region, or no such profile.
     """
 
     def __init__(self, config: GlueConfig) -> None:
         self._config = config
         redact_logs()
         try:
-            self._begin()
+            self._reset()
             region = self._boto.region_name
         except ProfileNotFound as error:
             raise invalid(f"impl=glue: property 'profile_name' (or AWS_PROFILE): {error}") from None
@@ -77,8 +77,8 @@ class Session:
         self.region: str = region
         _sessions.add(self)
 
-    def _begin(self) -> None:
-        """Start without connections and temporary credentials, as a forked child has to."""
+    def _reset(self) -> None:
+        """Start without connections and temporary credentials, as a forked child must."""
         config = self._config
         self._lock = threading.RLock()
         self._clients: dict[str, Any] = {}
@@ -90,17 +90,18 @@ class Session:
         """Return the client of a service, the same for all threads.
 
         Raises:
-            botocore.exceptions.NoCredentialsError: none were found. They are looked for anew the
-                next time.
+            botocore.exceptions.NoCredentialsError: none were found. The next call looks again.
         """
         with self._lock:
             if service not in self._clients:
                 self._credentials()
-                made = self._boto.client(
+                created = self._boto.client(
                     service, endpoint_url=endpoint, config=client_config(self._config)
                 )
-                made.meta.events.register("needs-retry", partial(_warn_unreachable, self._config))
-                self._clients[service] = made
+                created.meta.events.register(
+                    "needs-retry", partial(_warn_unreachable, self._config)
+                )
+                self._clients[service] = created
             return self._clients[service]
 
     def _credentials(self) -> Any:
@@ -110,10 +111,10 @@ class Session:
         return found
 
     def storage_credentials(self) -> tuple[Any, int | None]:
-        """Return credentials (key, secret and token of one moment), and until when they are good.
+        """Return credentials (a consistent key, secret and token), and when they expire.
 
-        The time is in milliseconds since 1970, or None where they are not known to expire. They
-        are refreshed by botocore, once for all that use them.
+        The time is in milliseconds since 1970, or None if they are not known to expire. botocore
+        refreshes them, once for all users.
         """
         with self._lock:
             credentials = self._credentials()
@@ -126,7 +127,7 @@ class Session:
         return frozen, int(expires * 1000)
 
     def close(self) -> None:
-        """Close connections; clients open new ones when they are used again."""
+        """Close connections; clients open new ones when used again."""
         with self._lock:
             for client in self._clients.values():
                 client.close()
@@ -142,10 +143,7 @@ def _warn_unreachable(
     caught_exception: Exception | None = None,
     **_: object,
 ) -> None:
-    """Log, once a call, that it waits for a service that takes no connection.
-
-    botocore calls this after each attempt.
-    """
+    """Log, once per call, that a service accepts no connection; called after each attempt."""
     retries = config.max_retries
     if attempts == 1 and retries and isinstance(caught_exception, NEVER_SENT):
         pauses = sum(min(2**number, _LONGEST_PAUSE) for number in range(retries))
@@ -157,7 +155,7 @@ def _warn_unreachable(
 
 
 def client_config(config: GlueConfig) -> Config:
-    """Return what botocore needs to know of time limits and of repeating calls."""
+    """Return botocore's settings for time limits and retries."""
     return Config(
         retries={"mode": config.retry_mode, "total_max_attempts": config.max_retries + 1},
         connect_timeout=config.connect_timeout,
@@ -169,17 +167,17 @@ def client_config(config: GlueConfig) -> Config:
 
 def _session(config: GlueConfig, role: _Role | None = None) -> botocore.session.Session:
     """Return a session with the credentials of the properties, or with those of the role."""
-    made = botocore.session.Session(profile=config.profile_name)
-    made.register_component("data_loader", _models(made.get_config_variable("data_path")))
+    created = botocore.session.Session(profile=config.profile_name)
+    created.register_component("data_loader", _models(created.get_config_variable("data_path")))
     if role is not None:
-        made.register_component("credential_provider", CredentialResolver([role]))
+        created.register_component("credential_provider", CredentialResolver([role]))
     elif config.access_key_id is not None:
-        made.set_credentials(*_keys(config))
-    return made
+        created.set_credentials(*_keys(config))
+    return created
 
 
 class _Models(Loader):  # type: ignore[misc]  # botocore has no types
-    """What botocore reads of AWS's services: much, and the same for all sessions."""
+    """botocore's large models of AWS's services, shared by all sessions."""
 
     def __init__(self, directories: list[str]) -> None:
         super().__init__(extra_search_paths=directories)
@@ -187,11 +185,11 @@ class _Models(Loader):  # type: ignore[misc]  # botocore has no types
 
     @property
     def search_paths(self) -> list[str]:
-        """Where files are looked for; a copy, because every session of boto3's adds to it."""
+        """The directories of models; a copy, because every session of boto3 adds to it."""
         return list(super().search_paths)
 
     def load_service_model(self, *args: Any, **arguments: Any) -> Any:
-        """Do that one after another: a model is completed after it has been kept."""
+        """Load one model at a time: botocore caches a model before it is complete."""
         with self._one_reader:
             return super().load_service_model(*args, **arguments)
 
@@ -212,7 +210,7 @@ def _keys(config: GlueConfig) -> tuple[str, str, str | None]:
 
 
 class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
-    """Where a session finds the credentials of the role: botocore fetches and refreshes them."""
+    """Provides the credentials of the role, which botocore fetches and refreshes."""
 
     METHOD = "assume-role"
     CANONICAL_NAME = "lance-bridge-assume-role"
@@ -223,13 +221,13 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
         self._expiries: dict[str, float] = {}
 
     def expiry(self, access_key: str) -> float | None:
-        """Return until when credentials of the role are good, in seconds since 1970."""
+        """Return when credentials of the role expire, in seconds since 1970."""
         return self._expiries.get(access_key)
 
     def load(self) -> RefreshableCredentials:
-        """Assume the role; called once by botocore, which then refreshes what this returns."""
-        # Of short sessions, botocore's own limits (15 minutes before the end, and 10) would have
-        # the role assumed again for every call.
+        """Assume the role; called once by botocore, which then refreshes the credentials."""
+        # With botocore's own limits (15 and 10 minutes before the end), short sessions would be
+        # refreshed with every call.
         advisory = min(900, self._config.assume_role_timeout_sec // 4)
         fetcher = self._fetcher(advisory)
         refresh = partial(self._fetch, fetcher)
@@ -266,7 +264,7 @@ class _Role(CredentialProvider):  # type: ignore[misc]  # botocore has no types
     def _fetch(self, fetcher: AssumeRoleCredentialFetcher) -> Mapping[str, Any]:
         metadata: Mapping[str, Any] = fetcher.fetch_credentials()
         expires = datetime.fromisoformat(metadata["expiry_time"].replace("Z", "+00:00"))
-        newest = list(self._expiries.items())[-1:]  # somebody may hold the ones before
+        newest = list(self._expiries.items())[-1:]  # callers may still use the previous ones
         self._expiries = dict([*newest, (metadata["access_key"], expires.timestamp())])
         return metadata
 
@@ -277,7 +275,41 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 def _after_fork_in_child() -> None:
     _models.cache_clear()
     for session in list(_sessions):
-        session._begin()
+        session._reset()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+# -- logs -----------------------------------------------------------------------------------------
+
+_LOGGERS = (
+    "auth", "awsrequest", "client", "credentials", "endpoint", "hooks", "httpsession", "parsers",
+    "retryhandler", "tokens", "utils",
+)  # fmt: skip
+_NAMES = (
+    r"x-amz-security-token|(?:aws_?)?secret_?access_?key|(?:aws_?)?session_?token|access_?token|"
+    r"web_?identity_?token|client_?secret|\btoken"
+)
+_SECRET = re.compile(rf"((?:{_NAMES})['\"]?\s*[:=>]\s*b?['\"]?)[^\s'\"<&,;}}\]]+", re.IGNORECASE)
+
+
+class _WithoutCredentials(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        clean = _SECRET.sub(r"\1***", text)
+        if clean != text:
+            record.msg, record.args = clean, ()
+        return True
+
+
+_filter = _WithoutCredentials()
+
+
+def redact_logs() -> None:
+    """Replace secret keys and session tokens by ``***`` in botocore's logs. Safe to repeat.
+
+    Loggers belong to the process, so that this affects all clients of botocore.
+    """
+    for name in _LOGGERS:
+        logging.getLogger(f"botocore.{name}").addFilter(_filter)

@@ -10,40 +10,39 @@ from lance_bridge.errors import display
 
 from .calls import ask
 from .config import GlueConfig
-from .errors import ABSENT, is_a, translated
+from .errors import ABSENT, is_a, translate_errors
 from .session import Session
 
 _SCHEMES = ("s3", "s3a", "s3n")
-_WHO = {
+_CREDENTIAL_OPTIONS = {
     "access_key_id", "secret_access_key", "session_token", "token", "skip_signature", "profile",
     "role_arn",
 }  # fmt: skip
-"""Options that say whose credentials to use, without the `aws_` that may be in front."""
+"""Options with credentials, without the prefix `aws_` that they may have."""
 _READ = ("SELECT",)
 _WRITE = ("SELECT", "INSERT", "DELETE")
 
 
 class StorageCredentials:
-    """Vends credentials for storage. What `storage.*` says comes first."""
+    """Vends credentials for storage. Options in `storage.*` take precedence."""
 
     def __init__(self, config: GlueConfig, session: Session) -> None:
         self._config = config
         self._session = session
         given = {key.lower().removeprefix("aws_") for key in config.storage}
-        self._names_who = bool(given & _WHO)
+        self._has_credentials = bool(given & _CREDENTIAL_OPTIONS)
         self._names_region = bool(given & {"region", "default_region"})
 
     def vend(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
-        """Return options for a table's location; None where the environment's are meant.
+        """Return options for a table's location; None without credentials in the properties.
 
-        Without credentials in the properties nothing is vended: Lance looks for them in the same
-        places as AWS's tools do.
+        Lance then looks them up itself, where AWS's tools do.
         """
         scheme = (record.location or "").partition(":")[0].lower()
-        if scheme not in _SCHEMES or self._names_who:
+        if scheme not in _SCHEMES or self._has_credentials:
             return None
         what = f"get credentials for the files of table '{display(record.path)}'"
-        with translated(what):
+        with translate_errors(what):
             if self._config.lake_formation:
                 vended = self._from_lake_formation(record, write=write)
                 if vended is not None:
@@ -54,7 +53,7 @@ class StorageCredentials:
             return self._options(frozen.access_key, frozen.secret_key, frozen.token, expires)
 
     def _from_lake_formation(self, record: TableRecord, *, write: bool) -> dict[str, str] | None:
-        """Return what Lake Formation gives for the table; None where it knows of no such table.
+        """Return Lake Formation's credentials for the table; None if the table does not exist.
 
         Source: GetTemporaryGlueTableCredentials.
         """
@@ -71,7 +70,7 @@ class StorageCredentials:
             )
         except ClientError as error:
             if is_a(error, ABSENT):
-                return None  # the table is still to be made
+                return None  # the table is about to be created
             raise
         return self._options(
             answer["AccessKeyId"],

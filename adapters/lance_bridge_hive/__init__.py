@@ -1,24 +1,24 @@
-"""The Hive Metastore as a Lance namespace: ``impl=hive``.
+"""The Hive Metastore as a Lance namespace: ``impl=hive``."""
 
-Its names are imported when they are first used: the command ``metastore`` is listed without them.
-"""
+from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from lance_bridge import extras
+from lance_bridge.catalog import Catalog
+from lance_bridge.namespace import LanceBridgeNamespace
 
-if TYPE_CHECKING:
-    from .config import HiveConfig
-    from .namespace import HiveNamespace
+from .config import HiveConfig
 
 __all__ = ["HiveConfig", "HiveNamespace"]
 
-_MODULES = {"HiveConfig": "config", "HiveNamespace": "namespace"}
 
+class HiveNamespace(LanceBridgeNamespace):
+    """A Lance namespace on a Hive Metastore 2.3 to 4.2; see ``specs/hive.md``."""
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used (PEP 562)."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+    impl = "hive"
+    config_type = HiveConfig
+
+    def open_catalog(self, config: HiveConfig) -> Catalog:
+        extras.require(self.impl, "hmsclient", "pymetastore", "thrift")
+        from .catalog import HiveCatalog  # noqa: PLC0415 - needs the packages checked above
+
+        return HiveCatalog(config)

@@ -1,4 +1,4 @@
-"""Calls to a metastore over one pool, with the bindings that the configuration asks for."""
+"""Calls to a metastore over one pool, with the bindings that the configuration requires."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from thrift.Thrift import TApplicationException
 from lance_bridge.errors import unsupported
 
 from .config import HiveConfig
-from .errors import is_vanished_row, translated, with_familiar_errors
+from .errors import is_vanished_row, translate_errors, with_hmsclient_errors
 from .transport import ClientPool, Connection
 
 T = TypeVar("T")
 
 _READS = 10
-"""Attempts at a read that met rows being deleted; each finds fewer of them left to meet."""
+"""Attempts at a read that met rows being deleted; each meets fewer of them."""
 _LONGEST_PAUSE = 0.2
 
 
 class Calls:
-    """Sends calls by name. Raises Thrift errors as they come."""
+    """Sends calls by name. Raises Thrift errors unchanged."""
 
     def __init__(self, config: HiveConfig, pool: ClientPool | None = None) -> None:
         self._config = config
@@ -44,7 +44,7 @@ class Calls:
 
     @property
     def types(self) -> Any:
-        """The bindings in use: hmsclient's, or with catalogs those that have fields for them."""
+        """The bindings in use: hmsclient's, or pymetastore's with catalogs."""
         if not self._config.catalog_levels:
             return hms_types
         from pymetastore.hive_metastore import ttypes  # noqa: PLC0415 - large, and seldom needed
@@ -52,20 +52,20 @@ class Calls:
         return ttypes
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.pool.close()
 
     def read(self, name: str, operation: Callable[[Any], T]) -> T:
         """Make a call that only reads, and may be repeated.
 
-        It is also repeated, a few times and for ``client.retry-timeout`` at most, where the
-        metastore says that a row vanished while it was read.
+        It is also repeated, within ``client.retry-timeout``, if a row vanished while the metastore
+        read it.
         """
         answer: T = self._reading(self._call, name, operation, repeatable=True)
         return answer
 
     def change(self, name: str, operation: Callable[[Any], T]) -> T:
-        """Make a call that changes something; raises OutcomeUnknownError (17), never repeats it."""
+        """Make a call that changes something; raises OutcomeUnknownError, never repeats it."""
         return self._call(name, operation, repeatable=False)
 
     def _call(self, name: str, operation: Callable[[Any], T], *, repeatable: bool) -> T:
@@ -73,18 +73,18 @@ class Calls:
             return self.pool.call(lambda c: operation(c.hms), name=name, repeatable=repeatable)
         self._require_catalogs()
         return self.pool.call(
-            lambda c: with_familiar_errors(operation, c.catalogs), name=name, repeatable=repeatable
+            lambda c: with_hmsclient_errors(operation, c.catalogs), name=name, repeatable=repeatable
         )
 
     def _require_catalogs(self) -> None:
-        """Refuse Hive 2, which takes no notice of catalogs and would use its only one."""
+        """Refuse Hive 2, which ignores catalogs in requests and would use its only one."""
         if self._has_catalogs:
             return
 
         def probe(connection: Connection) -> None:
-            with_familiar_errors(lambda c: c.get_catalogs(), connection.catalogs)
+            with_hmsclient_errors(lambda c: c.get_catalogs(), connection.catalogs)
 
-        with translated("list catalogs"):
+        with translate_errors("list catalogs"):
             try:
                 self.pool.call(probe, name="get_catalogs", repeatable=True)
             except TApplicationException as error:

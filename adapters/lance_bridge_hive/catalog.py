@@ -36,13 +36,21 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
+from .capabilities import capabilities, database_argument, is_builtin
 from .catalog_level import CatalogLevel
 from .changes import TableChanges
+from .commit_records import RECORDS, CommitRecords
 from .config import HiveConfig
-from .errors import is_a, is_vanished_row, refuse_long_values, text_of, translated, was_raced
-from .guard import quietly
-from .names import capabilities, database_argument, is_kept
-from .records import RECORDS, CommitRecords
+from .errors import (
+    is_a,
+    is_vanished_row,
+    lost_creation_race,
+    map_errors,
+    refuse_long_values,
+    text_of,
+    translate_errors,
+)
+from .guard import without_statistics
 from .shared_locations import SharedLocations
 from .transport import ClientPool
 
@@ -51,11 +59,13 @@ logger = logging.getLogger(__name__)
 # `like` with (?i) finds every letter case that implementations write; `=` would find one.
 _LANCE_FILTER = f'hive_filter_field_params__{TABLE_TYPE} like "(?i){LANCE}"'
 _ALL = -1
-_BATCH = 500  # entries read in one call where all are wanted
-_PAGE = 100  # where a page of them may be enough
-_READS = 20  # of an entry that others keep changing
-_SORT_OUT_SECONDS = 300.0
-"""How long a metastore that could not filter is not asked to; its failure may have passed."""
+_ABSENT = "NoSuchObjectException"
+_NO_DATABASE = (_ABSENT, "UnknownDBException")
+_BATCH = 500  # entries in one call of a scan of all entries
+_PAGE = 100  # in one call of a scan that may end after a page
+_READS = 20  # attempts at an entry that others keep changing
+_NO_FILTER_SECONDS = 300.0
+"""How long a metastore that failed to filter is not asked to again."""
 
 
 class HiveCatalog(SharedLocations):
@@ -70,7 +80,7 @@ class HiveCatalog(SharedLocations):
         self._catalogs = CatalogLevel(self._read, self._change, config.root)
         self._records = CommitRecords(self._calls)
         self._changes = TableChanges(self._calls, self._load_raw, self._records)
-        self._sort_out_until = 0.0
+        self._no_filter_until = 0.0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -81,10 +91,10 @@ class HiveCatalog(SharedLocations):
         return self._config.uri + levels
 
     def describe_server(self) -> Mapping[str, str]:
-        with translated("ask for the version"):
-            told = str(self._read("getVersion", lambda c: c.getVersion()))
-        # Before Hive 4 every release says 3.0, whatever it is.
-        return {"server": "Hive Metastore", "version": "2 or 3" if told == "3.0" else told}
+        with translate_errors("ask for the version"):
+            version = str(self._read("getVersion", lambda c: c.getVersion()))
+        # Every release before Hive 4 says 3.0.
+        return {"server": "Hive Metastore", "version": "2 or 3" if version == "3.0" else version}
 
     def close(self) -> None:
         self._calls.close()
@@ -96,7 +106,7 @@ class HiveCatalog(SharedLocations):
     # -- namespaces ------------------------------------------------------------------------------
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
-        with translated(f"list the namespaces of '{display(parent)}'"):
+        with translate_errors(f"list the namespaces of '{display(parent)}'"):
             if not self._config.catalog_levels:
                 return sorted(self._read("get_all_databases", lambda c: c.get_all_databases()))
             names = self._catalogs.databases_of(parent[0]) if parent else self._catalogs.names()
@@ -105,15 +115,11 @@ class HiveCatalog(SharedLocations):
         return sorted(names)
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
-        with translated(f"read namespace '{display(path)}'"):
-            try:
-                if len(path) < self._capabilities.levels:
-                    return mapping.catalog_from(self._catalogs.load(path[0]))
-                return mapping.namespace_from(path, self._load_database(path))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException"):
-                    raise namespace_not_found(path) from error
-                raise
+        missing = {_ABSENT: namespace_not_found(path)}
+        with translate_errors(f"read namespace '{display(path)}'"), map_errors(missing):
+            if len(path) < self._capabilities.levels:
+                return mapping.catalog_from(self._catalogs.load(path[0]))
+            return mapping.namespace_from(path, self._load_database(path))
 
     def _load_database(self, path: Path) -> Any:
         name = database_argument(path)
@@ -121,7 +127,7 @@ class HiveCatalog(SharedLocations):
 
     def create_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"create namespace '{display(path)}'"):
+        with translate_errors(f"create namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
                     self._catalogs.create(record)
@@ -129,7 +135,7 @@ class HiveCatalog(SharedLocations):
                     database = mapping.database_from(self._types, record)
                     self._change("create_database", lambda c: c.create_database(database))
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or was_raced(self, error, path):
+                if is_a(error, "AlreadyExistsException") or lost_creation_race(self, error, path):
                     raise namespace_already_exists(path) from error
                 if len(path) == self._capabilities.levels > 1:
                     self.load_namespace(path[:-1])
@@ -137,26 +143,22 @@ class HiveCatalog(SharedLocations):
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
         path = record.path
-        with translated(f"change namespace '{display(path)}'"):
-            try:
-                if len(path) < self._capabilities.levels:
-                    self._catalogs.alter(record)
-                    return
-                database = mapping.database_with(self._load_database(path), record.properties)
-                name = database_argument(path)
-                self._change("alter_database", lambda c: c.alter_database(name, database))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException"):
-                    raise namespace_not_found(path) from error
-                raise
+        missing = {_ABSENT: namespace_not_found(path)}
+        with translate_errors(f"change namespace '{display(path)}'"), map_errors(missing):
+            if len(path) < self._capabilities.levels:
+                self._catalogs.alter(record)
+                return
+            database = mapping.database_with(self._load_database(path), record.properties)
+            name = database_argument(path)
+            self._change("alter_database", lambda c: c.alter_database(name, database))
 
     def drop_namespace(self, path: Path) -> None:
-        with translated(f"drop namespace '{display(path)}'"):
+        with translate_errors(f"drop namespace '{display(path)}'"):
             try:
                 if len(path) < self._capabilities.levels:
                     self._catalogs.drop(path[0])
                 else:
-                    # deleteData and cascade are always False: files are never the metastore's.
+                    # deleteData and cascade are False: the metastore must never delete files.
                     name = database_argument(path)
                     self._change("drop_database", lambda c: c.drop_database(name, False, False))
             except TException as error:
@@ -164,61 +166,63 @@ class HiveCatalog(SharedLocations):
                 raise
 
     def require_droppable(self, path: Path) -> None:
-        if self._is_kept(path):
-            raise invalid(f"Hive keeps '{display(path)}': it cannot be dropped")
+        if self._is_builtin(path):
+            raise invalid(f"'{display(path)}' is built into Hive and cannot be dropped")
         if len(path) < self._capabilities.levels:
             return
         database = database_argument(path)
-        with translated(f"list the functions of '{display(path)}'"):
+        with translate_errors(f"list the functions of '{display(path)}'"):
             found = self._read("get_functions", lambda c: c.get_functions(database, "*"))
         if found:
             raise namespace_not_empty(path, f"It holds functions {', '.join(sorted(found)[:5])}")
 
-    def _is_kept(self, path: Path) -> bool:
-        return is_kept(path, catalog_levels=self._config.catalog_levels)
+    def _is_builtin(self, path: Path) -> bool:
+        return is_builtin(path, catalog_levels=self._config.catalog_levels)
 
     def _explain_failed_drop(self, path: Path, error: TException) -> None:
         if is_a(error, "InvalidOperationException"):
             raise namespace_not_empty(path, text_of(error)) from error
-        if is_a(error, "NoSuchObjectException"):
+        if is_a(error, _ABSENT):
             raise namespace_not_found(path) from error
-        # Hive 2 and 3 answer with a null pointer's MetaException where there is no such database.
+        # Hive 2 and 3 answer with a MetaException of a null pointer if the database does not exist.
         self.load_namespace(path)
-        if self._is_kept(path):
-            raise invalid(f"Hive keeps '{display(path)}': {text_of(error)}") from error
+        if self._is_builtin(path):
+            raise invalid(
+                f"'{display(path)}' is built into Hive and cannot be dropped: {text_of(error)}"
+            ) from error
 
     # -- tables ----------------------------------------------------------------------------------
 
     def scan_tables(
         self, namespace: Path, *, lance_only: bool = False, after: str | None = None
     ) -> Iterable[TableRecord]:
-        names = self._filtered(namespace) if lance_only else self._all_names(namespace)
+        names = self._filter_names(namespace) if lance_only else self._all_names(namespace)
         if names is None:
-            names = self._unfiltered(namespace)
+            names = self._unfiltered_names(namespace)
         if after is not None:
             names = [name for name in names if name > after]
-        # Only Lance tables are listed page by page; of all entries, all are wanted.
+        # Only listings of Lance tables are paged.
         records = self._read_tables(namespace, names, _PAGE if lance_only else _BATCH)
         return (record for record in records if record.is_lance or not lance_only)
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         if not lance_only:
             return self._all_names(namespace)
-        found = self._filtered(namespace)
+        found = self._filter_names(namespace)
         if found is not None:
             return found
-        records = self._read_tables(namespace, self._unfiltered(namespace), _BATCH)
+        records = self._read_tables(namespace, self._unfiltered_names(namespace), _BATCH)
         return [record.path[-1] for record in records if record.is_lance]
 
-    def _filtered(self, namespace: Path) -> list[str] | None:
+    def _filter_names(self, namespace: Path) -> list[str] | None:
         """Return the sorted names of the Lance tables, in one call.
 
-        None where the metastore cannot filter by parameter.
+        None if the metastore cannot filter by parameter.
         """
-        if time.monotonic() < self._sort_out_until:
+        if time.monotonic() < self._no_filter_until:
             return None
         database = database_argument(namespace)
-        with translated(f"list the Lance tables of '{display(namespace)}'"):
+        with translate_errors(f"list the Lance tables of '{display(namespace)}'"):
             try:
                 found: list[str] = self._read(
                     "get_table_names_by_filter",
@@ -235,42 +239,38 @@ class HiveCatalog(SharedLocations):
             self.load_namespace(namespace)
         return sorted(set(found))
 
-    def _unfiltered(self, namespace: Path) -> list[str]:
-        """Return all names, to be sorted out by reading; the way to go for a while from here on."""
+    def _unfiltered_names(self, namespace: Path) -> list[str]:
+        """Return all names, and do not ask the metastore to filter for a while."""
         names = self._all_names(namespace)
-        self._sort_out_until = time.monotonic() + _SORT_OUT_SECONDS
+        self._no_filter_until = time.monotonic() + _NO_FILTER_SECONDS
         return names
 
     def _all_names(self, namespace: Path) -> list[str]:
         database = database_argument(namespace)
-        with translated(f"list the tables of '{display(namespace)}'"):
-            try:
-                names = self._read("get_all_tables", lambda c: c.get_all_tables(database))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException", "UnknownDBException"):
-                    raise namespace_not_found(namespace) from error
-                raise
+        missing = dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))
+        with translate_errors(f"list the tables of '{display(namespace)}'"), map_errors(missing):
+            names = self._read("get_all_tables", lambda c: c.get_all_tables(database))
         if not names:
             self.load_namespace(namespace)
-        return sorted({name for name in names if not CommitRecords.are_in(name)})
+        return sorted({name for name in names if not CommitRecords.is_helper_table(name)})
 
     def _read_tables(
         self, namespace: Path, names: Sequence[str], size: int
     ) -> Iterator[TableRecord]:
-        """Read entries in calls of ``size`` names, as they are asked for, sorted in each call."""
+        """Yield entries, read in calls of ``size`` names and sorted within each call."""
         for start in range(0, len(names), size):
             wanted = list(names[start : start + size])
-            with translated(f"read tables of '{display(namespace)}'"):
+            with translate_errors(f"read tables of '{display(namespace)}'"):
                 tables = self._load_batch(namespace, wanted)
             records = [mapping.record_from(namespace, table) for table in tables]
             found = {record.path[-1] for record in records}
             for name in wanted:
                 if name not in found:
-                    records += self._read_left_out((*namespace, name))
+                    records += self._read_missing((*namespace, name))
             yield from sorted(records, key=lambda record: record.path)
 
-    def _read_left_out(self, path: Path) -> list[TableRecord]:
-        """Return the entry that a batch was asked for and lacks; none where it has vanished."""
+    def _read_missing(self, path: Path) -> list[TableRecord]:
+        """Return an entry that an answer for a batch lacks; none if it no longer exists."""
         try:
             return [self.load_table(path)]
         except TableNotFoundError:
@@ -282,25 +282,21 @@ class HiveCatalog(SharedLocations):
     def _load_batch(self, namespace: Path, names: list[str]) -> list[Any]:
         request = self._types.GetTablesRequest(dbName=namespace[-1], tblNames=names)
         self._set_catalog(request, namespace)
-        try:
+        with map_errors(dict.fromkeys(_NO_DATABASE, namespace_not_found(namespace))):
             answer = self._read(
                 "get_table_objects_by_name_req", lambda c: c.get_table_objects_by_name_req(request)
             )
-        except TException as error:
-            if is_a(error, "UnknownDBException", "NoSuchObjectException"):
-                raise namespace_not_found(namespace) from error
-            raise
         state_of = self._records.state_of
         return [state_of((*namespace, each.tableName), each) for each in answer.tables or []]
 
     def load_table(self, path: Path) -> TableRecord:
-        with translated(f"read table '{display(path)}'"):
+        with translate_errors(f"read table '{display(path)}'"):
             return mapping.record_from(path[:-1], self._load_raw(path))
 
     def _load_raw(self, path: Path) -> Any:
-        """Read an entry as it was at one time.
+        """Read a consistent state of an entry.
 
-        Of two reads with one revision, the second began when all that came with it was there.
+        If two reads return one revision, everything written with it was visible to the second.
         """
         table = self._read_raw(path)
         earlier = None
@@ -315,12 +311,8 @@ class HiveCatalog(SharedLocations):
     def _read_raw(self, path: Path) -> Any:
         request = self._types.GetTableRequest(dbName=path[-2], tblName=path[-1])
         self._set_catalog(request, path[:-1])
-        try:
+        with map_errors({_ABSENT: table_not_found(path)}):
             return self._read("get_table_req", lambda c: c.get_table_req(request)).table
-        except TException as error:
-            if is_a(error, "NoSuchObjectException"):
-                raise table_not_found(path) from error
-            raise
 
     def _set_catalog(self, request: Any, namespace: Path) -> None:
         if self._config.catalog_levels:
@@ -329,15 +321,15 @@ class HiveCatalog(SharedLocations):
     def create_table(self, record: TableRecord) -> TableRecord:
         path = record.path
         table = mapping.table_from(self._types, record, self._owner)
-        context = self._types.EnvironmentContext(properties=quietly({}))
-        with translated(f"create table '{display(path)}' at {record.location}"):
+        context = self._types.EnvironmentContext(properties=without_statistics({}))
+        with translate_errors(f"create table '{display(path)}' at {record.location}"):
             try:
                 self._change(
                     "create_table",
                     lambda c: c.create_table_with_environment_context(table, context),
                 )
             except TException as error:
-                if is_a(error, "AlreadyExistsException") or was_raced(self, error, path):
+                if is_a(error, "AlreadyExistsException") or lost_creation_race(self, error, path):
                     raise table_already_exists(path) from error
                 refuse_long_values(error, table.parameters)
                 if is_a(error, "InvalidObjectException", "NoSuchObjectException"):
@@ -346,19 +338,19 @@ class HiveCatalog(SharedLocations):
         return record
 
     def alter_table(self, record: TableRecord) -> None:
-        with translated(f"change table '{display(record.path)}'"):
+        with translate_errors(f"change table '{display(record.path)}'"):
             self._changes.alter(record)
 
     def load_marks(self, path: Path) -> Mapping[str, str]:
-        with translated(f"read table '{display(path)}'"):
-            return mapping.marks_of(self._load_raw(path))
+        with translate_errors(f"read table '{display(path)}'"):
+            return mapping.ownership_of(self._load_raw(path))
 
     def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
-        with translated(f"change table '{display(record.path)}'"):
+        with translate_errors(f"change table '{display(record.path)}'"):
             self._changes.alter(record, marks)
 
     def commit_guard(self, record: TableRecord) -> str:
-        with translated(f"find out how to compare and set table '{display(record.path)}'"):
+        with translate_errors(f"find out how to compare and set table '{display(record.path)}'"):
             return self._changes.commit_guard(record)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
@@ -368,7 +360,7 @@ class HiveCatalog(SharedLocations):
                 f"Table '{display(path)}' cannot be moved to another Hive catalog: register it "
                 "there, and deregister it here"
             )
-        with translated(f"rename table '{display(path)}' to '{display(new_path)}'"):
+        with translate_errors(f"rename table '{display(path)}' to '{display(new_path)}'"):
             try:
                 self._changes.rename(record, new_path)
             except TException as error:
@@ -376,7 +368,7 @@ class HiveCatalog(SharedLocations):
                 raise
 
     def _explain_failed_rename(self, path: Path, new_path: Path, error: TException) -> None:
-        """Find out by looking which of the reasons for one and the same error it was."""
+        """Raise the reason for an error that has several: find it by reading."""
         self.load_namespace(new_path[:-1])
         try:
             self._load_raw(new_path)
@@ -388,13 +380,9 @@ class HiveCatalog(SharedLocations):
     def drop_table(self, record: TableRecord) -> None:
         path = record.path
         database = database_argument(path[:-1])
-        with translated(f"drop table '{display(path)}'"):
-            try:
-                # deleteData is always False: only core deletes files.
-                self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
-            except TException as error:
-                if is_a(error, "NoSuchObjectException"):
-                    raise table_not_found(path) from error
-                raise
+        missing = {_ABSENT: table_not_found(path)}
+        with translate_errors(f"drop table '{display(path)}'"), map_errors(missing):
+            # deleteData is always False: only core deletes files.
+            self._change("drop_table", lambda c: c.drop_table(database, path[-1], False))
         if RECORDS in record.properties:
             self._records.drop(path, record.properties[RECORDS])

@@ -20,8 +20,8 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
+from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, all_databases_of, database_argument
 from .errors import is_a, text_of
-from .names import DEFAULT_DATABASE, HIVES_CATALOG, all_databases_of, database_argument
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Call(Protocol):
 
 
 class CatalogLevel:
-    """Loads, makes, changes and drops catalogs. Raises Thrift errors as they come."""
+    """Loads, creates, alters and drops catalogs. Raises Thrift errors unchanged."""
 
     def __init__(self, read: Call, change: Call, root: str | None) -> None:
         self._read = read
@@ -56,7 +56,7 @@ class CatalogLevel:
         return list(self._read("get_catalogs", lambda c: c.get_catalogs()).names or [])
 
     def databases_of(self, name: str) -> list[str]:
-        """Return the names of a catalog's databases; none where there is no such catalog."""
+        """Return the names of a catalog's databases; none if the catalog does not exist."""
         pattern = all_databases_of(name)
         return list(self._read("get_databases", lambda c: c.get_databases(pattern)))
 
@@ -66,10 +66,10 @@ class CatalogLevel:
         return self._read("get_catalog", lambda c: c.get_catalog(request)).catalog
 
     def create(self, record: NamespaceRecord) -> None:
-        """Make a catalog; Hive adds its database `default`.
+        """Create a catalog; Hive adds its database `default`.
 
         Raises:
-            NamespaceAlreadyExistsError: (2) also where the properties would not do for a new one.
+            NamespaceAlreadyExistsError: even if the properties would be invalid for a new one.
         """
         (name,) = record.path
         if name in self.names():
@@ -95,12 +95,12 @@ class CatalogLevel:
         another drop completes it.
 
         Raises:
-            NamespaceNotEmptyError: (3)
-            InvalidInputError: (13) the catalog is Hive's own.
-            OutcomeUnknownError: (17) a reply was lost.
+            NamespaceNotEmptyError
+            InvalidInputError: the catalog is Hive's own.
+            OutcomeUnknownError: a reply was lost.
         """
-        if name == HIVES_CATALOG:
-            raise invalid(f"Hive keeps its catalog '{name}'")
+        if name == HIVE_CATALOG:
+            raise invalid(f"Catalog '{name}' is built into Hive and cannot be dropped")
         databases = set(self.databases_of(name))
         catalog = self.load(name)
         location = _before_drop(catalog.locationUri)
@@ -109,9 +109,7 @@ class CatalogLevel:
         others = sorted(databases - {DEFAULT_DATABASE})
         if others:
             if unfinished:
-                self._put_back(
-                    catalog, location, None if DEFAULT_DATABASE in databases else missing
-                )
+                self._release(catalog, location, None if DEFAULT_DATABASE in databases else missing)
             raise namespace_not_empty((name,), f"It holds namespaces {', '.join(others[:5])}")
         default = self._drop_default(name) or missing
         try:
@@ -122,22 +120,22 @@ class CatalogLevel:
         except OutcomeUnknownError:
             raise
         except (TException, LanceNamespaceError):
-            self._put_back(catalog, location, default)
+            self._release(catalog, location, default)
             raise
 
-    def _put_back(self, catalog: Any, location: str, default: Any) -> None:
-        """Undo what preceded a drop that failed; where that fails too, another drop finds it."""
+    def _release(self, catalog: Any, location: str, default: Any) -> None:
+        """Undo the first steps of a failed drop; if that fails too, the next drop completes it."""
         try:
             self._move(catalog, location)
             if default is not None:
                 self._change("create_database", lambda c: c.create_database(default))
         except (TException, LanceNamespaceError) as error:
             logger.warning(
-                "catalog '%s' is left half dropped: drop it again (%s)", catalog.name, error
+                "catalog '%s' is partly dropped: drop it again (%s)", catalog.name, error
             )
 
     def _drop_default(self, name: str) -> Any:
-        """Drop the database that Hive gave the catalog, and return it, or None without one."""
+        """Drop the database `default` of the catalog; return it, or None if it does not exist."""
         argument = database_argument((name, DEFAULT_DATABASE))
         try:
             database = self._read("get_database", lambda c: c.get_database(argument))
@@ -158,7 +156,7 @@ class CatalogLevel:
         return database
 
     def _default_at(self, name: str, location: str) -> Any:
-        """Return the database `default` as Hive makes it for a new catalog."""
+        """Return the database `default` as Hive creates it for a new catalog."""
         return self._types.Database(
             name=DEFAULT_DATABASE,
             description=f"Default database for catalog {name}",
@@ -177,5 +175,5 @@ class CatalogLevel:
 
 
 def _before_drop(location: str) -> str:
-    """Return where a catalog was before a drop that did not end pointed it elsewhere."""
+    """Return the location that a catalog had before an unfinished drop moved it."""
     return _MOVED.sub("", location)

@@ -1,4 +1,4 @@
-"""Changes of a table's entry, each compared and set by the guard that the entry has, if any."""
+"""Alters and renames of entries, compared and set by the guard of the entry if it has one."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
+from .capabilities import database_argument
+from .commit_records import RECORDS, CommitRecords, without_latest_version
 from .errors import is_a, refuse_long_values, text_of
 from .guard import (
     MODIFIED,
     PARAMETER,
     PARTITION,
     ParameterGuard,
-    conditional,
+    alter_condition,
     guard_of,
-    quietly,
+    without_statistics,
 )
-from .names import database_argument
-from .records import RECORDS, CommitRecords, visible
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Terms:
-    """What a change depends on: the guard, and the revision that was loaded."""
+class _Condition:
+    """The guard of an entry, and the revision that a change is based on."""
 
     guard: str
     revision: str | None
 
 
 class TableChanges:
-    """Alters and renames entries. Raises Thrift errors as they come, but for what it names."""
+    """Alters and renames entries. Raises Thrift errors unchanged, except where documented."""
 
     def __init__(self, calls: Calls, load: Callable[[Path], Any], records: CommitRecords) -> None:
         self._calls = calls
@@ -60,18 +60,18 @@ class TableChanges:
         self._records = records
 
     def commit_guard(self, record: TableRecord) -> str:
-        """Find out how this metastore compares and sets the entry, which it does not change.
+        """Return how this metastore compares and sets the entry, which stays as it is.
 
         Raises:
-            UnsupportedOperationError: (0) in neither way.
-            TableNotFoundError: (4)
+            UnsupportedOperationError: it cannot.
+            TableNotFoundError
         """
         path = record.path
         try:
-            reason = self._parameter.why_not(path, self._load)
+            reason = self._parameter.find_problem(path, self._load)
             if not reason:
                 return PARAMETER
-            self._records.prove(path, self._load(path))
+            self._records.check_support(path, self._load(path))
         except (InvalidTableStateError, UnsupportedOperationError) as error:
             first = f"it {reason}, and " if isinstance(error, UnsupportedOperationError) else ""
             raise unsupported(
@@ -86,20 +86,20 @@ class TableChanges:
             marks: Those of `mapping.marks_of` to give it; None for those of an external entry.
 
         Raises:
-            TableNotFoundError: (4)
-            ConcurrentModificationError: (14) somebody changed it meanwhile, if that can be told.
-            InvalidTableStateError: (19) its guard is unknown, or does not hold here.
+            TableNotFoundError
+            ConcurrentModificationError: it was modified concurrently, if that can be detected.
+            InvalidTableStateError: its guard is unknown, or not supported by this metastore.
         """
-        table, terms = self._compared(record)
-        changed = mapping.altered(table, record)
+        table, terms = self._load_unchanged(record)
+        changed = mapping.updated_entry(table, record)
         if marks is not None:
-            changed = mapping.with_marks(changed, marks)
+            changed = mapping.with_ownership(changed, marks)
         try:
             self._send(record.path, table, changed, terms)
         except TException as error:
             if is_a(error, "InvalidOperationException"):
-                # Said of a table, too, that was renamed or dropped since it was loaded, and may
-                # be back by now.
+                # Also the answer for a table that was renamed or dropped since it was loaded, and
+                # may exist again by now.
                 current = self._load(record.path)
                 if mapping.revision_of(current) != record.revision:
                     raise concurrent_modification(record.path) from error
@@ -108,72 +108,72 @@ class TableChanges:
     def rename(self, record: TableRecord, new_path: Path) -> None:
         """Give an entry another name in the same catalog. Raises what :meth:`alter` does."""
         path = record.path
-        loaded, asked = self._compared(record)
-        terms = asked if asked.guard else _terms_of_same_entry(record, loaded)
-        table, own_terms = self._with_own_files(path, loaded, terms)
+        loaded, asked = self._load_unchanged(record)
+        terms = asked if asked.guard else _condition_without_guard(record, loaded)
+        table, own_terms = self._make_external(path, loaded, terms)
         moved = copy.copy(table)
         moved.dbName, moved.tableName = new_path[-2], new_path[-1]
         self._send(path, table, moved, own_terms)
 
-    def _with_own_files(self, path: Path, table: Any, terms: _Terms) -> tuple[Any, _Terms]:
-        """Make the entry external: the metastore moves files of a table that it takes for its own.
+    def _make_external(self, path: Path, table: Any, terms: _Condition) -> tuple[Any, _Condition]:
+        """Make the entry external: the metastore moves the files of a managed table.
 
         Returns the entry and the terms for the next change of it.
         """
         if mapping.is_external(table):
             return table, terms
-        revision = self._send(path, table, mapping.made_external(table), terms)
+        revision = self._send(path, table, mapping.as_external(table), terms)
         external = self._load(path)
         found = revision if terms.guard else mapping.revision_of(external)
         next_terms = replace(terms, revision=found)
         self._require_same(path, external, next_terms)
         return external, next_terms
 
-    def _compared(self, record: TableRecord) -> tuple[Any, _Terms]:
+    def _load_unchanged(self, record: TableRecord) -> tuple[Any, _Condition]:
         """Load the entry, and compare it with the record."""
         path = record.path
         table = self._load(path)
-        terms = _Terms(guard_of(table, record), record.revision)
+        terms = _Condition(guard_of(table, record), record.revision)
         self._require_same(path, table, terms)
         if terms.guard and terms.revision is None:
             self._require_settled(path, table)
         return table, terms
 
-    def _require_same(self, path: Path, table: Any, terms: _Terms) -> None:
-        """Where it is guarded, the entry must be of the revision that the caller loaded."""
+    def _require_same(self, path: Path, table: Any, terms: _Condition) -> None:
+        """Require the revision that the caller loaded, if the entry has a guard."""
         if terms.guard and mapping.revision_of(table) != terms.revision:
             raise concurrent_modification(path)
 
     def _require_settled(self, path: Path, table: Any) -> None:
-        """Read an entry without a revision once more: was the first read during a change?
+        """Read an entry without a revision again: the first read may have met a change.
 
-        It would have the time of that change, and not what else came with it.
+        It may hold the time of that change without the rest of it.
         """
-        again, key = self._load(path), mapping.compared_by(table)
+        again, key = self._load(path), mapping.comparison_key(table)
         known = (table.parameters or {}).get(key)
         if mapping.revision_of(again) is not None or again.parameters.get(key) != known:
             raise concurrent_modification(path)
 
-    def _condition(self, path: Path, table: Any, terms: _Terms) -> dict[str, str]:
-        """Return what the metastore itself is to compare; Hive 3.1 takes no notice of it."""
+    def _condition(self, path: Path, table: Any, terms: _Condition) -> dict[str, str]:
+        """Return what the metastore itself shall compare; Hive 3.1 ignores it."""
         if not terms.guard:
             revision = terms.revision
-            return {} if revision is None else conditional(mapping.REVISION, revision)
-        key = mapping.compared_by(table)
+            return {} if revision is None else alter_condition(mapping.REVISION, revision)
+        key = mapping.comparison_key(table)
         value = (table.parameters or {}).get(key)
         if value is None:
             raise InvalidTableStateError(
                 f"The entry of table '{display(path)}' has neither {mapping.REVISION} nor {key}, "
-                "so that it cannot be compared: change it once before it is converted"
+                "so it cannot be compared: alter it once, then convert it"
             )
-        return conditional(key, value)
+        return alter_condition(key, value)
 
-    def _send(self, path: Path, table: Any, changed: Any, terms: _Terms) -> str:
-        """Put ``changed`` in place of the entry ``table``, on these terms; return its revision."""
+    def _send(self, path: Path, table: Any, changed: Any, terms: _Condition) -> str:
+        """Replace the entry ``table`` by ``changed`` under these terms; return its revision."""
         if terms.guard == PARTITION:
             return self._record(path, table, changed)
         context = self._calls.types.EnvironmentContext(
-            properties=quietly(self._condition(path, table, terms))
+            properties=without_statistics(self._condition(path, table, terms))
         )
         changed, database = mapping.with_new_revision(changed), database_argument(path[:-1])
         revision = str(mapping.revision_of(changed))
@@ -190,9 +190,9 @@ class TableChanges:
             self._calls.change("alter_table", operation)
         except OutcomeUnknownError as error:
             if not was_sent:
-                raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from (
-                    error
-                )
+                raise ServiceUnavailableError(
+                    f"{error}. It was a probe: nothing was changed"
+                ) from (error)
             raise
         except TException as error:
             self._explain(path, changed, error)
@@ -200,33 +200,38 @@ class TableChanges:
         return revision
 
     def _record(self, path: Path, table: Any, changed: Any) -> str:
-        """Make a change by recording it; the entry follows, where others can see a difference."""
+        """Add a commit record, and alter the entry if other clients would see a difference."""
         if RECORDS not in table.parameters:
-            table = self._begin_records(path, table)
+            table = self._create_records(path, table)
             if GUARD in changed.parameters:  # which may still name the locks of earlier releases
                 changed.parameters = {**changed.parameters, GUARD: PARTITION}
-        entry, number = self._records.advance(path, table, changed)
-        before = visible(table)
-        revision = mapping.parts_of(table)[0]
-        if mapping.shown(before) != mapping.shown(entry):
+        entry, number = self._records.commit(path, table, changed)
+        before = without_latest_version(table)
+        revision = mapping.split_revision(table)[0]
+        if mapping.visible_fields(before) != mapping.visible_fields(entry):
             try:
                 revision = self._alter_entry(path, entry)
             except (TException, LanceNamespaceError) as error:
-                if mapping.kept_by_entry(before) != mapping.kept_by_entry(entry):
+                if mapping.entry_fields(before) != mapping.entry_fields(entry):
                     raise
-                logger.warning("the entry of %s shows an earlier state: %s", display(path), error)
-        return mapping.numbered(revision, number)
+                logger.warning(
+                    "the entry of %s still has an earlier state: %s", display(path), error
+                )
+        return mapping.with_record_number(revision, number)
 
-    def _begin_records(self, path: Path, table: Any) -> Any:
-        """Have an entry name its commit records; return it as it is before the first of them."""
+    def _create_records(self, path: Path, table: Any) -> Any:
+        """Add the location of its commit records to an entry; return it as before the first one."""
         named = copy.copy(table)
         named.parameters = {**table.parameters, RECORDS: self._records.begin(path, table)}
         revision = self._alter_entry(path, named)
-        named.parameters = {**named.parameters, mapping.REVISION: mapping.numbered(revision, 0)}
+        named.parameters = {
+            **named.parameters,
+            mapping.REVISION: mapping.with_record_number(revision, 0),
+        }
         return named
 
     def _alter_entry(self, path: Path, changed: Any) -> str:
-        context = self._calls.types.EnvironmentContext(properties=quietly({}))
+        context = self._calls.types.EnvironmentContext(properties=without_statistics({}))
         changed, database = mapping.with_new_revision(changed), database_argument(path[:-1])
         try:
             self._calls.change(
@@ -246,11 +251,11 @@ class TableChanges:
         refuse_long_values(error, changed.parameters)
 
 
-def _terms_of_same_entry(record: TableRecord, table: Any) -> _Terms:
-    """Without a guard an entry may have changed, but not have been dropped and created again."""
+def _condition_without_guard(record: TableRecord, table: Any) -> _Condition:
+    """Return the terms for an entry without a guard, which must not have been recreated."""
     found, own_id = mapping.record_from(record.path[:-1], table), RESERVED_PREFIX + "id"
     if record.properties.get(own_id) != found.properties.get(own_id) or (
         record.identity is not None and record.identity != found.identity
     ):
         raise concurrent_modification(record.path)
-    return _Terms("", found.revision)
+    return _Condition("", found.revision)

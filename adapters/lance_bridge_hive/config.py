@@ -1,4 +1,4 @@
-"""What can be set to reach a Hive Metastore: the declared properties of ``impl=hive``."""
+"""The properties of ``impl=hive``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ class HiveConfig(CatalogConfig):
     """The properties of ``impl=hive``; see the descriptions of the fields."""
 
     uri: str = Field(
-        alias="uri",
         description="Where the metastore answers: `thrift://host:9083`, or `http(s)://host:port/"
         "metastore` for the HTTP transport of Hive 4. Several, separated by commas, are tried in "
         "turn: the last that answered first.",
@@ -71,13 +70,11 @@ class HiveConfig(CatalogConfig):
     )
     catalog_levels: bool = Field(
         default=False,
-        alias="catalog_levels",
         description="Whether identifiers begin with a Hive catalog: `[catalog, database, table]`. "
         "Needs Hive 3.1 or later.",
     )
     ugi: str | None = Field(
         default=None,
-        alias="ugi",
         description="The user on whose behalf calls are made, where the metastore does not "
         "authenticate: `user` or `user:group1,group2`. Over HTTP only the user is sent; it "
         "defaults there to the user of the operating system.",
@@ -153,7 +150,7 @@ class HiveConfig(CatalogConfig):
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The places that ``uri`` names, in their order."""
+        """The endpoints in ``uri``, in their order."""
         return parse_endpoints(self.uri)
 
     @property
@@ -163,7 +160,7 @@ class HiveConfig(CatalogConfig):
 
     @property
     def is_http(self) -> bool:
-        """True where Thrift messages travel as HTTP requests."""
+        """True if Thrift messages are sent as HTTP requests."""
         return self.endpoints[0].is_http
 
     @field_validator("uri")

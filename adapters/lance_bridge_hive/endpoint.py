@@ -1,7 +1,10 @@
-"""Where a metastore listens: what a ``uri`` property says, taken apart and checked."""
+"""The endpoints in a ``uri`` property, and which of them to try first."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
@@ -11,11 +14,13 @@ Scheme = Literal["thrift", "http", "https"]
 _DEFAULT_PORTS: dict[Scheme, int] = {"thrift": 9083, "http": 9083, "https": 9083}
 _HTTP_PATH = "/metastore"
 _EXAMPLE = "write thrift://host:9083, or http(s)://host:port/metastore"
+_REMEMBERED = 10.0
+"""Seconds for which a failure counts against an endpoint."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One place where a metastore answers."""
+    """The address of a metastore."""
 
     scheme: Scheme
     host: str
@@ -29,7 +34,7 @@ class Endpoint:
 
     @property
     def is_http(self) -> bool:
-        """True where Thrift messages travel as HTTP requests."""
+        """True if Thrift messages are sent as HTTP requests."""
         return self.scheme != "thrift"
 
 
@@ -68,7 +73,7 @@ def _parse(text: str) -> Endpoint:
         split = urlsplit(text)
         port = split.port
     except ValueError:
-        # A password in the place of the port is malformed too: it must not show, here or as cause.
+        # A password instead of the port is malformed too: neither message nor cause may show it.
         raise ValueError(f"a URI is malformed, perhaps its port: {_EXAMPLE}") from None
     if split.scheme not in _DEFAULT_PORTS:
         raise ValueError(f"'{text}' has the unknown scheme '{split.scheme}': {_EXAMPLE}")
@@ -84,3 +89,44 @@ def _path(split: SplitResult) -> str:
             raise ValueError(f"'{split.geturl()}' must not have a path: {_EXAMPLE}")
         return ""
     return split.path if split.path not in ("", "/") else _HTTP_PATH
+
+
+class Failover:
+    """The endpoints of one pool and their last results. Safe to share between threads."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._lock = threading.Lock()
+        self._order = list(endpoints)
+        self._failed: dict[Endpoint, float] = {}
+        self._answered: set[Endpoint] = set()
+
+    def candidates(self) -> list[Endpoint]:
+        """Return all endpoints: the last that answered first, recent failures last."""
+        now = time.monotonic()
+        with self._lock:
+            return sorted(
+                self._order, key=lambda e: now - self._failed.get(e, -_REMEMBERED) < _REMEMBERED
+            )
+
+    def record_success(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` answered: it is asked first from now on."""
+        with self._lock:
+            self._failed.pop(endpoint, None)
+            if self._order[0] != endpoint:
+                self._order.remove(endpoint)
+                self._order.insert(0, endpoint)
+
+    def record_answer(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` answered a call."""
+        with self._lock:
+            self._answered.add(endpoint)
+
+    def has_answered(self, endpoint: Endpoint) -> bool:
+        """Return True if ``endpoint`` ever answered a call: then the settings fit it."""
+        with self._lock:
+            return endpoint in self._answered
+
+    def record_failure(self, endpoint: Endpoint) -> None:
+        """Note that ``endpoint`` failed."""
+        with self._lock:
+            self._failed[endpoint] = time.monotonic()

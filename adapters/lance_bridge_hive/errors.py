@@ -1,7 +1,7 @@
-"""What a metastore says, as errors of the Lance namespace.
+"""Translates errors of a metastore to those of the Lance namespace.
 
-Hive has few error types and uses them freely, so that most of them only mean something together
-with the call that raised them: `catalog.py` handles those, and leaves the rest to this module.
+Hive uses its few error types loosely: most of them have a meaning only together with the call that
+raised them. `catalog.py` handles those; all others are translated here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hmsclient.genthrift.hive_metastore.ttypes as hms_types
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
+    LanceNamespaceError,
     NamespaceNotFoundError,
     PermissionDeniedError,
     TableNotFoundError,
@@ -30,26 +31,26 @@ T = TypeVar("T")
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme:? ?\"?(\w+)")
 _REFUSED = re.compile(r"permission denied|AccessControlException|not authorized", re.I)
 _BAD_INPUT = re.compile(
-    # Places that a directory cannot be made in, or that no path or host can be made of.
+    # Locations that are no valid path or host, or where no directory can be created.
     r"managed warehouse|is not a directory or unable to create one|ParentNotDirectoryException"
     r"|FileAlreadyExistsException|Unable to create database path|Failed to create external path"
     r"|Can not create a Path from|URISyntaxException|UnknownHostException|Wrong FS:"
-    # Properties that ask for a table of Hive's own format.
+    # Properties of tables in Hive's own format.
     r"|ACID compliant format",
     re.I,
 )
 _PARAMETERS_NOT_STORED = re.compile(r"\bTABLE_PARAMS\b|too long|truncation", re.I)
 _SURE_TO_FIT = 4000
-"""Characters of a parameter's value that every database schema of Hive has room for."""
+"""Characters of a parameter's value that every database schema of Hive can hold."""
 _VANISHED_ROW = re.compile(
-    # DataNucleus on an object whose row another transaction deleted after a query had found it:
-    # releases 4 and 5 (Hive up to 4.0), then 6, then any of them, where the classes are named.
+    # DataNucleus, on an object whose row another transaction deleted after a query had found it:
+    # releases 4 and 5 (Hive up to 4.0), release 6, and any of them that names classes.
     r"No such database row"
     r"|Object with id \".*\" not found|No such object (?:for id|\(identity)"
     r"|(?:JDO|Nucleus)ObjectNotFoundException"
 )
 _CONFLICT = re.compile(
-    # What databases say of two transactions that met: PostgreSQL, MySQL, Oracle, Derby.
+    # Conflicts of two transactions in PostgreSQL, MySQL, Oracle and Derby.
     r"deadlock|lock wait timeout|lock could not be obtained|could not serialize"
     r"|duplicate (?:key|entry)|unique constraint",
     re.I,
@@ -58,17 +59,17 @@ _BAD_REQUEST = {"InvalidObjectException", "InvalidInputException", "InvalidOpera
 
 
 def name_of(error: BaseException) -> str:
-    """Return the Thrift name of an error; the two sets of bindings have a class each for it."""
+    """Return the Thrift name of an error, which is a class in each set of bindings."""
     return type(error).__name__
 
 
 def is_a(error: BaseException, *names: str) -> bool:
-    """Return True where a metastore's error has one of these Thrift names."""
+    """Return True if an error has one of these Thrift names."""
     return name_of(error) in names
 
 
 def text_of(error: BaseException) -> str:
-    """Return the first line of what the metastore said."""
+    """Return the first line of the metastore's message."""
     return _whole_text(error).split("\n", 1)[0][:300]
 
 
@@ -77,28 +78,44 @@ def _whole_text(error: BaseException) -> str:
 
 
 def is_vanished_row(error: BaseException) -> bool:
-    """Return True where the metastore lost a row to somebody else while it was at work on it."""
+    """Return True if another transaction deleted a row that the metastore was reading."""
     return is_a(error, "MetaException") and bool(_VANISHED_ROW.search(_whole_text(error)))
 
 
 def _is_conflict(error: BaseException) -> bool:
-    """Return True where the metastore's database gave up a change for the sake of another."""
+    """Return True if the metastore's database aborted a change because of another one."""
     return is_a(error, "MetaException") and bool(_CONFLICT.search(_whole_text(error)))
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Turn every Thrift error that is left into one of the library.
+def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
+    """Raise what an error of the metastore means together with the call; others pass.
 
     Args:
-        what: The thing that was done to an object, naming it: "create table 'db.t'".
+        errors: By the Thrift names of the metastore's errors.
+    """
+    try:
+        yield
+    except TException as error:
+        meant = errors.get(name_of(error))
+        if meant is None:
+            raise
+        raise meant from error
+
+
+@contextmanager
+def translate_errors(what: str) -> Iterator[None]:
+    """Translate every Thrift error to one of the library.
+
+    Args:
+        what: The action, with its object: "create table 'db.t'".
     """
     try:
         yield
     except TApplicationException as error:
         if error.type == TApplicationException.UNKNOWN_METHOD:
             raise UnsupportedOperationError(
-                f"The metastore does not know a call that is needed to {what}: {text_of(error)}"
+                f"The metastore lacks a call that is required to {what}: {text_of(error)}"
             ) from error
         raise InternalError(f"The metastore failed to {what}: {text_of(error)}") from error
     except TException as error:
@@ -117,8 +134,8 @@ def _classified(error: TException, what: str) -> Exception:
         return PermissionDeniedError(f"The metastore refused to {what}: {said}")
     if is_vanished_row(error) or _is_conflict(error):
         return ConcurrentModificationError(
-            f"The metastore could not {what}: others changed its entries meanwhile, so look at "
-            f"them and repeat ({said})"
+            f"The metastore could not {what}: its entries were modified concurrently; "
+            f"reload them and retry ({said})"
         )
     if name_of(error) in _BAD_REQUEST or _BAD_INPUT.search(_whole_text(error)):
         return invalid(f"The metastore cannot {what}: {said}")
@@ -126,9 +143,9 @@ def _classified(error: TException, what: str) -> Exception:
 
 
 def refuse_long_values(error: TException, parameters: Mapping[str, str]) -> None:
-    """Raise InvalidInput (13) where a value was too long for the metastore's own database.
+    """Raise InvalidInputError if a value was too long for the metastore's own database.
 
-    How long it may be depends on the release and the database, so that only a failure tells.
+    The limit depends on the release and the database, so it only shows in a failure.
     """
     longest = max(parameters, key=lambda key: len(parameters[key]), default=None)
     if longest is None or len(parameters[longest]) <= _SURE_TO_FIT:
@@ -140,16 +157,16 @@ def refuse_long_values(error: TException, parameters: Mapping[str, str]) -> None
         ) from error
 
 
-def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
-    """Run an operation with pymetastore's client, and raise hmsclient's errors.
+def with_hmsclient_errors(operation: Callable[[Any], T], client: Any) -> T:
+    """Run an operation with pymetastore's client, but raise hmsclient's errors.
 
-    Errors of newer Thrift bindings refuse every attribute, also those that contextlib sets on an
-    error that passes through a context manager: it would become a TypeError.
+    Errors of newer Thrift bindings are immutable, and contextlib sets attributes on an error that
+    passes through a context manager: it would become a TypeError.
     """
     try:
         return operation(client)
     except TApplicationException:
-        raise  # of Thrift itself, and with a type that a new one would lack
+        raise  # an error of Thrift itself; a new one would lack its type
     except TException as error:
         familiar = getattr(hms_types, type(error).__name__, None)
         if familiar is None:
@@ -157,10 +174,10 @@ def with_familiar_errors(operation: Callable[[Any], T], client: Any) -> T:
         raise familiar(message=getattr(error, "message", str(error))) from error
 
 
-def was_raced(catalog: Catalog, error: TException, path: Path) -> bool:
-    """Return whether a failed create found its name just taken.
+def lost_creation_race(catalog: Catalog, error: TException, path: Path) -> bool:
+    """Return True if a failed create lost against a concurrent one.
 
-    Of several creators at once, all but one get whatever their database says of it.
+    The losers then get an error of the metastore's database.
     """
     if not is_a(error, "MetaException"):
         return False

@@ -1,9 +1,9 @@
-"""Whether a metastore compares and sets an entry by itself, as a condition of an alter.
+"""Whether a metastore supports conditional alters, and so compares and sets an entry itself.
 
-Found out by trying, with alters that are refused in any case because they change partition keys:
-a metastore that knows the condition says first that the entry has been modified. All checks are
-made in one database transaction, which is rolled back, so that nothing changes whoever else is
-at work on the entry.
+Probed with alters that every metastore refuses because they change the partition keys: one that
+supports the condition checks it first, and answers that the entry has been modified. All checks
+belong to one database transaction, which is rolled back, so that a probe changes nothing, even
+while other clients change the entry.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from lance_bridge.errors import display
 
 from . import mapping
 from .calls import Calls
+from .capabilities import database_argument
+from .commit_records import RECORDS
 from .errors import is_a, text_of
-from .names import database_argument
-from .records import RECORDS
 
 PARAMETER = "parameter"
-"""The condition of an alter decides: `expected_parameter_key` and `expected_parameter_value`."""
+"""Conditional alters: `expected_parameter_key` and `expected_parameter_value`."""
 
 PARTITION = "partition"
-"""Commit records decide, which are partitions of a helper table: see `records`."""
+"""Commit records, which are partitions of a helper table: see `commit_records`."""
 _LOCK = "lock"
-"""What earlier releases compared and set by: such an entry gets commit records when it changes."""
+"""Locks, as in earlier releases: such an entry gets commit records with its next change."""
 
 MODIFIED = "The table has been modified"
 _OTHER_KEYS = "partition keys can not be changed"
@@ -43,19 +43,19 @@ _IGNORED = "ignores the condition of an alter"
 _CHECKED_BEFORE = "checks the condition of an alter before it sets, and not while it sets"
 _ATTEMPTS = 5
 _PROVEN_SECONDS = 600.0
-"""How long one connection's proof holds: behind HTTP it may lead to another release by then."""
+"""How long the proof of a connection is valid: over HTTP it may reach another release later."""
 
 
-def conditional(key: str, value: str) -> dict[str, str]:
-    """Return what makes an alter depend on a parameter's value, for its environment context."""
+def alter_condition(key: str, value: str) -> dict[str, str]:
+    """Return the environment context that makes an alter depend on a parameter's value."""
     return {"expected_parameter_key": key, "expected_parameter_value": value}
 
 
 def guard_of(table: Any, record: TableRecord) -> str:
-    """Return the guard that decides about a change: the entry's, or else the one it is to get.
+    """Return the guard of an entry, or else the one that a change gives it.
 
     Raises:
-        InvalidTableStateError: (19) either is one that this release does not know.
+        InvalidTableStateError: this release of lance-bridge does not know one of them.
     """
     if RECORDS in (table.parameters or {}):
         return PARTITION
@@ -73,43 +73,43 @@ def guard_of(table: Any, record: TableRecord) -> str:
 
 
 @dataclass(frozen=True)
-class _Finding:
-    """Why the condition does not do, or ``""``; not sure where the answer may be another's."""
+class _ProbeResult:
+    """Why conditions do not work, or ``""``; not sure if another client may have interfered."""
 
     reason: str = ""
     is_sure: bool = True
 
 
 class ParameterGuard:
-    """Proves the condition of an alter. Safe to share between threads."""
+    """Probes conditional alters. Safe to share between threads."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        # By connection: one leads to one metastore of several, which may be of another release.
+        # By connection: each reaches one of several metastores, maybe of another release.
         self._proven: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
-    def why_not(self, path: Path, load: Callable[[Path], Any]) -> str:
-        """Return why a condition cannot be relied on for this entry; ``""`` if it can.
+    def find_problem(self, path: Path, load: Callable[[Path], Any]) -> str:
+        """Return why conditional alters do not work for this entry; ``""`` if they do.
 
         Raises:
-            TableNotFoundError: (4)
+            TableNotFoundError
         """
-        found = _Finding()
+        found = _ProbeResult()
         for _ in range(_ATTEMPTS):
-            found = self._calls.read("alter_table", self._trial(path, load(path)))
+            found = self._calls.read("alter_table", self._probe(path, load(path)))
             if found.is_sure:
                 break
         return found.reason
 
     def require(self, client: Any, path: Path, table: Any) -> None:
-        """Prove the condition on the connection that an alter is about to be sent on.
+        """Probe the connection on which an alter is about to be sent.
 
         Raises:
-            InvalidTableStateError: (19) it does not hold there, though the entry relies on it.
+            InvalidTableStateError: it ignores conditions, but the entry relies on them.
         """
         if time.monotonic() - self._proven.get(client, -_PROVEN_SECONDS) < _PROVEN_SECONDS:
             return
-        found = self._compares(client, path, table)
+        found = self._check_comparison(client, path, table)
         if found.reason:
             raise InvalidTableStateError(
                 f"Table '{display(path)}' relies on conditional alters, and the metastore that "
@@ -118,54 +118,54 @@ class ParameterGuard:
             )
         self._proven[client] = time.monotonic()
 
-    def _trial(self, path: Path, table: Any) -> Callable[[Any], _Finding]:
-        def trial(client: Any) -> _Finding:
+    def _probe(self, path: Path, table: Any) -> Callable[[Any], _ProbeResult]:
+        def trial(client: Any) -> _ProbeResult:
             try:
-                found = self._compares(client, path, table)
-                return found if found.reason else self._sets(client, path, table)
+                found = self._check_comparison(client, path, table)
+                return found if found.reason else self._check_assignment(client, path, table)
             except TException as error:
                 if not is_a(error, "MetaException", "InvalidOperationException"):
                     raise
-                return _Finding(f"answers a conditional alter with {text_of(error)!r}", False)
+                return _ProbeResult(f"answers a conditional alter with {text_of(error)!r}", False)
 
         return trial
 
-    def _compares(self, client: Any, path: Path, table: Any) -> _Finding:
-        """Try a wrong value: first as an alter would be sent, then without a new one.
+    def _check_comparison(self, client: Any, path: Path, table: Any) -> _ProbeResult:
+        """Try a wrong value, with a new value and without one.
 
-        Only releases that also set the value with the condition ask for a new one.
+        Only releases that set the value together with the check require a new one.
         """
         held = {key: value for key, value in table.parameters.items() if key != mapping.REVISION}
-        wrong = conditional(mapping.REVISION, uuid.uuid4().hex)
+        wrong = alter_condition(mapping.REVISION, uuid.uuid4().hex)
         new = mapping.revision_of(table) or uuid.uuid4().hex
-        said = self._refusal(client, path, table, {**held, mapping.REVISION: new}, wrong)
+        said = self._refused_alter(client, path, table, {**held, mapping.REVISION: new}, wrong)
         if text_of(said).startswith(_OTHER_KEYS):
-            return _Finding(_IGNORED)
+            return _ProbeResult(_IGNORED)
         if not text_of(said).startswith(MODIFIED):
             raise said
-        said = self._refusal(client, path, table, held, wrong)
+        said = self._refused_alter(client, path, table, held, wrong)
         if text_of(said).startswith((_OTHER_KEYS, MODIFIED)):
-            return _Finding(_CHECKED_BEFORE)
+            return _ProbeResult(_CHECKED_BEFORE)
         if not text_of(said).startswith(_NO_NEW_VALUE):
             raise said
-        return _Finding()
+        return _ProbeResult()
 
-    def _sets(self, client: Any, path: Path, table: Any) -> _Finding:
-        """Try the right value, and set it to what it is: can the database do that?
+    def _check_assignment(self, client: Any, path: Path, table: Any) -> _ProbeResult:
+        """Try the right value and keep it: does the database support that?
 
-        The mark of Lance tables is the value that nobody changes meanwhile.
+        The type of Lance tables is a value that no other client changes meanwhile.
         """
-        key = TABLE_TYPE if TABLE_TYPE in table.parameters else mapping.compared_by(table)
+        key = TABLE_TYPE if TABLE_TYPE in table.parameters else mapping.comparison_key(table)
         value = table.parameters.get(key)
         if value is None:
-            return _Finding(f"has no {key} in the entry to compare")
-        right = conditional(key, value)
-        said = self._refusal(client, path, table, table.parameters, right)
+            return _ProbeResult(f"has no {key} in the entry to compare")
+        right = alter_condition(key, value)
+        said = self._refused_alter(client, path, table, table.parameters, right)
         if not text_of(said).startswith(_OTHER_KEYS):
             raise said
-        return _Finding()
+        return _ProbeResult()
 
-    def _refusal(
+    def _refused_alter(
         self,
         client: Any,
         path: Path,
@@ -173,24 +173,24 @@ class ParameterGuard:
         parameters: Mapping[str, str],
         condition: Mapping[str, str],
     ) -> TException:
-        """Send an alter that cannot succeed, and return what the metastore says of it."""
+        """Send an alter that cannot succeed, and return the error."""
         types, database = self._calls.types, database_argument(path[:-1])
-        refused = mapping.refusable(types, table, parameters)
-        context = types.EnvironmentContext(properties=quietly(condition))
+        refused = mapping.with_probe_column(types, table, parameters)
+        context = types.EnvironmentContext(properties=without_statistics(condition))
         try:
             client.alter_table_with_environment_context(database, path[-1], refused, context)
         except TException as error:
             if is_a(error, "MetaException", "InvalidOperationException"):
                 return error
             raise
-        # No Hive does this. What stands in for one must not keep the probe's partition key.
+        # No Hive does this. Take the probe's partition key back from whatever accepted it.
         client.alter_table(database, path[-1], table)
         raise InvalidTableStateError(
-            f"The metastore let the partition keys of table '{display(path)}' be changed, and so "
-            "cannot be asked whether it compares and sets: they were changed back"
+            f"The metastore accepted a change of the partition keys of table '{display(path)}', "
+            "which was reverted: it cannot be probed for compare-and-set"
         )
 
 
-def quietly(properties: Mapping[str, str]) -> dict[str, str]:
-    """Keep the metastore from listing the table's files for statistics of its own, too."""
+def without_statistics(properties: Mapping[str, str]) -> dict[str, str]:
+    """Add the setting that keeps the metastore from listing files to update its statistics."""
     return {"DO_NOT_UPDATE_STATS": "true", **properties}

@@ -1,6 +1,6 @@
-"""Hive's objects as records, and back: pure functions.
+"""Converts Hive's Thrift objects to records and back: pure functions.
 
-Objects are made from, and read by attribute of, whichever Thrift bindings are given (`types`).
+`types` are the Thrift bindings to use, hmsclient's or pymetastore's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from typing import Any
 from lance_bridge.catalog import TABLE_TYPE, NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import invalid
 
-from . import limits
+from .capabilities import (
+    OF_DATABASES,
+    OF_TABLES,
+    OWNER_LENGTH,
+    TEXT,
+    check_namespace_location,
+    check_parameters,
+    check_segments,
+    check_text,
+)
 
 DESCRIPTION = "database.description"
 LOCATION = "database.location-uri"
@@ -27,9 +36,9 @@ CATALOG_DESCRIPTION = "catalog.description"
 CATALOG_LOCATION = "catalog.location-uri"
 
 REVISION = "lance_bridge.revision"
-"""Changes with every change of an entry by this adapter, so that concurrent ones are noticed.
+"""Changes with every alter by this adapter, so that concurrent ones are detected.
 
-A random value, a hyphen, and a digest of what the entry holds with it: see :func:`is_whole`.
+A random value, a hyphen, and a digest of the entry's other content: see :func:`is_whole`.
 """
 
 CHANGED_AT = "transient_lastDdlTime"
@@ -43,7 +52,7 @@ _TRANSLATED = "TRANSLATED_TO_EXTERNAL"
 _OWNERSHIP = ("EXTERNAL", _PURGE, _TRANSLATED)
 _TABLE_TYPE = "tableType"
 
-# What the metastore keeps in an entry's parameters for its own use.
+# Parameters of an entry that belong to the metastore, or to this adapter.
 _OWN_PARAMETERS = frozenset(
     {
         "EXTERNAL", _TRANSLATED, _PURGE, CHANGED_AT,
@@ -52,8 +61,8 @@ _OWN_PARAMETERS = frozenset(
     }
 )  # fmt: skip
 
-# Hive and Spark cannot read Lance files. Abstract classes make them say so; a text format would
-# make them return the bytes of Lance files as rows.
+# Hive and Spark cannot read Lance files. With abstract classes they fail; with a text format they
+# would return the bytes of Lance files as rows.
 _INPUT_FORMAT = "org.apache.hadoop.mapred.FileInputFormat"
 _OUTPUT_FORMAT = "org.apache.hadoop.mapred.FileOutputFormat"
 _SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
@@ -74,23 +83,22 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
     """Set a Thrift Database's fields and parameters from a namespace's properties.
 
     Raises:
-        InvalidInputError: (13) an unknown owner type, or what Hive cannot hold.
+        InvalidInputError: an unknown owner type, or what Hive cannot hold.
     """
     parameters = dict(properties)
     if LOCATION in parameters:
-        limits.check_namespace_location(LOCATION, parameters[LOCATION])
+        check_namespace_location(LOCATION, parameters[LOCATION])
         database.locationUri = parameters.pop(LOCATION)
     database.description = parameters.pop(DESCRIPTION, None)
     database.ownerName = parameters.pop(OWNER, None)
-    limits.check_database_fields((DESCRIPTION, database.description), (OWNER, database.ownerName))
+    check_text(f"Property {DESCRIPTION}", database.description, TEXT)
+    check_text(f"Property {OWNER}", database.ownerName, OWNER_LENGTH)
     owner_type = parameters.pop(OWNER_TYPE, None)
     if owner_type is not None:
         if owner_type.upper() not in _OWNER_TYPES:
             raise invalid(f"{OWNER_TYPE} must be USER, ROLE or GROUP, not {owner_type[:60]!r}")
         database.ownerType = _OWNER_TYPES[owner_type.upper()]
-    database.parameters = limits.checked_parameters(
-        parameters, limits.OF_DATABASES, _OWN_PARAMETERS
-    )
+    database.parameters = check_parameters(parameters, OF_DATABASES, _OWN_PARAMETERS)
     return database
 
 
@@ -111,7 +119,7 @@ def catalog_fields(record: NamespaceRecord, root: str | None) -> dict[str, str |
     """Return the fields of a Thrift Catalog, which has no parameters.
 
     Raises:
-        InvalidInputError: (13) a property that a catalog cannot hold, or no location.
+        InvalidInputError: a property that a catalog cannot hold, or no location.
     """
     name = record.path[0]
     given = {k: v for k, v in record.properties.items() if not k.startswith("lance_bridge.")}
@@ -124,8 +132,8 @@ def catalog_fields(record: NamespaceRecord, root: str | None) -> dict[str, str |
         )
     if not location:
         raise invalid(f"Hive catalog '{name}' needs the property {CATALOG_LOCATION}, or a root")
-    limits.check_text(f"Property {CATALOG_DESCRIPTION}", description, limits.TEXT)
-    limits.check_namespace_location(CATALOG_LOCATION, location)
+    check_text(f"Property {CATALOG_DESCRIPTION}", description, TEXT)
+    check_namespace_location(CATALOG_LOCATION, location)
     return {"name": name, "description": description, "locationUri": location}
 
 
@@ -136,7 +144,7 @@ def catalog_from(catalog: Any) -> NamespaceRecord:
 
 
 def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
-    """Return a Thrift Table for a new entry: external, with both of Hive's marks for that."""
+    """Return a Thrift Table for a new entry: external, by its type and by its parameter."""
     descriptor = types.StorageDescriptor(
         cols=[],
         location=record.location,
@@ -157,7 +165,7 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
         partitionKeys=[],
         tableType=EXTERNAL_TABLE,
         parameters={
-            **_checked(record),
+            **_record_parameters(record),
             "EXTERNAL": "TRUE",
         },
     )
@@ -166,13 +174,13 @@ def table_from(types: Any, record: TableRecord, owner: str | None) -> Any:
     return with_new_revision(table)
 
 
-def _checked(record: TableRecord) -> dict[str, str]:
-    limits.check_segments("The location", record.location)
-    return limits.checked_parameters(record.properties, limits.OF_TABLES, _OWN_PARAMETERS)
+def _record_parameters(record: TableRecord) -> dict[str, str]:
+    check_segments("The location", record.location)
+    return check_parameters(record.properties, OF_TABLES, _OWN_PARAMETERS)
 
 
 def record_from(namespace: Path, table: Any) -> TableRecord:
-    """Return the record of a Thrift Table; a view is never Lance's, whatever its marks say."""
+    """Return the record of a Thrift Table; a view is never a Lance table."""
     parameters = table.parameters or {}
     unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if table.tableType in _VIEWS else set())
     return TableRecord(
@@ -188,27 +196,27 @@ def record_from(namespace: Path, table: Any) -> TableRecord:
 
 
 def is_own(key: str) -> bool:
-    """Return whether a parameter is the metastore's own, or this adapter's: no property."""
+    """Return True for a parameter that is no property of the table."""
     return key in _OWN_PARAMETERS
 
 
 def is_external(table: Any) -> bool:
-    """Return True where the metastore takes the entry for external: its files are not its own."""
+    """Return True if the metastore neither moves nor deletes the files of the entry."""
     marks = {key: str(value).upper() for key, value in (table.parameters or {}).items()}
-    # Hive 4 makes a managed table external in name only, and goes on moving and deleting its files.
+    # Hive 4 translates managed tables to external ones, and still moves and deletes their files.
     own = marks.get(_TRANSLATED) == "TRUE" or marks.get(_PURGE) == "TRUE"
     return marks.get("EXTERNAL") == "TRUE" and table.tableType == EXTERNAL_TABLE and not own
 
 
-def marks_of(table: Any) -> dict[str, str]:
-    """Return what an entry holds that says whose its files are."""
+def ownership_of(table: Any) -> dict[str, str]:
+    """Return the fields of an entry that say who owns its files."""
     parameters = table.parameters or {}
     marks = {key: str(parameters[key]) for key in _OWNERSHIP if key in parameters}
     return {_TABLE_TYPE: table.tableType or "", **marks}
 
 
-def with_marks(table: Any, marks: Mapping[str, str]) -> Any:
-    """Return a copy with the marks of `marks_of`, and no others."""
+def with_ownership(table: Any, marks: Mapping[str, str]) -> Any:
+    """Return a copy with exactly these fields of `ownership_of`."""
     table = copy.copy(table)
     kept = {k: v for k, v in (table.parameters or {}).items() if k not in _OWNERSHIP}
     given = {key: value for key, value in marks.items() if key in _OWNERSHIP}
@@ -216,8 +224,8 @@ def with_marks(table: Any, marks: Mapping[str, str]) -> Any:
     return table
 
 
-def made_external(table: Any) -> Any:
-    """Return a copy with both marks of an external table, and none that makes its files Hive's."""
+def as_external(table: Any) -> Any:
+    """Return a copy that is external, by its type and by its parameters."""
     table = copy.copy(table)
     table.tableType = EXTERNAL_TABLE
     kept = {k: v for k, v in (table.parameters or {}).items() if k not in (_PURGE, _TRANSLATED)}
@@ -225,47 +233,44 @@ def made_external(table: Any) -> Any:
     return table
 
 
-def shown(table: Any) -> tuple[Any, ...]:
-    """Return what others see of an entry."""
+def visible_fields(table: Any) -> tuple[Any, ...]:
+    """Return what other clients see of an entry."""
     parameters = {k: v for k, v in table.parameters.items() if k != REVISION}
-    return kept_by_entry(table), table.sd.location, parameters
+    return entry_fields(table), table.sd.location, parameters
 
 
-def kept_by_entry(table: Any) -> tuple[Any, ...]:
-    """Return what only the entry says: its name, and whose its files are."""
-    return table.dbName, table.tableName, marks_of(table)
+def entry_fields(table: Any) -> tuple[Any, ...]:
+    """Return what only the entry holds: its name, and who owns its files."""
+    return table.dbName, table.tableName, ownership_of(table)
 
 
 def revision_of(table: Any) -> str | None:
-    """Return what this adapter set with its last change; None for an entry of others."""
+    """Return the revision that this adapter set last; None for an entry of another client."""
     revision: str | None = (table.parameters or {}).get(REVISION)
     return revision
 
 
-def numbered(revision: str, number: int) -> str:
+def with_record_number(revision: str, number: int) -> str:
     """Return the revision of an entry whose latest commit record has this number."""
     return f"{revision}#{number}"
 
 
-def parts_of(table: Any) -> tuple[str, int | None]:
+def split_revision(table: Any) -> tuple[str, int | None]:
     """Return the entry's own revision, and the number of its latest commit record, if any."""
     revision, _, number = str(revision_of(table)).partition("#")
     return revision, int(number) if number else None
 
 
-def compared_by(table: Any) -> str:
-    """Return the parameter whose value tells whether the entry is still as it was loaded.
+def comparison_key(table: Any) -> str:
+    """Return the parameter whose value shows whether an entry has changed.
 
-    An entry of others has no revision, but the time that :func:`with_new_revision` moves on.
+    Entries of other clients have no revision, but the time that :func:`with_new_revision` sets.
     """
     return REVISION if revision_of(table) is not None else CHANGED_AT
 
 
 def with_new_revision(table: Any) -> Any:
-    """Return a copy with a revision that nobody has seen.
-
-    Where it is the first one, the time of the last change moves on as well.
-    """
+    """Return a copy with a new revision; the first one also advances the time of the change."""
     table = copy.copy(table)
     parameters = dict(table.parameters or {})
     if REVISION not in parameters and CHANGED_AT in parameters:
@@ -275,11 +280,11 @@ def with_new_revision(table: Any) -> Any:
 
 
 def is_whole(table: Any) -> bool:
-    """Return False where the entry may be of two states, or was changed by others since ours.
+    """Return False if an entry may mix two states, or other clients changed it after this library.
 
-    A metastore's database may let a read see some parameters as they were before a change, and
-    others as they were after it. With the new revision and an old value, the next change would
-    undo this one unnoticed.
+    A read may see some parameters as before a change and others as after it, depending on the
+    metastore's database. With the new revision and an old value, the next change would silently
+    undo this one.
     """
     digest = (revision_of(table) or "").partition("-")[2]
     return not digest or digest == _digest(table)
@@ -289,7 +294,7 @@ def _digest(table: Any) -> str:
     parameters = (table.parameters or {}).items()
     seen = sorted((key, value) for key, value in parameters if key not in _OWN_PARAMETERS)
     location = (table.sd.location if table.sd else None) or ""
-    # The metastore spells local paths in its own way, and ends none with a slash.
+    # The metastore normalizes local paths, and removes a slash at the end.
     text = json.dumps([_LOCAL.sub("/", location).rstrip("/"), seen])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -299,8 +304,8 @@ def _later_than(seconds: str) -> str:
     return str(max(now, int(seconds) + 1) if seconds.isdecimal() else now)
 
 
-def refusable(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
-    """Return a copy that no Hive takes in place of the entry: its partition keys are others."""
+def with_probe_column(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
+    """Return a copy with another partition key, which no Hive accepts as an alter."""
     refused = copy.copy(table)
     column = types.FieldSchema(name="lance_bridge_probe", type="string", comment="")
     refused.partitionKeys = [*(table.partitionKeys or []), column]
@@ -308,11 +313,11 @@ def refusable(types: Any, table: Any, parameters: Mapping[str, str]) -> Any:
     return refused
 
 
-def altered(table: Any, record: TableRecord) -> Any:
-    """Return a copy with a record's location and parameters; what is Hive's own is kept."""
+def updated_entry(table: Any, record: TableRecord) -> Any:
+    """Return a copy with a record's location and properties; Hive's own parameters are kept."""
     table = copy.copy(table)
     own = {k: v for k, v in (table.parameters or {}).items() if k in _OWN_PARAMETERS}
-    table.parameters = {**own, **_checked(record)}
+    table.parameters = {**own, **_record_parameters(record)}
     table.sd = copy.copy(table.sd)
     table.sd.location = record.location
-    return made_external(table)
+    return as_external(table)

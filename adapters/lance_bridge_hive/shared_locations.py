@@ -1,4 +1,4 @@
-"""What else may lie at a table's location: tables of other Hive catalogs, and partitions."""
+"""Other entries that may share a location: tables of other Hive catalogs, and partitions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lance_bridge.catalog import Catalog, TableRecord
 from lance_bridge.errors import display
 
 from .calls import Calls
+from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 from .config import HiveConfig
-from .errors import is_a, translated
-from .names import DEFAULT_DATABASE, HIVES_CATALOG, database_argument
+from .errors import is_a, translate_errors
 
 _PARTITIONS = 1000
 """Partitions read in one call."""
@@ -27,12 +27,12 @@ _ALL = -1
 
 
 class SharedLocations(Catalog):
-    """The part of a catalog that core asks before it deletes files."""
+    """What core asks a catalog before it deletes files."""
 
     _config: HiveConfig
     _calls: Calls
     _has_catalogs = True
-    """False once the metastore has said that it has none: it is older than Hive 3."""
+    """False if the metastore has no catalogs: it is older than Hive 3."""
 
     @cached_property
     def _all_catalogs(self) -> SharedLocations:
@@ -43,9 +43,9 @@ class SharedLocations(Catalog):
         return type(self)(config, self._calls.pool)  # type: ignore[call-arg]  # HiveCatalog's
 
     def scan_hidden_tables(self) -> Iterable[TableRecord]:
-        """Return the tables of other catalogs, where this one shows the databases of one only.
+        """Return the tables of the catalogs that this client does not list.
 
-        1 call where the metastore has one catalog, or is older than Hive 3.
+        1 call if the metastore has one catalog, or is older than Hive 3.
         """
         if self._config.catalog_levels or not self._has_catalogs:
             return
@@ -61,10 +61,10 @@ class SharedLocations(Catalog):
                     yield from self._all_catalogs._scan_catalog(name)
 
     def _default_catalog(self) -> str:
-        """Return the catalog whose databases are meant by a name without a catalog."""
-        with translated("read the default database"):
+        """Return the catalog of databases that are named without a catalog."""
+        with translate_errors("read the default database"):
             found = self._calls.read("get_database", lambda c: c.get_database(DEFAULT_DATABASE))
-        return found.catalogName or HIVES_CATALOG
+        return found.catalogName or HIVE_CATALOG
 
     def _scan_catalog(self, name: str) -> Iterator[TableRecord]:
         try:
@@ -83,7 +83,7 @@ class SharedLocations(Catalog):
         source = self._all_catalogs if is_hidden else self
         calls = source._calls
         database, table = database_argument(record.path[:-1]), record.path[-1]
-        with translated(f"read the partitions of '{display(record.path)}'"):
+        with translate_errors(f"read the partitions of '{display(record.path)}'"):
             try:
                 names = calls.read(
                     "get_partition_names", lambda c: c.get_partition_names(database, table, _ALL)

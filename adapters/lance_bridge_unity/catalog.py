@@ -33,17 +33,17 @@ from lance_bridge.errors import (
 )
 
 from . import mapping, sql
+from .capabilities import NO_WAREHOUSE
 from .client import Client, route
+from .concurrency import lock_names, read_back
 from .config import UnityConfig
-from .errors import Lost, Refused, translated
-from .names import NO_WAREHOUSE
-from .races import changing, read_back
+from .errors import ErrorReply, LostReply, translate_errors
 
 logger = logging.getLogger(__name__)
 
 _KINDS = ("catalogs", "schemas", "tables")
 _OWN_SCHEMA = "information_schema"
-"""Databricks keeps it in every catalog; it holds views only and cannot be dropped."""
+"""A schema of views in every catalog of Databricks, which cannot be dropped."""
 _OTHER_CONTENT = {"volumes": "volumes", "functions": "functions", "models": "registered_models"}
 
 
@@ -68,8 +68,8 @@ class UnityCatalog(Catalog):
         return self._capabilities
 
     def describe_connection(self) -> str:
-        place = self._config.address or f"profile={self._config.profile or 'of the environment'}"
-        return ", catalog=".join((place, *self._pinned))
+        address = self._config.address or f"profile={self._config.profile or 'of the environment'}"
+        return ", catalog=".join((address, *self._pinned))
 
     def describe_server(self) -> Mapping[str, str]:
         dialect = "Databricks" if self._config.is_databricks else "open source"
@@ -93,7 +93,7 @@ class UnityCatalog(Catalog):
         full = self._full(parent)
         kind = _KINDS[len(full)]
         query = {"catalog_name": full[0]} if full else {}
-        with translated(f"list the {kind} of '{display(full)}'", full):
+        with translate_errors(f"list the {kind} of '{display(full)}'", full):
             rows = list(self._client.pages(self._at("/", kind), kind, query))
         names = {str(row["name"]) for row in rows if row.get("name")}
         hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
@@ -101,22 +101,22 @@ class UnityCatalog(Catalog):
 
     def load_namespace(self, path: Path) -> NamespaceRecord:
         full = self._full(path)
-        with translated(f"read namespace '{display(full)}'", full):
+        with translate_errors(f"read namespace '{display(full)}'", full):
             return mapping.namespace_from(path, full, self._client.get(self._object(full)))
 
     def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
-        """Return a directory of the schema's own: schemas and catalogs may share a storage root."""
+        """Return a directory for one schema: schemas and catalogs may share a storage root."""
         full = self._full(namespace.path)
-        root = namespace.location or self._place_of_catalog(full[0])
+        root = namespace.location or self._catalog_location(full[0])
         return locations.join(root, *locations.namespace_directories(full)) if root else None
 
-    def _place_of_catalog(self, catalog: str) -> str | None:
+    def _catalog_location(self, catalog: str) -> str | None:
         full = (catalog,)
         try:
-            with translated(f"read catalog '{catalog}'", full):
+            with translate_errors(f"read catalog '{catalog}'", full):
                 info = self._client.get(self._object(full))
         except PermissionDeniedError as error:
-            logger.info("the place of catalog %s cannot be read: %s", catalog, error)
+            logger.info("the location of catalog %s cannot be read: %s", catalog, error)
             return None
         return mapping.namespace_from(full, full, info).location
 
@@ -125,7 +125,7 @@ class UnityCatalog(Catalog):
         body = mapping.namespace_body(full, record, databricks=self._config.is_databricks)
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
-        with changing(full), translated(what, full[:-1], duplicate=exists):
+        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
             self._client.change("POST", self._at("/", _KINDS[len(full) - 1]), body)
             read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
@@ -135,23 +135,23 @@ class UnityCatalog(Catalog):
         body = mapping.namespace_changes(full, record.properties, databricks=databricks)
         if not body["properties"]:
             raise invalid(
-                f"Namespace '{display(full)}' cannot be left without properties: the server would "
-                "keep those that it has"
+                f"Namespace '{display(full)}' must keep at least one property: the server would "
+                "ignore the removal of all"
             )
         key = mapping.STORAGE_ROOT[len(full) - 1]
         wanted = record.properties.get(key)
         if wanted and wanted != self.load_namespace(record.path).properties.get(key):
-            raise invalid(f"Property {key} of '{display(full)}' cannot change once it is made")
-        with translated(f"change namespace '{display(full)}'", full):
+            raise invalid(f"Property {key} of '{display(full)}' cannot be changed")
+        with translate_errors(f"change namespace '{display(full)}'", full):
             self._client.change("PATCH", self._object(full), body)
 
     def drop_namespace(self, path: Path) -> None:
         full = self._full(path)
-        with changing(full), translated(f"drop namespace '{display(full)}'", full):
+        with lock_names(full), translate_errors(f"drop namespace '{display(full)}'", full):
             try:
-                # Without `force`, which would delete what is inside and its files.
+                # Without `force`, which would delete the tables inside and their files.
                 self._client.change("DELETE", self._object(full), silent=True)
-            except Refused as error:
+            except ErrorReply as error:
                 if error.is_not_empty:
                     raise namespace_not_empty(full, error.text) from error
                 raise
@@ -162,21 +162,20 @@ class UnityCatalog(Catalog):
             return
         query = {"catalog_name": full[0], "schema_name": full[1]}
         for kind, key in _OTHER_CONTENT.items():
-            with translated(f"list the {kind} of '{display(full)}'", full):
+            with translate_errors(f"list the {kind} of '{display(full)}'", full):
                 found = next(self._client.pages(self._at("/", kind), key, query), None)
             if found is not None:
                 raise namespace_not_empty(full, f"it holds {kind}, such as {found.get('name')}")
 
     def require_drop_permission(self, path: Path) -> None:
-        """Ask for the drop, which the server refuses for want of a right, or for what is inside.
+        """Try the drop: the server checks permissions first, and then whether it is empty.
 
-        It looks at rights first. They come from owners and grants of three levels, and no call
-        answers with what they add up to.
+        Permissions come from owners and grants on three levels; no call returns their result.
         """
         try:
             self.drop_namespace(path)
         except NamespaceNotEmptyError as error:
-            logger.debug("may be dropped once it is empty: %s", error)
+            logger.debug("may be dropped when it is empty: %s", error)
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -190,8 +189,8 @@ class UnityCatalog(Catalog):
             try:
                 yield mapping.record_from(namespace, row)
             except InternalError as error:
-                logger.warning("listed as one that cannot be read: %s", error)
-                yield TableRecord.unreadable((*namespace, mapping.any_name(row)))
+                logger.warning("listed as unreadable: %s", error)
+                yield TableRecord.unreadable((*namespace, mapping.label(row)))
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         if lance_only:
@@ -202,12 +201,12 @@ class UnityCatalog(Catalog):
     def _rows(self, namespace: Path, omit: Mapping[str, str]) -> Iterator[mapping.Json]:
         full = self._full(namespace)
         query = {"catalog_name": full[0], "schema_name": full[1], **omit}
-        with translated(f"list the tables of '{display(full)}'", full):
+        with translate_errors(f"list the tables of '{display(full)}'", full):
             yield from self._client.pages(self._at("/tables"), "tables", query)
 
     def load_table(self, path: Path) -> TableRecord:
         record = self._load_table(path)
-        while self._may_be_vanishing(record):
+        while self._may_be_half_dropped(record):
             before, record = record, self._load_table(path)
             if record.identity == before.identity:
                 break
@@ -215,14 +214,14 @@ class UnityCatalog(Catalog):
 
     def _load_table(self, path: Path) -> TableRecord:
         full = self._full(path)
-        with translated(f"read table '{display(full)}'", full):
+        with translate_errors(f"read table '{display(full)}'", full):
             return mapping.record_from(path[:-1], self._client.get(self._object(full)))
 
-    def _may_be_vanishing(self, record: TableRecord) -> bool:
-        """Return whether a table may have been read while it was dropped.
+    def _may_be_half_dropped(self, record: TableRecord) -> bool:
+        """Return True if a table may have been read while it was dropped.
 
-        The open-source server reads the entry, and then its properties: where a drop comes in
-        between, a Lance table looks like a table of text that has none. Read again, it is gone.
+        The open-source server reads the entry, and then its properties. After a drop in between, a
+        Lance table looks like a table of text without properties. A second read does not find it.
         """
         is_plain = record.kind == mapping.EXTERNAL and not record.properties
         return is_plain and not self._config.is_databricks
@@ -231,7 +230,7 @@ class UnityCatalog(Catalog):
         full = self._full(record.path)
         exists = table_already_exists(full)
         what = f"create table '{display(full)}'"
-        with changing(full), translated(what, full[:-1], duplicate=exists):
+        with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
             self._create(full, record)
             return read_back(full, lambda: self.load_table(record.path), record, exists)
 
@@ -242,10 +241,10 @@ class UnityCatalog(Catalog):
         properties, location = dict(record.properties), record.location or ""
         try:
             self._run(sql.create_table(full, location, properties))
-        except Refused as error:
-            if not sql.is_mark_refused(error):
+        except ErrorReply as error:
+            if not sql.is_key_refused(error):
                 raise
-            self._run(sql.create_table(full, location, sql.other_mark(properties)))
+            self._run(sql.create_table(full, location, sql.with_other_key(properties)))
 
     def alter_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
@@ -256,22 +255,22 @@ class UnityCatalog(Catalog):
         if found.identity != record.identity:
             raise concurrent_modification(full)
         statements = list(_changes(full, found, record))
-        with translated(f"change table '{display(full)}'", full):
+        with translate_errors(f"change table '{display(full)}'", full):
             try:
                 for statement in statements:
                     self._run(statement)
-            except Refused:
+            except ErrorReply:
                 if statement is not statements[0]:
                     self._restore(found)
                 raise
 
     def _restore(self, record: TableRecord) -> None:
-        """Undo those of several statements that were done before one was refused."""
+        """Undo the statements that succeeded before one was refused."""
         full = self._full(record.path)
         try:
             for statement in _changes(full, self.load_table(record.path), record):
                 self._run(statement)
-        except (Lost, Refused, LanceNamespaceError) as error:
+        except (LostReply, ErrorReply, LanceNamespaceError) as error:
             logger.warning("table %s is changed in part: %s", display(full), error)
 
     def rename_table(self, record: TableRecord, new_path: Path) -> None:
@@ -281,7 +280,7 @@ class UnityCatalog(Catalog):
             raise unsupported(f"Table '{display(full)}' cannot move to '{display(new)}': {reason}")
         exists = table_already_exists(new)
         what = f"rename table '{display(full)}'"
-        with changing(full, new), translated(what, full, duplicate=exists):
+        with lock_names(full, new), translate_errors(what, full, duplicate=exists):
             if self._config.is_databricks:
                 self._run(sql.rename_table(full, new))
                 return
@@ -294,7 +293,7 @@ class UnityCatalog(Catalog):
                 self._client.change(
                     "POST", self._at("/delta/v1", *where, "/rename"), {"new-name": new[-1]}
                 )
-            except Refused as error:
+            except ErrorReply as error:
                 if error.lacks_route:
                     raise unsupported(
                         f"Table '{display(full)}' cannot be renamed: the server is older than "
@@ -304,7 +303,7 @@ class UnityCatalog(Catalog):
 
     def drop_table(self, record: TableRecord) -> None:
         full = self._full(record.path)
-        with changing(full), translated(f"drop table '{display(full)}'", full):
+        with lock_names(full), translate_errors(f"drop table '{display(full)}'", full):
             self._client.change("DELETE", self._object(full), silent=True)
 
     def _run(self, statement: str) -> None:
@@ -320,7 +319,7 @@ class UnityCatalog(Catalog):
         full = self._full(record.path)
         call, body = mapping.credentials_request(record, write=write)
         try:
-            with translated(f"vend credentials for '{display(full)}'", full):
+            with translate_errors(f"vend credentials for '{display(full)}'", full):
                 options = mapping.storage_options(self._client.ask(self._at("/", call), body))
         except PermissionDeniedError as error:
             right = "EXTERNAL USE SCHEMA" if record.identity else "EXTERNAL USE LOCATION"
@@ -331,22 +330,22 @@ class UnityCatalog(Catalog):
             ) from error
         except LanceNamespaceError as error:
             cause = error.__cause__
-            has_none = isinstance(cause, Refused) and (
+            has_none = isinstance(cause, ErrorReply) and (
                 cause.code == "FAILED_PRECONDITION" or cause.lacks_route
             )
             if not has_none or self._config.vend == "true":
                 raise
-            logger.warning("going on without vended credentials: %s", error)
+            logger.warning("continuing without vended credentials: %s", error)
             return None
         return options
 
 
 def _changes(full: Path, found: TableRecord, wanted: TableRecord) -> Iterator[str]:
-    """Yield the statements that make a table what it should be."""
+    """Yield the statements that change a table to the wanted one."""
     old, new = found.properties, wanted.properties
     changed = {key: value for key, value in new.items() if old.get(key) != value}
     if found.is_lance and wanted.is_lance:
-        changed.pop(TABLE_TYPE, None)  # in another letter case, which means the same
+        changed.pop(TABLE_TYPE, None)  # only its letter case may differ
     gone = sorted(set(old) - set(new))
     if wanted.location and wanted.location != found.location:
         yield sql.set_location(full, wanted.location)

@@ -1,16 +1,20 @@
-"""Requests to a Unity Catalog server: sent, repeated where that is harmless, and understood.
+"""Requests to a Unity Catalog server, retried where that is safe.
 
-Databricks' SDK says who one is (`login`), and nothing more: it repeats changes whose reply was lost
-and then reports "already exists", hides the status of errors, cannot read the plain text with
-which the open-source server confirms a delete, and puts names into URLs as they are.
+Databricks' SDK is used for authentication only (`login`): it repeats changes whose reply was lost
+and then reports "already exists", hides the status of errors, cannot parse the plain text with
+which the open-source server confirms a delete, and does not escape names in URLs.
 """
 
 from __future__ import annotations
 
+import http.client
+import io
 import logging
 import os
 import re
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +22,7 @@ from urllib.parse import quote
 
 import requests
 from lance_namespace.errors import UnauthenticatedError
+from requests.adapters import HTTPAdapter
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -26,31 +31,33 @@ from tenacity import (
     stop_before_delay,
     wait_random_exponential,
 )
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NewConnectionError
 
 from .config import UnityConfig
-from .errors import Lost, Refused
+from .errors import ErrorReply, LostReply
 from .login import Access, Login
-from .transport import new_session
 
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
+_CONNECTIONS = 32
 _SHOWN = 200
 _OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
-"""How urllib3 begins its messages, with objects that mean nothing to a reader."""
+"""The beginning of urllib3's messages: objects without a meaning for users."""
 _backoff = wait_random_exponential(multiplier=0.1, max=5)
 
 
 def route(kind: str, *names: str) -> str:
-    """Return where an object is, below the API's path; nothing in a name can leave its place."""
+    """Return the path of an object below the API's path, with its names escaped."""
     return f"/{kind}/{quote('.'.join(names), safe='')}"
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What is sent; the answer to a silent one is not read."""
+    """A request; the answer to a silent one is not read."""
 
     method: str
     path: str
@@ -63,8 +70,8 @@ class _Request:
 class Client:
     """Sends requests; safe to share between threads and across a fork.
 
-    Every method raises Lost and Refused, and Unauthenticated (16) where nobody can log in.
-    A `path` begins below the server's address.
+    Every method raises LostReply, ErrorReply, and UnauthenticatedError without valid credentials.
+    A `path` is relative to the server's address.
     """
 
     def __init__(self, config: UnityConfig) -> None:
@@ -75,48 +82,48 @@ class Client:
         self._session: tuple[int, requests.Session] | None = None
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
-        """Read; repeated until there is an answer, within the limits that are configured."""
-        return self._repeated(_Request("GET", path, query=query), _may_read_again)
+        """Read; retried within the configured limits."""
+        return self._send_with_retries(_Request("GET", path, query=query), _may_read_again)
 
     def ask(self, path: str, body: Json) -> Json:
-        """Read by a POST, which changes nothing."""
-        return self._repeated(_Request("POST", path, body=body), _may_read_again)
+        """Read with a POST that changes nothing."""
+        return self._send_with_retries(_Request("POST", path, body=body), _may_read_again)
 
     def change(
         self, method: str, path: str, body: Json | None = None, *, silent: bool = False
     ) -> Json:
-        """Change something; repeated only where the server did nothing.
+        """Change something; retried only if the server did nothing.
 
         Args:
             silent: Whether the answer may be anything, such as plain text; it is not read.
         """
         request = _Request(method, path, body=body, change=True, silent=silent)
-        return self._repeated(request, _did_nothing)
+        return self._send_with_retries(request, _did_nothing)
 
     def pages(self, path: str, key: str, query: Mapping[str, str]) -> Iterator[Json]:
-        """Yield the members of all pages. Databricks may send an empty page before the last."""
-        asked = {**query, "max_results": "0"}  # as many as the server thinks right
+        """Yield the rows of all pages. Databricks may send an empty page before the last."""
+        asked = {**query, "max_results": "0"}  # as many as the server allows
         while True:
             reply = self.get(path, asked)
             rows = reply.get(key) or []
             if not isinstance(rows, list):
-                raise Lost(f"'{key}' is not a list in the reply", sent=True, change=False)
+                raise LostReply(f"'{key}' is not a list in the reply", sent=True, change=False)
             yield from (row for row in rows if isinstance(row, dict))
             token = reply.get("next_page_token")
             if not token:
                 return
             if token == asked.get("page_token"):
-                raise Lost("the server repeats a page without end", sent=True, change=False)
+                raise LostReply("the server repeats a page without end", sent=True, change=False)
             asked["page_token"] = str(token)
 
     def close(self) -> None:
-        """Let go of connections; the next request opens new ones."""
+        """Close connections; the next request opens new ones."""
         with self._lock:
             session, self._session = self._session, None
         if session is not None and session[0] == os.getpid():
             session[1].close()
 
-    def _repeated(self, request: _Request, may: Callable[[BaseException], bool]) -> Json:
+    def _send_with_retries(self, request: _Request, may: Callable[[BaseException], bool]) -> Json:
         retrying = Retrying(
             retry=retry_if_exception(may),
             stop=stop_after_attempt(1 + self._config.max_retries)
@@ -125,10 +132,10 @@ class Client:
             before_sleep=self._warn_unreachable,
             reraise=True,
         )
-        return retrying(self._admitted, request)
+        return retrying(self._send_authenticated, request)
 
     def _warn_unreachable(self, state: RetryCallState) -> None:
-        """Log, once a request, that it waits for a server that takes no connection."""
+        """Log, once per request, that the server accepts no connection."""
         error = state.outcome.exception() if state.outcome else None
         cause = error.__cause__ if error is not None else None
         if state.attempt_number > 1 or not isinstance(cause, requests.RequestException):
@@ -140,12 +147,12 @@ class Client:
                 error, self._config.max_retries, self._config.retry_timeout,
             )  # fmt: skip
 
-    def _admitted(self, request: _Request) -> Json:
-        """Send; once more with other credentials, if such can be found, where these have ended."""
+    def _send_authenticated(self, request: _Request) -> Json:
+        """Send a request, and again with new credentials if these have expired."""
         access = self._login.access()
         try:
             return self._send(request, access)
-        except Refused as error:
+        except ErrorReply as error:
             ended = error.error_type is UnauthenticatedError
             if not (ended and self._login.renew(access)):
                 raise
@@ -173,7 +180,7 @@ class Client:
         return _json(response, change=change)
 
     def _connections(self) -> requests.Session:
-        """Return this process's own: one that is shared after a fork would mix up answers."""
+        """Return the session of this process: after a fork, a shared one would mix up answers."""
         with self._lock:
             if self._session is None or self._session[0] != os.getpid():
                 self._session = (os.getpid(), new_session())
@@ -181,34 +188,34 @@ class Client:
 
 
 def _may_read_again(error: BaseException) -> bool:
-    return isinstance(error, Lost) or (isinstance(error, Refused) and error.is_passing)
+    return isinstance(error, LostReply) or (isinstance(error, ErrorReply) and error.is_transient)
 
 
 def _did_nothing(error: BaseException) -> bool:
-    if isinstance(error, Lost):
+    if isinstance(error, LostReply):
         return not error.may_have_changed
-    return isinstance(error, Refused) and error.is_throttled
+    return isinstance(error, ErrorReply) and error.is_throttled
 
 
 def _pause(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    return max(_backoff(state), error.retry_after if isinstance(error, Refused) else 0.0)
+    return max(_backoff(state), error.retry_after if isinstance(error, ErrorReply) else 0.0)
 
 
-def _lost(error: requests.RequestException, address: str, *, change: bool) -> Lost:
+def _lost(error: requests.RequestException, address: str, *, change: bool) -> LostReply:
     sent = not (_is_unconnected(error) or isinstance(error, ValueError))
     text = _OBJECTS.sub("", str(_reason(error) or error))[:_SHOWN]
-    return Lost(f"{address}: {type(error).__name__}: {text}", sent=sent, change=change)
+    return LostReply(f"{address}: {type(error).__name__}: {text}", sent=sent, change=change)
 
 
 def _reason(error: requests.RequestException) -> Exception | None:
-    """Return what urllib3 ran into."""
+    """Return the error of urllib3, if any."""
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return reason if isinstance(reason, Exception) else None
 
 
 def _is_unconnected(error: requests.RequestException) -> bool:
-    """Return True where there was no connection on which the request could have been sent."""
+    """Return True without a connection on which the request could have been sent."""
     early = (requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError)
     return isinstance(error, early) or isinstance(_reason(error), NewConnectionError)
 
@@ -219,16 +226,16 @@ def _json(response: requests.Response, *, change: bool) -> Json:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        raise Lost("the reply is not a JSON object", sent=True, change=change)
+        raise LostReply("the reply is not a JSON object", sent=True, change=change)
     return content
 
 
-def _refused(response: requests.Response, *, change: bool) -> Refused:
-    """Return what an answer says that is an error. Raises Lost where it cannot be read."""
+def _refused(response: requests.Response, *, change: bool) -> ErrorReply:
+    """Return the error in an answer. Raises LostReply if it cannot be read."""
     status = response.status_code
     if status < 400:
         text = f"redirects to {response.headers.get('Location', 'nowhere')}: set host to that"
-        return Refused(status, "", text, change=change)
+        return ErrorReply(status, "", text, change=change)
     if response.headers.get("Content-Type", "").startswith("application/json"):
         content = _json(response, change=change)
     else:
@@ -237,10 +244,82 @@ def _refused(response: requests.Response, *, change: bool) -> Refused:
     if isinstance(delta, dict):
         content = {"error_code": delta.get("type"), "message": delta.get("message")}
     after = response.headers.get("Retry-After", "")
-    return Refused(
+    return ErrorReply(
         status,
         str(content.get("error_code") or ""),
         str(content.get("message") or ""),
         change=change,
         retry_after=float(after) if after.isdecimal() else 0.0,
     )
+
+
+# -- sessions whose answers end in time: a socket's timeout begins anew with every byte ------------
+
+
+def new_session() -> requests.Session:
+    """Return a session without credentials and retries.
+
+    An answer may take as long as the read timeout, from its first byte to its last.
+    """
+    session = requests.Session()
+    session.auth = _unchanged  # otherwise a .netrc would replace the header
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS, max_retries=0))
+    return session
+
+
+def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+
+class _Stream(io.RawIOBase):
+    """The bytes from a socket until its timeout has passed, counted from now."""
+
+    def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
+        self._socket = connection
+        self._raw = raw
+        seconds = connection.gettimeout()
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out within an answer")
+            self._socket.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Stream(sock, self.fp.detach()))
+
+
+class _Http(HTTPConnection):
+    response_class = _Response
+
+
+class _Https(HTTPSConnection):
+    response_class = _Response
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _Http
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _Https

@@ -1,4 +1,4 @@
-"""What can be set to reach Unity Catalog: the declared properties of ``impl=unity``."""
+"""The properties of ``impl=unity``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from lance_bridge.catalog import Capabilities
 from lance_bridge.config import CatalogConfig, Seconds
 
-from .names import capabilities
+from .capabilities import capabilities
 
 HOST_VARIABLE = "DATABRICKS_HOST"
 PROFILE_VARIABLE = "DATABRICKS_CONFIG_PROFILE"
@@ -24,7 +24,7 @@ _DATABRICKS_HOST = re.compile(
     r"|databricks\.us)",
     re.I,
 )
-_SAYS_WHO_ONE_IS = re.compile(
+_CREDENTIAL_OPTION = re.compile(
     r"access_key|account_key|secret|session_token|sas|bearer|_token|^token|service_account"
     r"|credential|client_id|role_arn|skip_signature|use_azure_cli|use_emulator|msi_|object_id",
     re.I,
@@ -36,7 +36,6 @@ class UnityConfig(CatalogConfig):
 
     host: str | None = Field(
         default=None,
-        alias="host",
         description="Where the server answers: `http://host:8080`, or the workspace's "
         "`https://….cloud.databricks.com`. Without it, and without `endpoint`, the environment's "
         "`DATABRICKS_HOST` counts, then the host of `profile`.",
@@ -44,84 +43,71 @@ class UnityConfig(CatalogConfig):
     )
     endpoint: str | None = Field(
         default=None,
-        alias="endpoint",
         description="Another name for `host`.",
         examples=["http://localhost:8080"],
     )
     api_path: str = Field(
         default="/api/2.1/unity-catalog",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",
-        alias="api_path",
         description="The path under `host` where the API begins.",
         examples=["/api/2.0/unity-catalog"],
     )
     server: Literal["auto", "open-source", "databricks"] = Field(
         default="auto",
-        alias="server",
         description="What kind of server it is. `auto` takes for `databricks` hosts of Databricks' "
         "own domains, what has a `warehouse_id`, and what has no address but a profile; all "
         "others are `open-source`.",
     )
     catalog: str | None = Field(
         default=None,
-        alias="catalog",
         description="The only catalog to use. Identifiers are then `[schema, table]`, and without "
         "it `[catalog, schema, table]`.",
         examples=["main"],
     )
     token: SecretStr | None = Field(
         default=None,
-        alias="token",
         description="A personal access token, or the bearer token of an open-source server. "
         "Without it such a server is asked without a token, and Databricks as its SDK's unified "
         "authentication finds out.",
     )
-    auth_token: SecretStr | None = Field(
-        default=None, alias="auth_token", description="Another name for `token`."
-    )
+    auth_token: SecretStr | None = Field(default=None, description="Another name for `token`.")
     profile: str | None = Field(
         default=None,
         min_length=1,
-        alias="profile",
         description="The profile of `~/.databrickscfg` that holds host and credentials.",
         examples=["workspace"],
     )
     client_id: str | None = Field(
         default=None,
         min_length=1,
-        alias="client_id",
         description="The service principal for OAuth, machine to machine.",
         examples=["6f1d8a52-service-principal"],
     )
     client_secret: SecretStr | None = Field(
-        default=None, alias="client_secret", description="The OAuth secret of `client_id`."
+        default=None, description="The OAuth secret of `client_id`."
     )
     warehouse_id: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_-]+$",
-        alias="warehouse_id",
         description="The SQL warehouse on Databricks that creates, changes and renames tables.",
         examples=["a1b2c3d4e5f60708"],
     )
     statement_timeout: Seconds = Field(
         default=300.0,
-        alias="statement_timeout",
         description="How long one SQL statement may take, the start of the warehouse included. It "
         "is cancelled then.",
     )
     connect_timeout: Seconds = Field(
-        default=10.0, alias="connect_timeout", description="How long opening a connection may take."
+        default=10.0, description="How long opening a connection may take."
     )
     read_timeout: Seconds = Field(
         default=60.0,
-        alias="read_timeout",
         description="How long the server may be silent before and within an answer.",
     )
     max_retries: int = Field(
         default=3,
         ge=0,
         le=100,
-        alias="max_retries",
         description="How often a request that failed is tried again, if it may be repeated "
         "without harm.",
     )
@@ -130,7 +116,6 @@ class UnityConfig(CatalogConfig):
         ge=0,
         le=86_400,
         allow_inf_nan=False,
-        alias="retry_timeout",
         description="For how long it is tried again; `0` turns that off.",
     )
     vend: Literal["auto", "true", "false"] = Field(
@@ -165,15 +150,15 @@ class UnityConfig(CatalogConfig):
         return self.token or self.auth_token
 
     @property
-    def asks_sdk(self) -> bool:
-        """Whether Databricks' SDK finds host and credentials."""
+    def uses_sdk(self) -> bool:
+        """Whether Databricks' SDK finds the host and credentials."""
         return self.is_databricks or bool(self.profile or self.client_id)
 
     @property
     def vends(self) -> bool:
         """Whether the catalog is asked for credentials at all."""
         if self.vend == "auto":
-            return not any(_SAYS_WHO_ONE_IS.search(option) for option in self.storage)
+            return not any(_CREDENTIAL_OPTION.search(option) for option in self.storage)
         return self.vend == "true"
 
     @property

@@ -1,7 +1,7 @@
-"""What a Unity Catalog server says, or fails to say, as errors of the Lance namespace.
+"""Translates errors of Unity Catalog servers to those of the Lance namespace.
 
-Servers are told apart by nothing here: the codes of the open-source server, old and new, of its
-Delta API, of Databricks' REST API and of its SQL all have one meaning each.
+All servers are treated alike: the codes of the open-source server, old and new, of its Delta API,
+of Databricks' REST API and of its SQL do not contradict each other.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ _BROKEN_NAME = (
 )
 
 
-class Lost(Exception):
-    """A request without an answer that can be understood.
+class LostReply(Exception):
+    """A request without a readable answer.
 
     Args:
-        text: What happened, for people.
+        text: What happened, for messages.
         sent: Whether the server may have received the request.
-        change: Whether the request was to change something.
+        change: Whether the request changes something.
     """
 
     def __init__(self, text: str, *, sent: bool, change: bool) -> None:
@@ -89,15 +89,15 @@ class Lost(Exception):
         self.may_have_changed = sent and change
 
 
-class Refused(Exception):
-    """An answer that is an error. ``code`` is the server's, as upper-case words without frills.
+class ErrorReply(Exception):
+    """An answer with an error. ``code`` is the server's, normalized to upper-case words.
 
     Args:
         status: The HTTP status.
-        code: ``TABLE_NOT_FOUND``, ``NoSuchTableException``, … or empty where there is none.
-        text: What the server says; only its first line is kept.
-        change: Whether the request was to change something.
-        retry_after: For how many seconds the server asks to be left alone.
+        code: ``TABLE_NOT_FOUND``, ``NoSuchTableException``, … or empty.
+        text: The server's message; only its first line is kept.
+        change: Whether the request changes something.
+        retry_after: The seconds after which the server allows a retry.
     """
 
     def __init__(
@@ -113,42 +113,42 @@ class Refused(Exception):
 
     @property
     def is_throttled(self) -> bool:
-        """True where the server did nothing, for now."""
+        """True if the server did nothing because of too many requests."""
         return self.error_type is ThrottlingError
 
     @property
-    def is_passing(self) -> bool:
-        """True where the same request may be answered a little later."""
+    def is_transient(self) -> bool:
+        """True if the same request may succeed a little later."""
         return self.is_throttled or self.status in (408, 502, 503, 504)
 
     @property
     def is_duplicate(self) -> bool:
-        """True where the name is taken."""
+        """True if the name is taken."""
         return self.code.endswith("ALREADY_EXISTS")
 
     @property
     def is_not_empty(self) -> bool:
-        """True, in answer to a delete, where something is inside."""
+        """True, in answer to a delete, if the object is not empty."""
         said = self.status in (400, 409) and bool(_NOT_EMPTY_TEXT.search(self.text))
         return self.code == "FAILED_PRECONDITION" or self.code.endswith("NOT_EMPTY") or said
 
     @property
     def is_ambiguous(self) -> bool:
-        """True where several objects have the name, after two callers took it at once."""
+        """True if several objects have the name, because two clients took it at once."""
         return self.status == HTTPStatus.INTERNAL_SERVER_ERROR and bool(
             _AMBIGUOUS.search(self.text)
         )
 
     @property
     def lacks_route(self) -> bool:
-        """True where the server has no such call, whatever object it is about."""
+        """True if the server does not have the call at all."""
         return self.status in (404, 405) and self.code in _NO_ROUTE
 
     @property
     def error_type(self) -> type[LanceNamespaceError]:
-        """What this is, where no method knows better."""
+        """The type of this error, unless another property says more."""
         if self.status == HTTPStatus.FORBIDDEN and _BAD_TOKEN.search(self.text):
-            return UnauthenticatedError  # as Databricks answers, with no code of its own
+            return UnauthenticatedError  # Databricks sends no code of its own for it
         if self.lacks_route:
             return UnsupportedOperationError
         if self.is_ambiguous:
@@ -158,12 +158,12 @@ class Refused(Exception):
             return known
         return ServiceUnavailableError if self.status >= 500 else InternalError
 
-    def absence(self, path: Path) -> LanceNamespaceError | None:
-        """Return the error for the level of ``path`` that does not exist, if it says so.
+    def not_found(self, path: Path) -> LanceNamespaceError | None:
+        """Return the error for the level of ``path`` that does not exist, if the answer says so.
 
         Args:
-            path: Catalog, schema and table, or the first of them. An old server does not say
-                which one is missing; then it is the last.
+            path: Catalog, schema and table, or the first of them. Old servers do not say which
+                one is missing; then it is the last.
         """
         found = _ABSENT.fullmatch(self.code)
         if not path or (found is None and self.code not in _ABSENT_OF_ANY_LEVEL):
@@ -180,45 +180,45 @@ def _as_words(code: str) -> str:
 
 
 @contextmanager
-def translated(
+def translate_errors(
     what: str, path: Path, *, duplicate: LanceNamespaceError | None = None
 ) -> Iterator[None]:
-    """Turn what the client raises into errors of the library.
+    """Translate the client's errors to those of the library.
 
     Args:
-        what: The thing that was done to an object, naming it: "create table 'c.s.t'".
-        path: What must exist for that: catalog, schema, table, or the first of them.
-        duplicate: What to raise where the name is taken.
+        what: The action, with its object: "create table 'c.s.t'".
+        path: What must exist for it: catalog, schema, table, or the first of them.
+        duplicate: What to raise if the name is taken.
     """
     try:
         yield
-    except Lost as error:
+    except LostReply as error:
         unknown = error.may_have_changed
         kind = OutcomeUnknownError if unknown else ServiceUnavailableError
         doubt = ": it may have happened or not" if unknown else ""
-        raise kind(f"Unity Catalog could not be asked to {what}{doubt}: {error}") from error
-    except Refused as error:
+        raise kind(f"The request to Unity Catalog to {what} failed{doubt}: {error}") from error
+    except ErrorReply as error:
         if duplicate is not None and error.is_duplicate:
             raise duplicate from error
-        raise error.absence(path) or _explained(error, what) from error
+        raise error.not_found(path) or _to_error(error, what) from error
 
 
-def _explained(error: Refused, what: str) -> LanceNamespaceError:
+def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
     kind = error.error_type
     if kind is ServiceUnavailableError and error.change:
         kind = OutcomeUnknownError
     return kind(f"Unity Catalog refused to {what}: {error}{_hint(error)}")
 
 
-def _hint(error: Refused) -> str:
-    """Return what to do, where the server's words leave that open."""
+def _hint(error: ErrorReply) -> str:
+    """Return what to do, if the server's message does not say so."""
     if error.lacks_route:
         return ". It has no such call: check host and api_path"
     if error.is_ambiguous:
         return _BROKEN_NAME
     if _MANAGED_STORAGE.search(error.text):
         return (
-            ". Give a location outside of the storage that the server manages, or set the property "
+            ". Use a location outside of the storage that the server manages, or set the property "
             "'root' to one"
         )
     return ""

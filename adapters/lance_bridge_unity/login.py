@@ -1,4 +1,4 @@
-"""Who one is to the server: a fixed token, or what Databricks' SDK finds out and keeps fresh."""
+"""Authentication: a fixed token, or credentials that Databricks' SDK finds and refreshes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from databricks.sdk.core import Config
 from lance_namespace.errors import UnauthenticatedError
 
 from .config import UnityConfig
-from .errors import Lost
+from .errors import LostReply
 
 _SHOWN = 300
 _WORKSPACE_HEADER = "X-Databricks-Workspace-Id"
-_GOOD_FOR = 1.0
-"""For how many seconds an answer of the SDK serves all requests; no token that it gives ends
-within the next forty."""
+_CACHE_SECONDS = 1.0
+"""Seconds for which an answer of the SDK is reused; its tokens are valid for at least forty."""
 
 _SDK_FAILURES = (OSError, ValueError, NotImplementedError, LookupError, TypeError, AttributeError)
-"""What the SDK raises: its errors are OSError, and odd replies make it stumble."""
+"""What the SDK raises: OSError for its own errors, the others for unexpected replies."""
 _OUTAGES = (
     requests.RequestException,
     TimeoutError,
@@ -38,19 +37,19 @@ _OUTAGES = (
 _OUTAGE_TEXT = re.compile(
     r"b['\"]|unknown: |unable to parse |(?:server_error|temporarily_unavailable)\b"
 )
-"""How the SDK begins to tell of a token server's error that is none of OAuth's refusals."""
+"""The beginning of the SDK's message for an error of a token server other than a refusal."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Where the server is (without a slash at the end), and the headers that say who asks."""
+    """The server's address (without a slash at the end), and the headers with credentials."""
 
     address: str
     headers: dict[str, str] = field(repr=False)
 
 
 class Login:
-    """Says how the server is reached. Safe to share between threads."""
+    """Provides the address and credentials. Safe to share between threads."""
 
     def __init__(self, config: UnityConfig) -> None:
         self._config = config
@@ -61,66 +60,66 @@ class Login:
         self._good_until = 0.0
 
     def access(self) -> Access:
-        """Return what each request needs; one caller finds out for all.
+        """Return what each request needs; one thread fetches it for all.
 
         Raises:
-            UnauthenticatedError: (16) there are no credentials, or they are refused.
-            Lost: nobody answered who could say.
+            UnauthenticatedError: there are no credentials, or they are refused.
+            LostReply: no server answered.
         """
         config = self._config
-        if not config.asks_sdk:
+        if not config.uses_sdk:
             bearer = config.bearer.get_secret_value() if config.bearer else None
             headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
             return Access(config.address or "", headers)
         if not self._lock.acquire(timeout=self._seconds):
-            raise self._too_late()
+            raise self._timed_out()
         try:
             if self._access is None or time.monotonic() >= self._good_until:
                 self._access = None
-                self._access = self._found()
-                self._good_until = time.monotonic() + _GOOD_FOR
+                self._access = self._authenticate()
+                self._good_until = time.monotonic() + _CACHE_SECONDS
             return self._access
         finally:
             self._lock.release()
 
     def renew(self, access: Access) -> bool:
-        """Forget what the server does not accept any more; return whether there may be another."""
-        if self._config.bearer or not self._config.asks_sdk:
+        """Discard expired credentials; return whether there may be new ones."""
+        if self._config.bearer or not self._config.uses_sdk:
             return False
         with self._lock:
-            if self._access == access:  # else somebody else has been here
+            if self._access == access:  # otherwise another thread has renewed it
                 self._access = self._sdk = None
         return True
 
-    def _found(self) -> Access:
-        """Ask the SDK, which sets no limit to how long it waits for tokens."""
+    def _authenticate(self) -> Access:
+        """Ask the SDK, with a limit of time, which it does not have for tokens."""
         answers: list[tuple[Config, Access]] = []
         failures: list[Exception] = []
         known = self._sdk
 
         def ask() -> None:
             try:
-                sdk = known or self._look()
-                # As it was given: the SDK leaves out a path.
+                sdk = known or self._sdk_config()
+                # As configured: the SDK removes a path.
                 address = self._config.address or str(sdk.host).rstrip("/")
                 answers.append((sdk, Access(address, _headers(sdk))))
             except _SDK_FAILURES as error:
                 failures.append(error)
 
-        # A daemon: a token server that never answers must not keep the process from ending.
+        # A daemon: a token server that never answers must not keep the process alive.
         worker = threading.Thread(target=ask, name="unity-login", daemon=True)
         worker.start()
         worker.join(self._seconds)
-        # One that failed is not used again: it may have found wrong addresses, or still wait.
+        # Not used again after a failure: it may have wrong addresses, or still wait.
         self._sdk = None
         if failures:
-            raise self._explained(failures[0]) from failures[0]
+            raise self._to_error(failures[0]) from failures[0]
         if not answers:
-            raise self._too_late()
+            raise self._timed_out()
         self._sdk, access = answers[0]
         return access
 
-    def _look(self) -> Config:
+    def _sdk_config(self) -> Config:
         config = self._config
         secret = config.client_secret
         return Config(
@@ -129,45 +128,45 @@ class Login:
             profile=config.profile,
             client_id=config.client_id,
             client_secret=secret.get_secret_value() if secret else None,
-            # Without this, credentials of another kind in the environment would be an error.
+            # Otherwise other credentials in the environment would be an error.
             auth_type="pat" if config.bearer else "oauth-m2m" if config.client_id else None,
             http_timeout_seconds=config.read_timeout,
-            # The client repeats all of this; the SDK takes whole seconds, and no zero.
+            # The client retries all of this; the SDK accepts whole seconds above zero.
             retry_timeout_seconds=1,
             product="lance-bridge",
         )
 
-    def _explained(self, error: Exception) -> Exception:
+    def _to_error(self, error: Exception) -> Exception:
         if _is_outage(error):
             where = f" from {self._config.address}" if self._config.address else ""
-            text = f"credentials could not be had{where}: {_text(error)}"
-            return Lost(text, sent=False, change=False)
+            text = f"credentials could not be fetched{where}: {_text(error)}"
+            return LostReply(text, sent=False, change=False)
         profile = f" of profile '{self._config.profile}'" if self._config.profile else ""
         return UnauthenticatedError(
             f"Unity Catalog's credentials{profile} are missing or not accepted: {_text(error)}. "
             "Set token, or client_id and client_secret, or profile"
         )
 
-    def _too_late(self) -> Lost:
-        text = f"credentials could not be had within {self._seconds:g} seconds"
-        return Lost(text, sent=False, change=False)
+    def _timed_out(self) -> LostReply:
+        text = f"credentials could not be fetched within {self._seconds:g} seconds"
+        return LostReply(text, sent=False, change=False)
 
 
 def _headers(sdk: Config) -> dict[str, str]:
     headers = dict(sdk.authenticate())
-    workspace = getattr(sdk, "workspace_id", None)  # older releases have no such setting
+    workspace = getattr(sdk, "workspace_id", None)  # missing in older releases
     return {**headers, _WORKSPACE_HEADER: workspace} if workspace else headers
 
 
 def _text(error: BaseException) -> str:
     if "Invalid URL 'None'" in str(error):
         return "the server did not say where it issues tokens"
-    # What the SDK adds behind this names every setting; secrets are masked, but it is long.
+    # The SDK then lists every setting; secrets are masked, but it is long.
     return str(error).split(". Config:")[0].split(". Env:")[0][:_SHOWN]
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Tell a server that did not answer, or only with noise, from credentials it refused."""
+    """Return True if a server did not answer, or not readably; False if it refused credentials."""
     if isinstance(error, _OUTAGES) or _OUTAGE_TEXT.match(str(error)):
         return True
     return error.__cause__ is not None and _is_outage(error.__cause__)

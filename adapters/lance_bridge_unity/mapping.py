@@ -1,4 +1,4 @@
-"""Unity's objects as records, and back: pure functions on decoded JSON."""
+"""Converts Unity's objects to records and back: pure functions on decoded JSON."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Json = dict[str, Any]
 
 EXTERNAL = "EXTERNAL"
 COMMENT = ("catalog.comment", "schema.comment")
-"""The properties that stand for the comment of a catalog and of a schema."""
+"""The properties for the comment of a catalog and of a schema."""
 STORAGE_ROOT = ("catalog.storage-root", "schema.storage-root")
-"""The same for where the server puts managed data."""
+"""The properties for the location of managed data."""
 
 MANAGED_DIRECTORY = "/__unitystorage"
-"""Below a storage root: where the server keeps managed tables, and takes no external ones."""
+"""Below a storage root: the directory of managed tables, where no external ones are allowed."""
 
-OTHER_MARK = TABLE_TYPE.upper()
-"""Holds Lance's mark where SQL does not take its usual key: Spark 4.3 keeps that for itself, and
-tells keys apart by letter case."""
+OTHER_TYPE_KEY = TABLE_TYPE.upper()
+"""The key of a Lance table's type if SQL refuses the usual one: Spark 4.3 reserves it, but only
+in lower case."""
 
 _SPARKS_OWN = ("transient_lastDdlTime", "option.serialization.format")
-"""Properties that Spark adds to what SQL makes, and no caller meant."""
+"""Properties that Spark adds to tables created by SQL."""
 
 _TEXT_FORMAT = "TEXT"
 _LONGEST_PROPERTY = 255
@@ -39,9 +39,9 @@ _LONGEST_COMMENT_OF = {False: 255, True: 65_535}
 """Characters in the comment of a namespace: of the open-source server, and of Databricks."""
 _LONGEST_COLUMN_NAME = 255
 _LONGEST_STORAGE_ROOT = 255 - len(f"{MANAGED_DIRECTORY}/catalogs/{uuid.UUID(int=0)}")
-"""The open-source server keeps it with what it adds."""
+"""The open-source server stores it with a directory that it adds."""
 _UNSTATED_LIFE_MILLIS = 300_000
-"""Credentials that do not say when they end are looked at again after this time."""
+"""Credentials without an expiration are fetched again after this time."""
 
 _SIMPLE_TYPES = {
     "boolean": ("BOOLEAN", "boolean"), "byte": ("BYTE", "tinyint"), "short": ("SHORT", "smallint"),
@@ -53,7 +53,7 @@ _SIMPLE_TYPES = {
 }  # fmt: skip
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFUSED_COLUMN = "lance_table_not_readable_as_text"
-"""In an entry alone, never in the data."""
+"""In the entry only, never in the data."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 
@@ -64,7 +64,7 @@ def namespace_body(full: Path, record: NamespaceRecord, *, databricks: bool = Fa
     """Return the request that creates a catalog (one name) or a schema (two).
 
     Raises:
-        InvalidInputError: (13) what the server cannot hold.
+        InvalidInputError: what the server cannot hold.
     """
     body = namespace_changes(full, record.properties, databricks=databricks)
     key = STORAGE_ROOT[len(full) - 1]
@@ -87,7 +87,7 @@ def namespace_changes(
     own = {key: value for key, value in properties.items() if key not in (comment, root)}
     text = properties.get(comment, "")
     _require_length(f"Property {comment}", text, _LONGEST_COMMENT_OF[databricks])
-    return {"comment": text, "properties": checked(own)}
+    return {"comment": text, "properties": check_properties(own)}
 
 
 def namespace_from(path: Path, full: Path, info: Json) -> NamespaceRecord:
@@ -100,9 +100,9 @@ def namespace_from(path: Path, full: Path, info: Json) -> NamespaceRecord:
 
 
 def _without_managed(location: str | None) -> str | None:
-    """Return the storage root of a location that the server derived from it, or another as it is.
+    """Return a location without the directory that the open-source server adds for managed tables.
 
-    The open-source server refuses external tables below the directory that it adds.
+    It refuses external tables below that directory.
     """
     return location.partition(MANAGED_DIRECTORY)[0] if location else None
 
@@ -111,10 +111,10 @@ def _without_managed(location: str | None) -> str | None:
 
 
 def table_body(full: Path, record: TableRecord) -> Json:
-    """Return the request that creates a table: external, of the format that Lance's marks go with.
+    """Return the request that creates a table: external, and of the format TEXT.
 
     Raises:
-        InvalidInputError: (13) what the server cannot hold.
+        InvalidInputError: what the server cannot hold.
     """
     catalog, schema, name = full
     return {
@@ -125,24 +125,24 @@ def table_body(full: Path, record: TableRecord) -> Json:
         "data_source_format": _TEXT_FORMAT,
         "columns": _columns(record.columns),
         "storage_location": record.location,
-        "properties": checked(record.properties),
+        "properties": check_properties(record.properties),
     }
 
 
 def record_from(namespace: Path, info: Json) -> TableRecord:
     """Return the record of a table as the server has it.
 
-    Only an external table is ever Lance's: the files of any other are the server's to delete.
+    Only external tables are Lance tables: the server deletes the files of others.
 
     Raises:
-        InternalError: (18) it has no name.
+        InternalError: it has no name.
     """
     kind = _text(info, "table_type") or ""
     properties = _properties(info)
     for key in _SPARKS_OWN:
         properties.pop(key, None)
-    if OTHER_MARK in properties:
-        properties.setdefault(TABLE_TYPE, properties.pop(OTHER_MARK))
+    if OTHER_TYPE_KEY in properties:
+        properties.setdefault(TABLE_TYPE, properties.pop(OTHER_TYPE_KEY))
     if kind != EXTERNAL:
         properties.pop(TABLE_TYPE, None)
     return TableRecord(
@@ -155,11 +155,11 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
     )
 
 
-def checked(properties: Mapping[str, str]) -> dict[str, str]:
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties if the open-source server can hold them.
 
     Raises:
-        InvalidInputError: (13) a key or value is too long, or no text.
+        InvalidInputError: a key or value is too long, or no text.
     """
     for key, value in properties.items():
         _require_length(f"Property key {key[:60]!r}…", key, _LONGEST_PROPERTY)
@@ -184,8 +184,8 @@ def _text(info: Json, key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def any_name(info: Json) -> str:
-    """Return what tells an entry without a name from others, for messages."""
+def label(info: Json) -> str:
+    """Return a name for an entry without one, for messages."""
     return _text(info, "full_name") or _text(info, "table_id") or "an entry without a name"
 
 
@@ -200,10 +200,10 @@ def _name(info: Json, where: Path) -> str:
 
 
 def _columns(columns: Sequence[Column]) -> list[Json]:
-    """Return the columns of an entry, of which Spark's reader of text refuses at least one.
+    """Return the columns of an entry, at least one of which Spark's text reader refuses.
 
-    It finds no file of text in a Lance table: without columns, or with strings only, it would
-    answer with no rows where it must not answer at all.
+    Without columns, or with strings only, it would find no text files in a Lance table and return
+    no rows, where it must fail.
     """
     if all(column.type == "string" for column in columns):
         columns = (*columns, _refused_column([column.name for column in columns]))
@@ -219,7 +219,7 @@ def _refused_column(taken: Sequence[str]) -> Column:
 
 def _column(column: Column, position: int) -> Json:
     _require_length(f"Column name {column.name[:60]!r}…", column.name, _LONGEST_COLUMN_NAME)
-    # Servers from 0.5 on want the whole field here, and others take it.
+    # Servers from 0.5 on require the whole field, and older ones accept it.
     field = {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
     decimal = _DECIMAL.fullmatch(column.type) if isinstance(column.type, str) else None
     precision = (
@@ -237,7 +237,7 @@ def _column(column: Column, position: int) -> Json:
 
 
 def type_name(spark: str | Mapping[str, Any]) -> str:
-    """Return Unity's word for a type that is given in Spark's JSON form."""
+    """Return Unity's name of a type in Spark's JSON form."""
     if isinstance(spark, str):
         if spark.startswith("decimal"):
             return "DECIMAL"
@@ -247,7 +247,7 @@ def type_name(spark: str | Mapping[str, Any]) -> str:
 
 
 def type_text(spark: str | Mapping[str, Any]) -> str:
-    """Return a type that is given in Spark's JSON form as SQL writes it."""
+    """Return a type in Spark's JSON form as SQL writes it."""
     if isinstance(spark, str):
         own_word = spark.startswith(("decimal", "interval"))
         return spark if own_word else _simple(spark)[1]
@@ -265,7 +265,7 @@ def type_text(spark: str | Mapping[str, Any]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return the name of a field as SQL takes it."""
+    """Return the name of a field as SQL writes it."""
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
@@ -279,7 +279,7 @@ def _simple(spark: str) -> tuple[str, str]:
 def credentials_request(record: TableRecord, *, write: bool) -> tuple[str, Json]:
     """Return the call for temporary credentials, and its body.
 
-    A table that is there is named by its id, one that is to be made by its place.
+    An existing table is named by its id, a new one by its location.
     """
     if record.identity is not None:
         operation = "READ_WRITE" if write else "READ"
@@ -290,7 +290,7 @@ def credentials_request(record: TableRecord, *, write: bool) -> tuple[str, Json]
 
 
 def storage_options(reply: Json) -> dict[str, str] | None:
-    """Return vended credentials as options for Lance; None where there are none in the reply."""
+    """Return vended credentials as options for Lance; None if the reply has none."""
     options = {
         option: str(reply[member][field])
         for member, fields in _CREDENTIALS.items()

@@ -1,4 +1,4 @@
-"""Statements for Databricks: written with every name and value in quotes, and run to their end."""
+"""SQL statements for Databricks, with every name and value quoted, and how they are run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lance_bridge.errors import invalid
 
 from .client import Client
 from .config import UnityConfig
-from .errors import Lost, Refused
-from .mapping import OTHER_MARK
+from .errors import ErrorReply, LostReply
+from .mapping import OTHER_TYPE_KEY
 
 _ROUTE = "/api/2.0/sql/statements"
 _PLAIN = re.compile(r"[^A-Za-z0-9 _./:=@,+*()\[\]{}<>|%&!?#~^\u0080-\U0010ffff-]")
@@ -24,14 +24,14 @@ _ERROR_CLASS = re.compile(
     r"\s*(?:[\w.$]+(?:Exception|Error): )*(?:\[([A-Z0-9_.]+)\]|([A-Z][A-Z_.]+):)"
 )
 _RESERVED = {"external", "location", "owner", "provider"}
-"""The keys that Databricks keeps for itself, told apart by letter case."""
+"""The keys that Databricks reserves, in this letter case only."""
 _WAITING = {"PENDING", "RUNNING"}
 _DONE = {"SUCCEEDED", "CLOSED"}
 _STATUS = {"BAD_REQUEST": 400, "NOT_FOUND": 400, "ALREADY_EXISTS": 409, "ABORTED": 409,
            "UNAUTHENTICATED": 401, "RESOURCE_EXHAUSTED": 429}  # fmt: skip
 _LONGEST_WAIT = 30
 _SHORTEST_WAIT = 5
-"""Seconds that the server takes for ``wait_timeout``, besides none at all."""
+"""Seconds that the server accepts for ``wait_timeout``, besides 0."""
 _MARGIN = 5.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
@@ -39,25 +39,25 @@ _SECONDS_TO_CANCEL = 10.0
 
 
 def identifier(path: Path) -> str:
-    """Return names as one SQL identifier: in backticks, those inside doubled."""
+    """Return names as one SQL identifier, in backticks; backticks in names are doubled."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in path)
 
 
 def literal(text: str) -> str:
     r"""Return a text as a SQL string.
 
-    Whatever could end the string, or mean something inside one (quotes, backslashes, ``$`` of
-    variables, control characters), is written as ``\uXXXX``, so that no setting of the SQL parser
-    can give it a meaning.
+    Characters that could end the string, or have a meaning in it (quotes, backslashes, ``$`` of
+    variables, control characters), are written as ``\uXXXX``, which works with every setting of
+    the SQL parser.
     """
     return "'" + _PLAIN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "'"
 
 
 def create_table(path: Path, location: str, properties: Mapping[str, str]) -> str:
-    """Return the statement that makes an external table.
+    """Return the statement that creates an external table.
 
     Raises:
-        InvalidInputError: (13) a property is one of those that Databricks keeps for itself.
+        InvalidInputError: Databricks reserves the key of a property.
     """
     statement = f"CREATE TABLE {identifier(path)} USING TEXT LOCATION {literal(location)}"
     return f"{statement} TBLPROPERTIES ({_pairs(properties)})" if properties else statement
@@ -69,28 +69,28 @@ def set_properties(path: Path, properties: Mapping[str, str]) -> str:
 
 
 def unset_properties(path: Path, keys: list[str]) -> str:
-    """Return the statement that removes properties, if they are there."""
+    """Return the statement that removes properties, if they exist."""
     names = ", ".join(map(literal, keys))
     return f"ALTER TABLE {identifier(path)} UNSET TBLPROPERTIES IF EXISTS ({names})"
 
 
 def set_location(path: Path, location: str) -> str:
-    """Return the statement that points a table to another place."""
+    """Return the statement that changes a table's location."""
     return f"ALTER TABLE {identifier(path)} SET LOCATION {literal(location)}"
 
 
 def rename_table(path: Path, new_path: Path) -> str:
-    """Return the statement that gives a table another name."""
+    """Return the statement that renames a table."""
     return f"ALTER TABLE {identifier(path)} RENAME TO {identifier(new_path)}"
 
 
-def other_mark(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with Lance's mark under a key that Spark does not keep for itself."""
-    return {OTHER_MARK if key == TABLE_TYPE else key: text for key, text in properties.items()}
+def with_other_key(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with the table's type under a key that Spark does not reserve."""
+    return {OTHER_TYPE_KEY if key == TABLE_TYPE else key: text for key, text in properties.items()}
 
 
-def is_mark_refused(error: Refused) -> bool:
-    """Return True where a statement did nothing because of the key of Lance's mark."""
+def is_key_refused(error: ErrorReply) -> bool:
+    """Return True if a statement failed because of the key of the table's type."""
     return error.code == "UNSUPPORTED_FEATURE" and f"{TABLE_TYPE} is a reserved" in error.text
 
 
@@ -102,7 +102,7 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 
 class Warehouse:
-    """Runs statements that change something on a SQL warehouse."""
+    """Runs statements on a SQL warehouse."""
 
     def __init__(self, client: Client, config: UnityConfig) -> None:
         self._client = client
@@ -115,10 +115,10 @@ class Warehouse:
         """Run a statement to its end.
 
         Raises:
-            Refused: it failed; the code is that of SQL.
-            Lost: it may have happened or not.
-            InvalidInputError: (13) the warehouse is not there, or takes no statements.
-            ServiceUnavailableError: (17) it took too long and is cancelled.
+            ErrorReply: it failed; the code is that of SQL.
+            LostReply: it may have happened or not.
+            InvalidInputError: the warehouse does not exist, or accepts no statements.
+            ServiceUnavailableError: it took too long and is cancelled.
         """
         deadline = time.monotonic() + self._timeout
         body = {
@@ -129,40 +129,40 @@ class Warehouse:
         }
         try:
             reply = self._client.change("POST", _ROUTE, body)
-        except Refused as error:
+        except ErrorReply as error:
             if error.status not in (400, 404):
                 raise
-            # Of the warehouse, and not of what the statement is about: that shows in its state.
+            # About the warehouse: errors of the statement itself are in its state.
             raise invalid(f"SQL warehouse '{self._id}' (warehouse_id) refuses: {error}") from error
         name = quote(str(reply.get("statement_id", "")), safe="")
-        reply = self._awaited(name, reply, deadline)
+        reply = self._wait_for(name, reply, deadline)
         if _state(reply) in _WAITING:
-            reply = self._cancelled(name)
+            reply = self._cancel(name)
         _require_success(reply)
 
-    def _awaited(self, name: str, reply: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """Ask until the statement has come to its end, or the deadline."""
+    def _wait_for(self, name: str, reply: dict[str, Any], deadline: float) -> dict[str, Any]:
+        """Poll until the statement has ended, or the deadline has passed."""
         pause = _FIRST_PAUSE
         while _state(reply) in _WAITING and time.monotonic() < deadline:
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             try:
                 reply = self._client.get(f"{_ROUTE}/{name}")
-            except (Lost, Refused) as error:
-                text = f"nobody can say what became of statement {name}: {error}"
-                raise Lost(text, sent=True, change=True) from error
+            except (LostReply, ErrorReply) as error:
+                text = f"the outcome of statement {name} is unknown: {error}"
+                raise LostReply(text, sent=True, change=True) from error
         return reply
 
-    def _cancelled(self, name: str) -> dict[str, Any]:
-        """Cancel a statement that takes too long; return how it ended, if not by that."""
+    def _cancel(self, name: str) -> dict[str, Any]:
+        """Cancel a statement that takes too long; return its reply if it ended otherwise."""
         waited = f"after {self._timeout:g} seconds (statement_timeout)"
         try:
             self._client.change("POST", f"{_ROUTE}/{name}/cancel", {}, silent=True)
-        except (Lost, Refused) as error:
+        except (LostReply, ErrorReply) as error:
             text = f"statement {name} had not ended {waited} and could not be cancelled: {error}"
-            raise Lost(text, sent=True, change=True) from error
+            raise LostReply(text, sent=True, change=True) from error
         deadline = time.monotonic() + _SECONDS_TO_CANCEL
-        reply = self._awaited(name, {"status": {"state": "RUNNING"}}, deadline)
+        reply = self._wait_for(name, {"status": {"state": "RUNNING"}}, deadline)
         if _state(reply) == "CANCELED":
             raise ServiceUnavailableError(
                 f"Statement {name} was cancelled {waited}: the warehouse may be starting"
@@ -180,12 +180,14 @@ def _require_success(reply: Mapping[str, Any]) -> None:
     if state in _DONE:
         return
     if state != "FAILED":
-        raise Lost(f"the statement ended as {state or 'nothing known'}", sent=True, change=True)
+        raise LostReply(
+            f"the statement ended as {state or 'nothing known'}", sent=True, change=True
+        )
     error = reply["status"].get("error") or {}
     text = str(error.get("message", ""))
     code = str(error.get("error_code", ""))
     found = _ERROR_CLASS.match(text)
     status = _STATUS.get(code, 500)
-    # Only SQL's own words say what is missing; this one may be about anything.
+    # Only the error class in the message says what is missing.
     code = "BAD_REQUEST" if code == "NOT_FOUND" else code
-    raise Refused(status, (found[1] or found[2]) if found else code, text, change=True)
+    raise ErrorReply(status, (found[1] or found[2]) if found else code, text, change=True)

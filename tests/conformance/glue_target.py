@@ -18,7 +18,7 @@ from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, RawEntry, Target
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
 from lance_bridge_glue import GlueNamespace
-from lance_bridge_glue.names import capabilities
+from lance_bridge_glue.capabilities import capabilities
 
 from .http_faulty import HttpFaults
 

@@ -19,7 +19,7 @@ from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, RawEntry, Target
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
 from lance_bridge_unity import UnityNamespace
-from lance_bridge_unity.names import capabilities
+from lance_bridge_unity.capabilities import capabilities
 
 from .http_faulty import HttpFaults
 

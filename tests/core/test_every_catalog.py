@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from .building import DATASET, TABLE, count_rows, create
-from .memory_catalog import MemoryNamespace
+from lance_bridge.errors import concurrent_modification
+from lance_bridge.testing.calls import Calls
+
+from .building import DATASET, TABLE, count_rows, create, stream
+from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 
 
 def declare(ns: MemoryNamespace, **fields: Any) -> str:
@@ -73,3 +78,73 @@ def test_an_overwrite_that_loses_a_race_is_a_concurrent_modification(
     with pytest.raises(errors.ConcurrentModificationError, match=TABLE[-1]):
         create(namespace, TABLE, mode="Overwrite")
     assert lance.dataset(location).to_table()["a"].to_pylist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [
+        ("rename_table", lambda calls, _: calls.rename_table(TABLE, "new")),
+        ("copy_table", lambda calls, _: calls.rename_table(TABLE, "new")),
+        (
+            "alter_table",
+            lambda calls, place: calls.register_table(TABLE, place, mode="Overwrite"),
+        ),
+        ("alter_table", lambda calls, _: calls.declare_table(TABLE, properties={"by": "us"})),
+        (
+            "alter_table",
+            lambda calls, _: calls.create_table(
+                TABLE, stream(), mode="Overwrite", properties={"by": "us"}
+            ),
+        ),
+    ],
+    ids=["rename", "rename by copy", "register", "declare", "create"],
+)
+def test_an_entry_that_another_client_changes_meanwhile_is_a_concurrent_modification(
+    namespace: MemoryNamespace,
+    server: MemoryServer,
+    tmp_path: Path,
+    method: str,
+    change: Callable[[Calls, str], object],
+) -> None:
+    copies = method == "copy_table"
+    server.capabilities = replace(
+        CAPABILITIES, no_alter="", no_rename="", renames_by_copy=copies, no_rename_across=""
+    )
+    declare(namespace)
+    entry = server.tables[tuple(TABLE)]
+
+    def change_first(name: str, moment: Moment) -> None:
+        if (name, moment) == (method, "before"):
+            raise concurrent_modification(tuple(TABLE))
+
+    server.fault = change_first
+    with pytest.raises(errors.ConcurrentModificationError, match="modified concurrently"):
+        change(Calls(namespace), str(tmp_path / "elsewhere"))
+    assert server.tables == {tuple(TABLE): entry}
+
+
+def test_a_table_cannot_be_renamed_to_its_own_name(
+    namespace: MemoryNamespace, server: MemoryServer
+) -> None:
+    server.capabilities = replace(CAPABILITIES, no_rename="", folds_case=True)
+    server.tables.clear()
+    folded = [each.lower() for each in TABLE]
+    namespace.declare_table(api.DeclareTableRequest(id=folded))
+    for name in (folded[-1], folded[-1].upper()):
+        with pytest.raises(errors.TableAlreadyExistsError, match="the table itself"):
+            Calls(namespace).rename_table(folded, name)
+    assert list(server.tables) == [tuple(folded)]
+
+
+def test_the_fresh_declaration_of_another_client_is_kept_until_it_is_old(
+    namespace: MemoryNamespace, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    first = declare(namespace)
+
+    def other(**properties: str) -> MemoryNamespace:
+        root = str(tmp_path / "lake")
+        return MemoryNamespace(uri=request.node.nodeid, root=root, **properties)
+
+    with pytest.raises(errors.TableAlreadyExistsError, match=r"declared .* ago"):
+        declare(other())
+    assert declare(other(**{"declare.grace": "0"})) == first

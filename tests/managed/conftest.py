@@ -17,7 +17,7 @@ from servers.glue_server import GlueServer
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
 
-from lance_bridge_hive.records import RECORDS
+from lance_bridge_hive.commit_records import RECORDS
 
 BUCKET = "managed-tests"
 GLUE, GLUE_S3 = "glue", "glue on s3"

@@ -21,9 +21,7 @@ from managed.clock import put_ahead
 from managed.writer import Job, Writer
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["managed.writer", "lance_bridge_hive.namespace", "lance_bridge_glue"]
-)
+_CONTEXT.set_forkserver_preload(["managed.writer", "lance_bridge_hive", "lance_bridge_glue"])
 
 
 class _RecordingWriter(Writer):

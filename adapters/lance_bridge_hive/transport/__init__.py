@@ -1,4 +1,4 @@
-"""The way to a metastore: endpoints, sockets, the pool of connections, and what may go wrong."""
+"""Connections to a metastore: endpoints, sockets, the pool, and its faults."""
 
 from __future__ import annotations
 

@@ -1,17 +1,25 @@
-"""One connection to a metastore, ready for calls."""
+"""A connection to a metastore: its bindings, Thrift's protocol, and the layers below them."""
 
 from __future__ import annotations
 
+import http.client
+import io
 import ssl
 import time
+from collections.abc import Mapping
 from functools import cache, cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.transport.TTransport import (
+    TBufferedTransport,
+    TFramedTransport,
+    TTransportException,
+)
 
 from ..endpoint import Endpoint
-from .http_line import HttpLine
-from .protocol import CheckedProtocol
 from .security import http_headers, sasl_transport
 from .sockets import DeadlineSocket, connect
 
@@ -19,6 +27,8 @@ if TYPE_CHECKING:
     from ..config import HiveConfig
 
 _READ_BUFFER = 65_536
+_MAX_CONTAINER = 10_000_000
+_SEQUENCE_LIMIT = 0x7FFFFFFF
 
 
 class Connection:
@@ -47,18 +57,18 @@ class Connection:
         return _catalogs_client()(self._protocol)
 
     @property
-    def at_rest(self) -> bool:
-        """True where the next call may begin."""
-        return self._protocol.at_rest and not self._line.ended
+    def is_idle(self) -> bool:
+        """True if the next call may begin."""
+        return self._protocol.is_idle and not self._line.ended
 
     @property
     def awaits_reply(self) -> bool:
-        """True where a request is sent and its reply not read to the end."""
-        return not self._protocol.at_rest and self._line.request_sent
+        """True if a request is sent and its reply is not read to the end."""
+        return not self._protocol.is_idle and self._line.request_sent
 
     @property
-    def may_have_changed_something(self) -> bool:
-        """True where a whole request was sent since :meth:`lend`."""
+    def request_was_sent(self) -> bool:
+        """True if a whole request was sent since :meth:`lend`."""
         return self._line.any_request_sent
 
     @property
@@ -67,7 +77,7 @@ class Connection:
         return self._line.first_bytes
 
     def lend(self) -> Connection:
-        """Note that a new user takes it."""
+        """Note that a new user borrows it."""
         self._line.any_request_sent = False
         return self
 
@@ -76,12 +86,12 @@ class Connection:
         self._last_used = time.monotonic()
 
     def is_usable(self, max_idle: float) -> bool:
-        """Return False where it was idle for too long (seconds) or the server has hung up."""
+        """Return False if it was idle for more than ``max_idle`` seconds, or was closed."""
         return time.monotonic() - self._last_used <= max_idle and self._line.is_alive()
 
     def close(self) -> None:
-        """Close without saying good-bye; never waits."""
-        # Not through the layers above: Kerberos' clean-up must not run for a half-made context.
+        """Close without waiting for the server."""
+        # Not through the layers above: Kerberos must not clean up an unfinished context.
         self._line.close()
 
 
@@ -106,7 +116,7 @@ def _catalogs_client() -> Any:
 def open_connection(
     endpoint: Endpoint, config: HiveConfig, tls: ssl.SSLContext | None, generation: int
 ) -> Connection:
-    """Connect, encrypt, authenticate and say who calls, within ``client.connect-timeout``.
+    """Connect, encrypt, authenticate and set the user, within ``client.connect-timeout``.
 
     Raises:
         OSError, TException, EOFError, ValueError, struct.error: It failed; see :mod:`.faults`.
@@ -122,23 +132,23 @@ def open_connection(
     try:
         line.begin(max(deadline - time.monotonic(), 0.001))
         protocol = CheckedProtocol(
-            _layers(line, endpoint, config),
+            _build_transport(line, endpoint, config),
             line,
             timeout=config.timeout,
             max_bytes=config.max_message_size,
         )
         connection = Connection(endpoint, line, protocol, generation)
-        _introduce(connection, protocol, config, deadline)
+        _set_user(connection, protocol, config, deadline)
     except BaseException:
         line.close()
         raise
     return connection
 
 
-def _layers(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
+def _build_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any:
     if endpoint.is_http:
         headers = http_headers(config)
-        http = HttpLine(line, endpoint, headers, config.max_message_size)
+        http = HttpTransport(line, endpoint, headers, config.max_message_size)
         return TBufferedTransport(http, _READ_BUFFER)
     if config.auth_mechanism != "none":
         return sasl_transport(line, endpoint, config)
@@ -147,12 +157,176 @@ def _layers(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig) -> Any
     return TBufferedTransport(line, _READ_BUFFER)
 
 
-def _introduce(
+def _set_user(
     connection: Connection, protocol: CheckedProtocol, config: HiveConfig, deadline: float
 ) -> None:
-    """Tell the metastore on whose behalf calls are made, where it takes our word for it."""
+    """Send the user of the calls to a metastore that does not authenticate."""
     if config.user is None or connection.endpoint.is_http:
         return
     protocol.timeout = max(deadline - time.monotonic(), 0.001)
     connection.hms.set_ugi(*config.user)
     protocol.timeout = config.timeout
+
+
+# -- Thrift ---------------------------------------------------------------------------------------
+
+
+class ReplyMismatch(TProtocolException):  # type: ignore[misc]  # thrift ships no types
+    """A reply belongs to another request."""
+
+
+class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thrift ships no types
+    """Numbers requests, checks replies, and starts the deadline of each call.
+
+    ``is_idle`` is True between calls: no request is partly written, no reply partly read.
+    """
+
+    def __init__(
+        self, transport: Any, line: DeadlineSocket, *, timeout: float, max_bytes: int
+    ) -> None:
+        super().__init__(
+            transport,
+            strictRead=True,
+            string_length_limit=max_bytes,
+            container_length_limit=min(_MAX_CONTAINER, max_bytes),
+        )
+        self._line = line
+        self.timeout = timeout
+        """Seconds that a call may take."""
+        self._numbers = count(1)
+        self._asked: tuple[str, int] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the next call may begin."""
+        return self._asked is None
+
+    def writeMessageBegin(self, name: str, type: int, seqid: int) -> None:  # noqa: ARG002 - Thrift passes it
+        """Begin a call; ``seqid`` is replaced by the number of the request."""
+        number = next(self._numbers) & _SEQUENCE_LIMIT
+        self._asked = (name, number)
+        self._line.begin(self.timeout)
+        super().writeMessageBegin(name, type, number)
+
+    def readMessageBegin(self) -> tuple[str, int, int]:
+        """Begin a reply. Raises ReplyMismatch if it belongs to another request."""
+        name, kind, number = super().readMessageBegin()
+        if self._asked != (name, number):
+            raise ReplyMismatch(
+                TProtocolException.INVALID_DATA, "a reply came that answers another request"
+            )
+        return name, kind, number
+
+    def readMessageEnd(self) -> None:
+        """End a reply."""
+        super().readMessageEnd()
+        self._asked = None
+
+
+# -- HTTP -----------------------------------------------------------------------------------------
+
+
+class HttpRefused(TTransportException):  # type: ignore[misc]  # thrift ships no types
+    """The server answered with a status other than 200."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(TTransportException.UNKNOWN, f"HTTP status {status} {reason}".strip())
+        self.status = status
+
+
+class HttpTransport:
+    """Thrift messages as HTTP requests over one kept-alive connection: one POST per flush.
+
+    Thrift's own HTTP client opens a connection per call and ignores the status.
+    """
+
+    def __init__(
+        self, line: DeadlineSocket, endpoint: Endpoint, headers: Mapping[str, str], max_bytes: int
+    ) -> None:
+        self._line = line
+        self._endpoint = endpoint
+        self._headers = {
+            "Content-Type": "application/x-thrift",
+            "Accept": "application/x-thrift",
+            "User-Agent": "lance-bridge",
+            **headers,
+        }
+        self._max_bytes = max_bytes
+        self._request = b""
+        self._reply = io.BytesIO()
+
+    def isOpen(self) -> bool:
+        """Return True: a closed connection is discarded."""
+        return True
+
+    def open(self) -> None:
+        """Do nothing: the socket is already connected."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+    def write(self, data: bytes) -> None:
+        """Keep a message until :meth:`flush`."""
+        self._request += data
+
+    def flush(self) -> None:
+        """Send what was written and take the whole reply.
+
+        Raises:
+            HttpRefused: The status is not 200.
+            TTransportException: As :meth:`DeadlineSocket.read`, or the reply is not HTTP, or the
+                server announced with its last reply that it closes the connection.
+        """
+        body, self._request = self._request, b""
+        if self._line.ended:
+            raise TTransportException(
+                TTransportException.NOT_OPEN, "the server takes only one request per connection"
+            )
+        try:
+            self._send(body)
+            self._reply = io.BytesIO(self._receive())
+        except (http.client.RemoteDisconnected, http.client.IncompleteRead) as error:
+            raise TTransportException(
+                TTransportException.END_OF_FILE, "the server closed the connection"
+            ) from error
+        except http.client.HTTPException as error:
+            raise TTransportException(
+                TTransportException.UNKNOWN, f"the reply is not HTTP ({type(error).__name__})"
+            ) from error
+
+    def _send(self, body: bytes) -> None:
+        request = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
+        request.auto_open = 0
+        request.sock = self._line
+        request.request("POST", self._endpoint.path, body, self._headers)
+        self._line.mark_sent()
+
+    def _receive(self) -> bytes:
+        # HTTPConnection.getresponse would close the socket before the body is read if the server
+        # closes the connection after this reply: only Python's own sockets stay open for that.
+        line: Any = self._line  # HTTPResponse needs no more of a socket than makefile()
+        response = http.client.HTTPResponse(line, method="POST")
+        response.begin()
+        if response.status != http.client.OK:
+            raise HttpRefused(response.status, response.reason)
+        self._line.ended = response.will_close
+        return response.read(self._max_bytes)
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes of the reply. Raises TTransportException at its end."""
+        chunk = self._reply.read(size)
+        if not chunk:
+            raise TTransportException(
+                TTransportException.END_OF_FILE, "the reply ended before its message did"
+            )
+        return chunk
+
+    def readAll(self, size: int) -> bytes:
+        """Return exactly ``size`` bytes of the reply, or raise as :meth:`read`."""
+        chunk = self._reply.read(size)
+        if len(chunk) < size:
+            raise TTransportException(
+                TTransportException.END_OF_FILE, "the reply ended before its message did"
+            )
+        return chunk

@@ -1,4 +1,4 @@
-"""What went wrong with a connection: told apart by what a caller can do about it."""
+"""Classifies failures of a connection by what a caller can do about them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TTransportException
 
 from ..endpoint import Endpoint, Scheme
-from .connection import Connection
-from .http_line import HttpRefused
-from .protocol import ReplyMismatch
+from .connection import Connection, HttpRefused, ReplyMismatch
 from .security import SaslRefused
 from .sockets import describe
 
@@ -27,8 +25,8 @@ from .sockets import describe
 class Fault:
     """A failure of the connection, not of the call.
 
-    ``lasting``: another attempt would end the same way. ``refused``: the server turned the call
-    away before it did anything.
+    ``lasting``: another attempt would fail in the same way. ``refused``: the server rejected the
+    call before it did anything.
     """
 
     text: str
@@ -38,7 +36,7 @@ class Fault:
 
 
 def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault:
-    """Return what an error means that came while a connection was opened.
+    """Classify an error while a connection was opened.
 
     ``known``: ``endpoint`` has answered before, with the same settings.
     """
@@ -50,11 +48,11 @@ def opening_fault(error: Exception, endpoint: Endpoint, *, known: bool) -> Fault
         return _transport_fault(error, endpoint, known)
     if isinstance(error, TException) and not isinstance(error, TProtocolException):
         return Fault(f"set_ugi was refused: {error}", UnauthenticatedError, lasting=True)
-    return Fault(f"its answer is not understood ({_words(error)})", lasting=True)
+    return Fault(f"its answer is not understood ({_error_name(error)})", lasting=True)
 
 
 def call_fault(error: BaseException, connection: Connection, *, known: bool) -> Fault | None:
-    """Return what an error means that came out of a call; None where it is the call's own answer.
+    """Classify an error of a call; return None if it is the metastore's answer.
 
     The exceptions that the metastore declares, and TApplicationException, are answers. ``known`` as
     for :func:`opening_fault`.
@@ -69,7 +67,7 @@ def call_fault(error: BaseException, connection: Connection, *, known: bool) -> 
         isinstance(error, Exception) and connection.awaits_reply
     )
     if broken:
-        guess = "" if connection.endpoint.is_http else _guess(connection.first_bytes)
+        guess = "" if connection.endpoint.is_http else _guess_server(connection.first_bytes)
         return Fault(guess or _undecodable(error), lasting=True)
     return None
 
@@ -85,15 +83,15 @@ _FITS: dict[Scheme, str] = {
 def _undecodable(error: BaseException) -> str:
     if isinstance(error, OverflowError):
         return _TOO_LARGE
-    return f"its reply cannot be decoded ({_words(error)})"
+    return f"its reply cannot be decoded ({_error_name(error)})"
 
 
-def _words(error: BaseException) -> str:
+def _error_name(error: BaseException) -> str:
     return getattr(error, "message", None) or type(error).__name__
 
 
 def _hint(error: TTransportException, endpoint: Endpoint) -> str:
-    """Return what to look at where a server has never sent anything."""
+    """Return what to check if a server has never sent anything."""
     fits = _FITS[endpoint.scheme]
     if error.type == TTransportException.TIMED_OUT:
         return f" (is it stopped or overloaded? if not, {fits})"
@@ -137,13 +135,13 @@ def _tls_fault(error: ssl.SSLError, endpoint: Endpoint) -> Fault:
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
         remedy = "write http://" if endpoint.is_http else "check tls.enabled"
         return Fault(f"it does not speak TLS: {remedy}", lasting=True)
-    # With TLS 1.3 a server that wants another certificate may be gone before its alert is read.
+    # With TLS 1.3 a server that rejects the certificate may close before its alert is read.
     setting = "https://" if endpoint.is_http else "tls.enabled"
     return Fault(f"{describe(error)} (check {setting} and tls.cert-file)")
 
 
-def _guess(first: bytes) -> str:
-    """Return what kind of server begins its answer with these bytes, or nothing."""
+def _guess_server(first: bytes) -> str:
+    """Return what the first bytes of an answer say of the server, or an empty text."""
     if first.startswith(b"HTTP/"):
         return "it speaks HTTP, not Thrift: for Hive 4's HTTP transport write http://"
     if first[:2] == b"\x15\x03":

@@ -1,4 +1,4 @@
-"""The pool: lends each connection to one thread at a time, and decides what may be tried again."""
+"""The pool of connections: each is lent to one thread at a time; calls are retried if allowed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,10 @@ from thrift.transport.TTransport import TTransportException
 
 from lance_bridge.errors import OutcomeUnknownError
 
-from ..endpoint import Endpoint
+from ..endpoint import Endpoint, Failover
 from .connection import Connection, open_connection
-from .failover import Failover
 from .faults import Fault, call_fault, opening_fault
 from .security import tls_context
-from .slots import FairSlots
 
 if TYPE_CHECKING:
     from ..config import HiveConfig
@@ -50,7 +48,7 @@ _SPOILING_ERRORS = (TTransportException, TApplicationException, TProtocolExcepti
 class _AttemptFailed(Exception):
     """One attempt at a call found no connection, or lost it.
 
-    ``unreachable``: no metastore took a connection.
+    ``unreachable``: no metastore accepted a connection.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class ClientPool:
     """
 
     def __init__(self, config: HiveConfig) -> None:
-        """Raises InvalidInputError (13) where a file of ``tls.*`` is unusable."""
+        """Raises InvalidInputError if a file of ``tls.*`` is unusable."""
         self._config = config
         self._endpoints = config.endpoints
         self._tls = tls_context(config)
@@ -88,30 +86,30 @@ class ClientPool:
         return f"ClientPool({self.describe()})"
 
     def describe(self) -> str:
-        """Return the URIs, comma-separated, without any secret."""
+        """Return the URIs, comma-separated, without secrets."""
         return ",".join(map(str, self._endpoints))
 
     def call(self, operation: Callable[[Connection], T], *, name: str, repeatable: bool) -> T:
-        """Run ``operation`` on a connection of its own and return what it returns.
+        """Run ``operation`` on a connection and return its result.
 
-        ``name`` is the call's, for messages. ``repeatable``: running it twice does no harm; it is
-        then tried again for ``client.retry-timeout`` when the connection fails. Anything else is
-        tried again only if its request cannot have reached a metastore.
+        ``name`` is the call's, for messages. A ``repeatable`` operation is retried for
+        ``client.retry-timeout`` when the connection fails. Others are retried only if the request
+        cannot have reached a metastore.
 
         Takes at most ``client.retry-timeout`` plus, for the last attempt, ``client.timeout`` (wait
         for a free connection), ``client.connect-timeout`` for each URI, and ``client.timeout`` for
         each Thrift call in ``operation``.
 
         Raises:
-            OutcomeUnknownError: (17) not repeatable, sent, and the reply was lost.
-            ServiceUnavailableError: (17) no metastore answered in time.
-            UnauthenticatedError: (16) no metastore accepts these credentials.
-            PermissionDeniedError: (15) HTTP status 403.
+            OutcomeUnknownError: it is not repeatable, was sent, and the reply was lost.
+            ServiceUnavailableError: no metastore answered in time.
+            UnauthenticatedError: no metastore accepts these credentials.
+            PermissionDeniedError: HTTP status 403.
             TException: What the metastore declares, and TApplicationException, unchanged.
         """
         started = time.monotonic()
         try:
-            # Most calls end here. The machinery below costs as much as a quick call itself.
+            # Most calls end here. The retries below cost as much as a fast call.
             return self._attempt(operation, repeatable)
         except _AttemptFailed as failed:
             first = failed
@@ -146,9 +144,9 @@ class ClientPool:
     # ---------------------------------------------------------------------------------------------
 
     def _retry_warning(self, name: str) -> Callable[[BaseException | None], None]:
-        """Return what logs, once, that a call waits for a metastore that cannot be reached.
+        """Return a function that logs, once, that no metastore can be reached.
 
-        Lost connections of the pool are replaced silently: a restarted metastore is no news.
+        Lost connections are replaced silently, as after a restart of the metastore.
         """
         logged = False
 
@@ -172,8 +170,8 @@ class ClientPool:
         self._failover = Failover(self._endpoints)
 
     def _restart_in_child(self) -> None:
-        # The parent goes on with these connections: two processes on one would mix their answers.
-        # Closing the child's copies of the descriptors says nothing to the server.
+        # The parent still uses these connections: two processes on one would mix their answers.
+        # Closing the child's copies of the descriptors does not affect the server.
         inherited = self._idle
         self._generation += 1
         self._start()
@@ -182,24 +180,24 @@ class ClientPool:
 
     def _attempt(self, operation: Callable[[Connection], T], repeatable: bool) -> T:
         with self._slot():
-            connection = self._take()
+            connection = self._acquire()
             try:
                 answer = operation(connection)
             except BaseException as error:
                 known = self._failover.has_answered(connection.endpoint)
                 fault = call_fault(error, connection, known=known)
-                self._put_back(connection, usable=_leaves_intact(error))
+                self._release(connection, usable=_keeps_connection(error))
                 if fault is None:
                     raise
                 raise self._attempt_failed(fault, connection, repeatable) from error
-            self._put_back(connection, usable=True)
+            self._release(connection, usable=True)
             return answer
 
     def _attempt_failed(
         self, fault: Fault, connection: Connection, repeatable: bool
     ) -> _AttemptFailed:
-        self._failover.failed(connection.endpoint)
-        sent = connection.may_have_changed_something and not fault.refused
+        self._failover.record_failure(connection.endpoint)
+        sent = connection.request_was_sent and not fault.refused
         return _AttemptFailed(
             [(connection.endpoint, fault)],
             unknown=sent and not repeatable,
@@ -219,8 +217,8 @@ class ClientPool:
         finally:
             slots.release()
 
-    def _take(self) -> Connection:
-        """Return the connection that was used last and still works, or a new one."""
+    def _acquire(self) -> Connection:
+        """Return the usable connection that was used last, or a new one."""
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -239,25 +237,72 @@ class ClientPool:
             except LanceNamespaceError:
                 raise
             except _OPENING_ERRORS as error:
-                self._failover.failed(endpoint)
+                self._failover.record_failure(endpoint)
                 known = self._failover.has_answered(endpoint)
                 faults.append((endpoint, opening_fault(error, endpoint, known=known)))
                 cause = error
             else:
-                self._failover.worked(endpoint)
+                self._failover.record_success(endpoint)
                 return opened
         raise _AttemptFailed(faults, unknown=False, again=True, unreachable=True) from cause
 
-    def _put_back(self, connection: Connection, *, usable: bool) -> None:
+    def _release(self, connection: Connection, *, usable: bool) -> None:
         if usable and connection.first_bytes:
-            self._failover.answered(connection.endpoint)
-        if usable and connection.at_rest:
+            self._failover.record_answer(connection.endpoint)
+        if usable and connection.is_idle:
             connection.give_back()
             with self._lock:
                 if connection.generation == self._generation:
                     self._idle.append(connection)
                     return
         connection.close()
+
+
+class FairSlots:
+    """A semaphore that serves waiting threads in order.
+
+    `threading.Semaphore` wakes whichever thread runs first: threads that call without a pause get
+    a slot again at once, and others wait for seconds.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+
+    def acquire(self, timeout: float) -> bool:
+        """Take a slot within ``timeout`` seconds; return False if none came free."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            came = turn.acquire(timeout=timeout)
+        except BaseException:
+            # For example Ctrl-C: a slot that was given meanwhile goes to the next thread.
+            if not self._leave(turn):
+                self.release()
+            raise
+        return came or not self._leave(turn)
+
+    def _leave(self, turn: threading.Lock) -> bool:
+        """Stop waiting; return False if a slot was given just before."""
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return True
+            return False
+
+    def release(self) -> None:
+        """Give the slot to the thread that has waited longest, or keep it free."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._free += 1
 
 
 def _may_be_repeated(error: BaseException) -> bool:
@@ -268,8 +313,8 @@ def _failure_of(state: RetryCallState) -> BaseException | None:
     return state.outcome.exception() if state.outcome is not None else None
 
 
-def _leaves_intact(error: BaseException) -> bool:
-    """Return True for what an operation raises between calls: declared errors, and its own."""
+def _keeps_connection(error: BaseException) -> bool:
+    """Return True for errors between calls: those of the metastore, and the operation's own."""
     return isinstance(error, Exception) and not isinstance(error, _SPOILING_ERRORS)
 
 

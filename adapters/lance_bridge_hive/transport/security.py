@@ -1,4 +1,4 @@
-"""Who we are and whom we trust: TLS contexts, SASL, the headers of the HTTP transport."""
+"""Authentication and encryption: TLS contexts, SASL, the headers of the HTTP transport."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _ACTOR_HEADER = "x-actor-username"
 
 
 class SaslRefused(TTransportException):  # type: ignore[misc]  # thrift ships no types
-    """The handshake ended with a refusal, ours or the server's."""
+    """The client or the server refused the handshake."""
 
     def __init__(self, message: str) -> None:
         super().__init__(TTransportException.NOT_OPEN, message)
 
 
 def tls_context(config: HiveConfig) -> ssl.SSLContext | None:
-    """Return how to encrypt, or None where nothing is to be.
+    """Return the TLS context, or None without encryption.
 
     Raises:
-        InvalidInputError: (13) a file of ``tls.*`` cannot be read or is not what it should be.
+        InvalidInputError: a file of ``tls.*`` cannot be read or is malformed.
     """
     if not (config.tls_enabled or any(e.scheme == "https" for e in config.endpoints)):
         return None
@@ -43,7 +43,7 @@ def tls_context(config: HiveConfig) -> ssl.SSLContext | None:
         context.verify_mode = ssl.CERT_NONE
     if config.tls_cert_file is not None:
         try:
-            # An empty password: without one, OpenSSL would ask for it on the terminal.
+            # An empty password: without it, OpenSSL would ask on the terminal.
             context.load_cert_chain(config.tls_cert_file, config.tls_key_file, password="")
         except (OSError, ValueError) as error:
             raise invalid(
@@ -59,7 +59,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def http_headers(config: HiveConfig) -> dict[str, str]:
-    """Return the headers that say who calls: the token, else the name of the user."""
+    """Return the headers that identify the caller: the token, else the name of the user."""
     if config.http_token is not None:
         return {"Authorization": f"Bearer {config.http_token.get_secret_value()}"}
     return {_ACTOR_HEADER: config.user[0] if config.user else _system_user()}
@@ -69,7 +69,7 @@ def _system_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # Containers run under user ids that have no name; Hive wants one.
+        # Containers run under user ids without a name; Hive requires one.
         return "anonymous"
 
 
@@ -79,7 +79,7 @@ def sasl_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig)
     Raises:
         SaslRefused: Either side refused; the message holds no secret.
         TTransportException: The connection failed in the middle.
-        InvalidInputError: (13) a package is missing; the message says how to install it.
+        InvalidInputError: a package is missing; the message says how to install it.
     """
     mechanism = "PLAIN" if config.auth_mechanism == "plain" else "GSSAPI"
     refusals = _client_errors(mechanism)
@@ -101,7 +101,7 @@ def sasl_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig)
         )
         transport.open()
     except refusals as error:
-        raise SaslRefused(f"{mechanism} failed on our side: {_sasl_reason(error)}") from error
+        raise SaslRefused(f"{mechanism} failed in the client: {_sasl_reason(error)}") from error
     except TTransportException as error:
         if error.type == TTransportException.NOT_OPEN:
             raise SaslRefused(f"{mechanism} was refused: {error.message}") from error
@@ -110,7 +110,7 @@ def sasl_transport(line: DeadlineSocket, endpoint: Endpoint, config: HiveConfig)
 
 
 def _client_errors(mechanism: str) -> tuple[type[Exception], ...]:
-    """Return what the SASL client raises when it cannot go on."""
+    """Return the errors that the SASL client raises."""
     extra = "hive-sasl" if mechanism == "PLAIN" else "hive-kerberos"
     try:
         from puresasl import SASLError  # noqa: PLC0415 - only needed with SASL
@@ -127,7 +127,7 @@ def _client_errors(mechanism: str) -> tuple[type[Exception], ...]:
 
 
 def _sasl_reason(error: Exception) -> str:
-    """Return the words out of an error, which Kerberos nests in tuples of texts and numbers."""
+    """Return the texts of an error, which Kerberos nests in tuples of texts and numbers."""
 
     def words(value: object) -> list[str]:
         if isinstance(value, tuple):

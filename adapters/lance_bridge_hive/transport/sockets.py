@@ -1,7 +1,7 @@
-"""A TCP or TLS socket on which every exchange has a deadline and a size limit.
+"""A TCP or TLS socket with a deadline and a size limit for every exchange.
 
-Thrift's own sockets limit the wait for each piece, not for the whole: a server that sends one byte
-now and then would hold a caller for ever. They also log every failed connect as an error.
+Thrift's own sockets limit the wait for each piece, not for the whole: a server that sends single
+bytes could block a caller for ever. They also log every failed connect as an error.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _PIECE = 262_144
 _KEPT = 16
 _SLACK = 1.1
 _SLOW_CONNECT = 1.5
-"""Seconds without an answer after which a caller is told that a connection is still waited for."""
+"""Seconds without an answer after which it is logged that a connection is waited for."""
 
 
 class DeadlineSocket:
-    """A connected socket, as Thrift's layered transports and ``http.client`` want it.
+    """A connected socket, as Thrift's layered transports and ``http.client`` require it.
 
-    A deadline may be overrun by a tenth.
+    A deadline may be exceeded by a tenth.
 
     It serves one exchange at a time, between :meth:`begin` and the next. A request is sent once the
     operating system has taken all its bytes: before that, the server cannot have understood it.
@@ -52,27 +52,27 @@ class DeadlineSocket:
         self.any_request_sent = False
         """As ``request_sent``, for all exchanges since its user last set it to False."""
         self.first_bytes = b""
-        """The first bytes ever received: they tell what kind of server answers."""
+        """The first bytes ever received, which show what server answers."""
         self.ended = False
-        """The server has said that it takes no further request."""
+        """The server has announced that it accepts no further request."""
 
     def begin(self, seconds: float) -> None:
-        """Start an exchange that must be over in ``seconds``."""
+        """Start an exchange that must end within ``seconds``."""
         self._allowed = seconds
         self._deadline = time.monotonic() + seconds
         self._received = 0
         self.request_sent = False
 
     def mark_sent(self) -> None:
-        """Note that the current request is on its way as a whole."""
+        """Note that the whole current request was sent."""
         self.request_sent = True
         self.any_request_sent = True
 
     def is_alive(self) -> bool:
-        """Return False where the peer has hung up, or sent what nobody asked for.
+        """Return False if the peer has closed the connection, or sent something unrequested.
 
-        Asks the operating system, not the server. Where something has come, it is read and not
-        peeked at: unasked, it makes the connection useless, and TLS must digest its own messages.
+        Asks the operating system, not the server. Unrequested bytes are read, not peeked at: they
+        make the connection unusable, and TLS must process its own messages.
         """
         if not self._arrivals.poll(0):
             return True
@@ -88,11 +88,11 @@ class DeadlineSocket:
     # -- what Thrift's transports call ------------------------------------------------------------
 
     def isOpen(self) -> bool:
-        """Return True: a closed one is thrown away."""
+        """Return True: a closed connection is discarded."""
         return True
 
     def open(self) -> None:
-        """Do nothing: the socket is connected before it gets here."""
+        """Do nothing: the socket is already connected."""
 
     def close(self) -> None:
         """Close without waiting for the peer."""
@@ -105,7 +105,7 @@ class DeadlineSocket:
             TTransportException: END_OF_FILE, TIMED_OUT, SIZE_LIMIT, or UNKNOWN with the socket's
                 error as ``inner``.
         """
-        chunk = self._guarded("reply", self._sock.recv, size)
+        chunk = self._within_deadline("reply", self._sock.recv, size)
         if not chunk:
             raise TTransportException(
                 TTransportException.END_OF_FILE, "the server closed the connection"
@@ -123,7 +123,7 @@ class DeadlineSocket:
     def readAll(self, size: int) -> bytes:
         """Return exactly ``size`` bytes; errors as :meth:`read`.
 
-        What is announced is not allocated before it has come.
+        Memory is allocated for bytes that were received, not for those that are announced.
         """
         if size > self._max_bytes:
             raise TTransportException(
@@ -146,8 +146,8 @@ class DeadlineSocket:
     # -- what http.client calls -------------------------------------------------------------------
 
     def sendall(self, data: bytes) -> None:
-        """Send everything, which need not be a whole request."""
-        self._guarded("request", self._sock.sendall, data)
+        """Send all data, which may be a part of a request."""
+        self._within_deadline("request", self._sock.sendall, data)
 
     def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002 - http.client passes "rb"
         """Return a stream over :meth:`read`; closing it leaves the socket open."""
@@ -155,22 +155,22 @@ class DeadlineSocket:
 
     # ---------------------------------------------------------------------------------------------
 
-    def _arm(self, remaining: float) -> None:
-        """Limit the next wait; the limit of the last one is kept where it is nearly right.
+    def _set_timeout(self, remaining: float) -> None:
+        """Limit the next wait; keep the limit of the last one if it is close enough.
 
-        Setting it costs a system call, and each call of the metastore has two waits.
+        Setting it costs a system call, and each call of the metastore waits twice.
         """
         current = self._sock.gettimeout() or 0.0
         if not remaining <= current <= remaining * _SLACK:
             self._sock.settimeout(remaining)
 
-    def _guarded(self, what: str, operation: Callable[[A], R], argument: A) -> R:
-        """Run a socket operation within the deadline; Thrift's errors instead of the socket's."""
+    def _within_deadline(self, what: str, operation: Callable[[A], R], argument: A) -> R:
+        """Run a socket operation within the deadline; raise errors of Thrift."""
         remaining = self._deadline - time.monotonic()
         try:
             if remaining <= 0:
                 raise TimeoutError
-            self._arm(remaining)
+            self._set_timeout(remaining)
             return operation(argument)
         except TimeoutError as error:
             message = f"no complete {what} within {self._allowed:g} s"
@@ -200,7 +200,7 @@ class _Stream(io.RawIOBase):
 
 
 def describe(error: OSError) -> str:
-    """Return a socket's error in a few words."""
+    """Return a short text for a socket's error."""
     if isinstance(error, TimeoutError):
         return "timed out"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -234,17 +234,17 @@ def connect(
         sock = socket.socket(family, kind, protocol)
         try:
             _connect(sock, address, share, f"{host}:{port}")
-            refuse_own_echo(sock)
+            refuse_self_connection(sock)
         except OSError as error:
             sock.close()
             failure = error
             continue
-        return DeadlineSocket(_prepared(sock, host, deadline, tls), max_bytes)
+        return DeadlineSocket(_configure(sock, host, deadline, tls), max_bytes)
     raise failure
 
 
 def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> None:
-    """Connect within a time; log when that takes long, as where a firewall drops what is sent.
+    """Connect within a time; log if that takes long, as when a firewall drops packets.
 
     Raises:
         OSError: It failed, or took too long (TimeoutError).
@@ -264,7 +264,7 @@ def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> No
         "(client.connect-timeout)",
         name, _SLOW_CONNECT, seconds,
     )  # fmt: skip
-    # The operating system goes on connecting; the socket becomes writable when it has ended.
+    # The operating system continues to connect; the socket is writable when that has ended.
     done = select.poll()
     done.register(sock, select.POLLOUT)
     if not done.poll(left * 1000):
@@ -274,17 +274,17 @@ def _connect(sock: socket.socket, address: Any, seconds: float, name: str) -> No
         raise OSError(code, os.strerror(code))
 
 
-def refuse_own_echo(sock: socket.socket) -> None:
-    """Raise where the system has connected the socket to itself.
+def refuse_self_connection(sock: socket.socket) -> None:
+    """Raise ConnectionRefusedError if the system has connected the socket to itself.
 
-    It does that when nobody listens and the port is among those it gives to outgoing connections.
-    Kept open, such a socket would keep a restarting server off its own port.
+    That happens on a free port that is also used for outgoing connections. If such a socket stayed
+    open, a restarting server could not use its own port.
     """
     if sock.getsockname() == sock.getpeername():
         raise ConnectionRefusedError("connection refused")
 
 
-def _prepared(
+def _configure(
     sock: socket.socket, host: str, deadline: float, tls: ssl.SSLContext | None
 ) -> socket.socket:
     try:

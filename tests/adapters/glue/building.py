@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from lance_namespace import DeclareTableRequest, ListTablesRequest
 from servers.glue_server import GlueServer
 
 from lance_bridge.config import load
-from lance_bridge_glue import GlueConfig, GlueNamespace
+from lance_bridge.testing.calls import Calls
+from lance_bridge_glue import GlueConfig
 from lance_bridge_glue.catalog import GlueCatalog
 
 BUDGETS = {"max_retries": "1", "client.connect-timeout": "2", "client.read-timeout": "2"}
@@ -22,7 +22,7 @@ DATA_FILE = "data/1f6a43f4-5d0b-4a5e-9d0c-6c1f0a9b7e21.lance"
 class Connect(Protocol):
     """Makes namespaces behind the proxy, with small budgets."""
 
-    def __call__(self, **properties: str) -> GlueNamespace: ...
+    def __call__(self, **properties: str) -> Calls: ...
 
 
 def catalog_at(endpoint: str, server: GlueServer, **properties: str) -> GlueCatalog:
@@ -43,12 +43,7 @@ def raw(server: GlueServer, database: str, name: str) -> dict[str, Any]:
     return found
 
 
-def declare(namespace: GlueNamespace, database: str, name: str = "t") -> None:
+def declare(calls: Calls, database: str, name: str = "t") -> None:
     """Declare a table at ``s3://BUCKET/DATABASE/NAME``."""
     place = f"s3://{BUCKET}/{database}/{name}"
-    namespace.declare_table(DeclareTableRequest(id=[database, name], location=place))
-
-
-def tables(namespace: GlueNamespace, database: str) -> list[str]:
-    """Return the names of a database's Lance tables."""
-    return list(namespace.list_tables(ListTablesRequest(id=[database])).tables)
+    calls.declare_table([database, name], location=place)

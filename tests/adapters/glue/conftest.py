@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lance_namespace import CreateNamespaceRequest
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 
+from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace
 
 from .building import BUCKET, BUDGETS, Connect
@@ -47,9 +47,9 @@ def proxy(server: GlueServer) -> Iterator[HttpProxy]:
 @pytest.fixture
 def connect(server: GlueServer, proxy: HttpProxy) -> Iterator[Connect]:
     """Makes namespaces behind the proxy; without a key pair where other credentials are named."""
-    made: list[GlueNamespace] = []
+    made: list[Calls] = []
 
-    def make(**properties: str) -> GlueNamespace:
+    def make(**properties: str) -> Calls:
         given = {
             **server.properties,
             **BUDGETS,
@@ -58,28 +58,28 @@ def connect(server: GlueServer, proxy: HttpProxy) -> Iterator[Connect]:
             **{f"storage.{k}": v for k, v in server.storage_options.items()},
             **properties,
         }
-        made.append(GlueNamespace(**{k: v for k, v in given.items() if v}))
+        made.append(Calls(GlueNamespace(**{k: v for k, v in given.items() if v})))
         return made[-1]
 
     yield make
-    for namespace in made:
-        namespace.close()
+    for calls in made:
+        calls.close()
 
 
 @pytest.fixture
-def namespace(connect: Connect) -> GlueNamespace:
+def calls(connect: Connect) -> Calls:
     """A namespace behind the proxy."""
     return connect()
 
 
 @pytest.fixture
-def database(server: GlueServer, namespace: GlueNamespace, proxy: HttpProxy) -> Iterator[str]:
+def database(server: GlueServer, calls: Calls, proxy: HttpProxy) -> Iterator[str]:
     """A database of the test's own, and those that begin like it; all are dropped afterwards.
 
     The proxy has counted nothing yet.
     """
     name = f"db_{uuid.uuid4().hex[:12]}"
-    namespace.create_namespace(CreateNamespaceRequest(id=[name]))
+    calls.create_namespace([name])
     proxy.reset()
     yield name
     for each in server.glue.get_paginator("get_databases").paginate():

@@ -6,17 +6,13 @@ import time
 
 import pytest
 from lance_namespace import (
-    DeclareTableRequest,
-    DescribeTableRequest,
     ErrorCode,
-    ListNamespacesRequest,
-    ListTablesRequest,
 )
 from lance_namespace.errors import InternalError, LanceNamespaceError
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge_glue import GlueNamespace
+from lance_bridge.testing.calls import Calls
 
 from .building import Connect
 
@@ -36,18 +32,18 @@ SIGNATURE = (
 
 
 @pytest.fixture
-def namespace(connect: Connect) -> GlueNamespace:
+def calls(connect: Connect) -> Calls:
     """One that repeats nothing."""
     return connect(max_retries="0")
 
 
-def describe(namespace: GlueNamespace) -> object:
-    return namespace.describe_table(DescribeTableRequest(id=["db", "t"]))
+def describe(calls: Calls) -> object:
+    return calls.describe_table(["db", "t"])
 
 
-def failure(namespace: GlueNamespace) -> LanceNamespaceError:
+def failure(calls: Calls) -> LanceNamespaceError:
     with pytest.raises(LanceNamespaceError) as caught:
-        describe(namespace)
+        describe(calls)
     return caught.value
 
 
@@ -84,29 +80,29 @@ def failure(namespace: GlueNamespace) -> LanceNamespaceError:
     ],
 )
 def test_each_error_of_aws_has_its_own_code_and_says_what_to_do(
-    namespace: GlueNamespace,
+    calls: Calls,
     proxy: HttpProxy,
     answer: tuple[str, str],
     expected: ErrorCode,
     says: str,
 ) -> None:
     proxy.fail_next("GetTable", Answer.of_aws(*answer), times=FOREVER)
-    error = failure(namespace)
+    error = failure(calls)
     assert error.code == expected
     assert says in str(error)
     assert "db.t" in str(error)
 
 
-def test_a_refusal_to_decrypt_is_a_refusal(namespace: GlueNamespace, proxy: HttpProxy) -> None:
+def test_a_refusal_to_decrypt_is_a_refusal(calls: Calls, proxy: HttpProxy) -> None:
     said = "User: u is not authorized to perform: kms:Decrypt on resource: k"
     proxy.fail_next("GetTable", Answer.of_aws("GlueEncryptionException", said))
-    error = failure(namespace)
+    error = failure(calls)
     assert error.code == ErrorCode.PERMISSION_DENIED
     assert "kms:Decrypt" in str(error)
 
 
-def test_what_a_federated_source_says_is_told_by_its_own_code(
-    namespace: GlueNamespace, proxy: HttpProxy
+def test_an_error_of_a_federated_source_has_the_code_of_the_source(
+    calls: Calls, proxy: HttpProxy
 ) -> None:
     content = {
         "__type": "FederationSourceException",
@@ -114,14 +110,12 @@ def test_what_a_federated_source_says_is_told_by_its_own_code(
         "Message": "the source is busy",
     }
     proxy.fail_next("GetTable", Answer.of_json(400, content), times=FOREVER)
-    assert failure(namespace).code == ErrorCode.THROTTLING
+    assert failure(calls).code == ErrorCode.THROTTLING
 
 
-def test_a_session_token_in_what_aws_says_is_not_repeated(
-    namespace: GlueNamespace, proxy: HttpProxy
-) -> None:
+def test_a_session_token_in_what_aws_says_is_not_repeated(calls: Calls, proxy: HttpProxy) -> None:
     proxy.fail_next("GetTable", Answer.of_aws("InvalidSignatureException", SIGNATURE))
-    error = failure(namespace)
+    error = failure(calls)
     assert "hush" not in str(error)
     assert error.__cause__ is None
     assert error.__suppress_context__
@@ -139,12 +133,12 @@ def test_a_session_token_in_what_aws_says_is_not_repeated(
         (404, ErrorCode.INTERNAL),
     ],
 )
-def test_a_page_of_somebody_in_between_is_told_by_its_status(
-    namespace: GlueNamespace, proxy: HttpProxy, status: int, expected: ErrorCode
+def test_a_page_of_a_proxy_is_classified_by_its_status(
+    calls: Calls, proxy: HttpProxy, status: int, expected: ErrorCode
 ) -> None:
     page = Answer(status, b"<html>no</html>", {"Content-Type": "text/html"})
     proxy.fail_next("GetTable", page, times=FOREVER)
-    assert failure(namespace).code == expected
+    assert failure(calls).code == expected
 
 
 @pytest.mark.parametrize(
@@ -160,53 +154,51 @@ def test_a_page_of_somebody_in_between_is_told_by_its_status(
     ],
 )
 def test_a_reply_that_cannot_be_read_is_an_error_and_not_an_absence(
-    namespace: GlueNamespace, proxy: HttpProxy, reply: Answer
+    calls: Calls, proxy: HttpProxy, reply: Answer
 ) -> None:
     proxy.fail_next("Get*", reply, times=FOREVER)
-    error = failure(namespace)
+    error = failure(calls)
     assert error.code == ErrorCode.INTERNAL
     assert "cannot be read" in str(error)
     for listing in (
-        lambda: namespace.list_tables(ListTablesRequest(id=["db"])),
-        lambda: namespace.list_namespaces(ListNamespacesRequest(id=[])),
+        lambda: calls.list_tables(["db"]),
+        lambda: calls.all_namespaces([]),
     ):
         with pytest.raises(LanceNamespaceError) as caught:
             listing()
         assert caught.value.code == ErrorCode.INTERNAL
 
 
-def test_something_without_a_name_cannot_be_read(
-    namespace: GlueNamespace, proxy: HttpProxy
-) -> None:
+def test_something_without_a_name_cannot_be_read(calls: Calls, proxy: HttpProxy) -> None:
     proxy.fail_next("GetTables", Answer(200, b'{"TableList": [{"Owner": "me"}]}'))
     with pytest.raises(InternalError, match="cannot be read"):
-        namespace.list_tables(ListTablesRequest(id=["db"]))
+        calls.list_tables(["db"])
     proxy.fail_next("GetTable", Answer(200, b'{"Table": {}}'))
-    assert "cannot be read" in str(failure(namespace))
+    assert "cannot be read" in str(failure(calls))
 
 
 @pytest.mark.parametrize("fault", [Fault.TRUNCATE_REPLY, Fault.MALFORMED_REPLY, Fault.EMPTY_REPLY])
 def test_a_reply_cut_short_is_an_error_and_not_an_empty_listing(
-    namespace: GlueNamespace, proxy: HttpProxy, database: str, fault: Fault
+    calls: Calls, proxy: HttpProxy, database: str, fault: Fault
 ) -> None:
     proxy.fail_next("GetTables", fault, times=FOREVER)
     with pytest.raises(LanceNamespaceError) as caught:
-        namespace.list_tables(ListTablesRequest(id=[database]))
+        calls.list_tables([database])
     assert caught.value.code in (ErrorCode.INTERNAL, ErrorCode.SERVICE_UNAVAILABLE)
 
 
 def test_throttling_is_waited_out_within_the_retries(connect: Connect, proxy: HttpProxy) -> None:
-    namespace = connect(max_retries="3")
+    calls = connect(max_retries="3")
     proxy.fail_next("GetDatabases", Answer.of_aws("ThrottlingException"), times=3)
-    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces is not None
+    assert calls.all_namespaces([]) is not None
     assert proxy.counts["GetDatabases"] == 4
 
 
 def test_retries_end_where_the_property_says(connect: Connect, proxy: HttpProxy) -> None:
-    namespace = connect(max_retries="2")
+    calls = connect(max_retries="2")
     proxy.fail_next("GetDatabases", Answer.of_aws("ThrottlingException"), times=FOREVER)
     with pytest.raises(LanceNamespaceError):
-        namespace.list_namespaces(ListNamespacesRequest(id=[]))
+        calls.all_namespaces([])
     assert proxy.counts["GetDatabases"] == 3
 
 
@@ -214,10 +206,10 @@ def test_retries_end_where_the_property_says(connect: Connect, proxy: HttpProxy)
 def test_a_server_that_does_not_answer_is_unavailable_within_the_time_limits(
     connect: Connect, proxy: HttpProxy, how: Delay | Fault
 ) -> None:
-    namespace = connect(**{"client.read-timeout": "0.5"})
+    calls = connect(**{"client.read-timeout": "0.5"})
     proxy.fail_next("*", how, times=FOREVER)
     begun = time.monotonic()
-    error = failure(namespace)
+    error = failure(calls)
     assert error.code == ErrorCode.SERVICE_UNAVAILABLE
     assert time.monotonic() - begun < 30
 
@@ -225,16 +217,16 @@ def test_a_server_that_does_not_answer_is_unavailable_within_the_time_limits(
 def test_a_change_that_was_never_sent_is_unavailable_and_not_unknown(
     connect: Connect, proxy: HttpProxy
 ) -> None:
-    namespace = connect()
+    calls = connect()
     proxy.stop()
     begun = time.monotonic()
     with pytest.raises(LanceNamespaceError) as caught:
-        namespace.declare_table(DeclareTableRequest(id=["db", "t"], location="s3://glue-tests/t"))
+        calls.declare_table(["db", "t"], location="s3://glue-tests/t")
     assert caught.value.code == ErrorCode.SERVICE_UNAVAILABLE
     assert not isinstance(caught.value, OutcomeUnknownError)
     assert time.monotonic() - begun < 30
 
 
-def test_a_namespace_works_again_after_close(namespace: GlueNamespace, database: str) -> None:
-    namespace.close()
-    assert namespace.list_tables(ListTablesRequest(id=[database])).tables == []
+def test_a_namespace_works_again_after_close(calls: Calls, database: str) -> None:
+    calls.close()
+    assert calls.all_tables([database]) == []

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-import lance_namespace as api
 import pytest
 from lance_namespace.errors import ErrorCode, LanceNamespaceError
 from servers.glue_server import GlueServer
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
-from lance_bridge_glue import GlueNamespace
+from lance_bridge.testing.calls import Calls
 
 from .building import BUCKET, DATA_FILE, Connect, raw_table
 
@@ -27,17 +26,17 @@ REPEATED = {
     ErrorCode.TABLE_NOT_FOUND,
 }
 """Codes of a change that is repeated after it was done."""
-Act = Callable[[GlueNamespace, str], object]
+Act = Callable[[Calls, str], object]
 State = Mapping[str, Mapping[str, str]]
 """Of each database, its tables and where they are; an ``{}`` stands for the test's database."""
 
 READS: dict[str, Act] = {
-    "DescribeNamespace": lambda n, d: n.describe_namespace(api.DescribeNamespaceRequest(id=[d])),
-    "NamespaceExists": lambda n, d: n.namespace_exists(api.NamespaceExistsRequest(id=[d])),
-    "ListNamespaces": lambda n, _: n.list_namespaces(api.ListNamespacesRequest(id=[])),
-    "ListTables": lambda n, d: n.list_tables(api.ListTablesRequest(id=[d])),
-    "DescribeTable": lambda n, d: n.describe_table(api.DescribeTableRequest(id=[d, "t"])),
-    "TableExists": lambda n, d: n.table_exists(api.TableExistsRequest(id=[d, "t"])),
+    "DescribeNamespace": lambda n, d: n.describe_namespace([d]),
+    "NamespaceExists": lambda n, d: n.namespace_exists([d]),
+    "ListNamespaces": lambda n, _: n.all_namespaces([]),
+    "ListTables": lambda n, d: n.list_tables([d]),
+    "DescribeTable": lambda n, d: n.describe_table([d, "t"]),
+    "TableExists": lambda n, d: n.table_exists([d, "t"]),
 }
 
 
@@ -45,20 +44,18 @@ def place(database: str, name: str = "t") -> str:
     return f"s3://{BUCKET}/{database}/{name}"
 
 
-def drop_namespace(namespace: GlueNamespace, name: str) -> None:
-    namespace.drop_namespace(api.DropNamespaceRequest(id=[name]))
+def drop_namespace(calls: Calls, name: str) -> None:
+    calls.drop_namespace([name])
 
 
-def register(namespace: GlueNamespace, database: str, name: str, mode: str = "Create") -> None:
+def register(calls: Calls, database: str, name: str, mode: str = "Create") -> None:
     to = place(database, "new")
-    namespace.register_table(api.RegisterTableRequest(id=[database, name], location=to, mode=mode))
+    calls.register_table([database, name], to, mode=mode)
 
 
-def rename(namespace: GlueNamespace, database: str, *new_namespace: str) -> None:
+def rename(calls: Calls, database: str, *new_namespace: str) -> None:
     to = list(new_namespace) or None
-    namespace.rename_table(
-        api.RenameTableRequest(id=[database, "t"], new_namespace_id=to, new_table_name="u")
-    )
+    calls.rename_table([database, "t"], "u", new_namespace_id=to)
 
 
 @dataclass
@@ -72,12 +69,12 @@ class Change:
 BEFORE: State = {"{}": {"t": "t"}, "{}_empty": {}}
 CHANGES = {
     "CreateNamespace": Change(
-        lambda n, d: n.create_namespace(api.CreateNamespaceRequest(id=[f"{d}_new"])),
+        lambda n, d: n.create_namespace([f"{d}_new"]),
         {**BEFORE, "{}_new": {}},
     ),
     "DropNamespace": Change(lambda n, d: drop_namespace(n, f"{d}_empty"), {"{}": {"t": "t"}}),
     "DeclareTable": Change(
-        lambda n, d: n.declare_table(api.DeclareTableRequest(id=[d, "n"], location=place(d, "n"))),
+        lambda n, d: n.declare_table([d, "n"], location=place(d, "n")),
         {**BEFORE, "{}": {"t": "t", "n": "n"}},
     ),
     "RegisterTable": Change(
@@ -87,12 +84,10 @@ CHANGES = {
         lambda n, d: register(n, d, "t", mode="Overwrite"), {**BEFORE, "{}": {"t": "new"}}
     ),
     "DeregisterTable": Change(
-        lambda n, d: n.deregister_table(api.DeregisterTableRequest(id=[d, "t"])),
+        lambda n, d: n.deregister_table([d, "t"]),
         {**BEFORE, "{}": {}},
     ),
-    "DropTable": Change(
-        lambda n, d: n.drop_table(api.DropTableRequest(id=[d, "t"])), {**BEFORE, "{}": {}}
-    ),
+    "DropTable": Change(lambda n, d: n.drop_table([d, "t"]), {**BEFORE, "{}": {}}),
 }
 RENAMES: dict[str, Act] = {
     "in a namespace": rename,
@@ -121,7 +116,7 @@ class Lake:
 
     server: GlueServer
     proxy: HttpProxy
-    namespaces: dict[bool, GlueNamespace]
+    namespaces: dict[bool, Calls]
     """One that waits for long, and one that does not (True); neither repeats anything."""
     database: str
 
@@ -157,12 +152,12 @@ class Lake:
 
         Returns None where the operation is done before that request.
         """
-        namespace = self.namespaces[fault == "silence"]
+        calls = self.namespaces[fault == "silence"]
         numbers = count()
         self.proxy.reset()
         self.proxy.fail_next(lambda _: next(numbers) >= step, FAULTS[fault][0], times=FOREVER)
         begun = time.monotonic()
-        error = _error_of(act, namespace, self.database)
+        error = _error_of(act, calls, self.database)
         assert time.monotonic() - begun < 30
         if error is None:
             assert not self.proxy.fired, f"{self.proxy.fired} was taken for success"
@@ -172,9 +167,9 @@ class Lake:
         return error
 
 
-def _error_of(act: Act, namespace: GlueNamespace, database: str) -> LanceNamespaceError | None:
+def _error_of(act: Act, calls: Calls, database: str) -> LanceNamespaceError | None:
     try:
-        act(namespace, database)
+        act(calls, database)
     except LanceNamespaceError as error:
         return error
     return None
@@ -202,7 +197,7 @@ def test_a_read_that_is_broken_fails_soon_with_its_own_code(lake: Lake, fault: s
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("operation", CHANGES)
 def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
-    lake: Lake, namespace: GlueNamespace, operation: str, fault: str
+    lake: Lake, calls: Calls, operation: str, fault: str
 ) -> None:
     change = CHANGES[operation]
     for step in count():
@@ -216,7 +211,7 @@ def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
             continue
         assert state == change.after
         lake.proxy.reset()
-        again = _error_of(change.act, namespace, lake.database)
+        again = _error_of(change.act, calls, lake.database)
         assert again is None or again.code in REPEATED
         assert lake.state() == change.after
         lake.begin_anew()
@@ -225,7 +220,7 @@ def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("where", RENAMES)
-def test_a_rename_that_is_broken_anywhere_loses_nothing_and_tells_of_what_it_leaves(
+def test_a_rename_that_fails_anywhere_loses_nothing_and_names_what_is_left(
     lake: Lake, where: str, fault: str
 ) -> None:
     for step in count():

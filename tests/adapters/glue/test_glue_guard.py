@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import lance_namespace as api
 import pyarrow as pa
 import pytest
 from lance_namespace.errors import UnsupportedOperationError
@@ -13,7 +12,7 @@ from servers.glue_server import ACCESS_KEY, REGION, SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 from servers.objectstore import MotoServer
 
-from lance_bridge.testing.build import ipc
+from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace
 
 pytestmark = pytest.mark.server
@@ -29,38 +28,36 @@ def plain_moto() -> Iterator[MotoServer]:
         yield running
 
 
-def connect(endpoint: str, root: Path) -> GlueNamespace:
-    return GlueNamespace(
-        region=REGION,
-        endpoint=endpoint,
-        access_key_id=ACCESS_KEY,
-        secret_access_key=SECRET_KEY,
-        root=str(root),
-    )
+def connect(endpoint: str, root: Path) -> tuple[GlueNamespace, Calls]:
+    keys = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+    namespace = GlueNamespace(region=REGION, endpoint=endpoint, root=str(root), **keys)
+    return namespace, Calls(namespace)
 
 
 def test_a_server_that_ignores_version_ids_manages_no_table(
     plain_moto: MotoServer, tmp_path: Path
 ) -> None:
-    with connect(plain_moto.endpoint, tmp_path) as namespace:
-        namespace.create_namespace(api.CreateNamespaceRequest(id=["db"]))
-        namespace.create_table(api.CreateTableRequest(id=TABLE), ipc(ROWS))
-        before = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
-        with pytest.raises(UnsupportedOperationError, match="takes no notice of the VersionId"):
+    namespace, calls = connect(plain_moto.endpoint, tmp_path)
+    with namespace:
+        calls.create_namespace(["db"])
+        calls.create_table(TABLE, ROWS)
+        before = calls.describe_table(TABLE)
+        with pytest.raises(UnsupportedOperationError, match="ignores the VersionId"):
             namespace.manage_table(TABLE)
-        assert namespace.describe_table(api.DescribeTableRequest(id=TABLE)) == before
+        assert calls.describe_table(TABLE) == before
 
 
 def test_one_refused_update_proves_that_version_ids_are_compared(
     server: GlueServer, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     name = tmp_path.name.replace("-", "_").lower()
-    with connect(proxy.endpoint, tmp_path) as namespace:
-        namespace.create_namespace(api.CreateNamespaceRequest(id=[name]))
-        namespace.create_table(api.CreateTableRequest(id=[name, "t"]), ipc(ROWS))
+    namespace, calls = connect(proxy.endpoint, tmp_path)
+    with namespace:
+        calls.create_namespace([name])
+        calls.create_table([name, "t"], ROWS)
         before = server.glue.get_table(DatabaseName=name, Name="t")["Table"]["VersionId"]
         namespace.manage_table([name, "t"])
         after = server.glue.get_table(DatabaseName=name, Name="t")["Table"]["VersionId"]
         assert int(after) == int(before) + 1
-        namespace.drop_table(api.DropTableRequest(id=[name, "t"]))
-        namespace.drop_namespace(api.DropNamespaceRequest(id=[name]))
+        calls.drop_table([name, "t"])
+        calls.drop_namespace([name])

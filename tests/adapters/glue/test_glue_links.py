@@ -5,18 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lance_namespace import (
-    CreateNamespaceRequest,
-    DeregisterTableRequest,
-    DescribeNamespaceRequest,
-    DescribeTableRequest,
-    DropNamespaceRequest,
-    DropTableRequest,
-    ListNamespacesRequest,
-    ListTablesRequest,
-    RegisterTableRequest,
-    RenameTableRequest,
-)
 from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
@@ -28,9 +16,9 @@ from lance_namespace.errors import (
 from servers.glue_server import GlueServer
 from servers.http_proxy import Answer, HttpProxy, Request
 
-from lance_bridge_glue import GlueNamespace
+from lance_bridge.testing.calls import Calls
 
-from .building import BUCKET, DATA_FILE, Connect, catalog_at, declare, tables
+from .building import BUCKET, DATA_FILE, Connect, catalog_at, declare
 
 pytestmark = pytest.mark.server
 
@@ -62,9 +50,9 @@ def named(database: str) -> str:
 
 
 @pytest.fixture
-def linked(namespace: GlueNamespace, server: GlueServer, database: str) -> tuple[str, str]:
+def linked(calls: Calls, server: GlueServer, database: str) -> tuple[str, str]:
     """A database with the table ``t``, and a link to it in the same catalog."""
-    declare(namespace, database)
+    declare(calls, database)
     link_database(server, f"{database}_link", database)
     return database, f"{database}_link"
 
@@ -73,20 +61,20 @@ def linked(namespace: GlueNamespace, server: GlueServer, database: str) -> tuple
 
 
 def test_a_link_to_a_database_is_worked_with_under_its_own_name(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
     place = {"location": "s3://glue-tests/target", "team": "x"}
     target, link = f"{database}_target", f"{database}_link"
-    namespace.create_namespace(CreateNamespaceRequest(id=[target], properties=place))
+    calls.create_namespace([target], properties=place)
     link_database(server, link, target)
-    declare(namespace, link)
-    assert tables(namespace, link) == tables(namespace, target) == ["t"]
-    described = namespace.describe_table(DescribeTableRequest(id=[link, "t"]))
+    declare(calls, link)
+    assert calls.all_tables([link]) == calls.all_tables([target]) == ["t"]
+    described = calls.describe_table([link, "t"])
     assert described.location == f"s3://glue-tests/{link}/t"
-    read = namespace.describe_namespace(DescribeNamespaceRequest(id=[link]))
+    read = calls.describe_namespace([link])
     assert read.properties == place
-    namespace.rename_table(RenameTableRequest(id=[link, "t"], new_table_name="u"))
-    assert tables(namespace, target) == ["u"]
+    calls.rename_table([link, "t"], "u")
+    assert calls.all_tables([target]) == ["u"]
 
 
 def test_where_a_link_is_for_is_asked_where_glue_does_not_say(
@@ -104,7 +92,7 @@ def test_where_a_link_is_for_is_asked_where_glue_does_not_say(
 
 
 @pytest.mark.parametrize("code", ["EntityNotFoundException", "AccessDeniedException"])
-def test_a_link_whose_target_cannot_be_read_has_no_place(
+def test_a_link_whose_target_cannot_be_read_has_no_location(
     server: GlueServer, proxy: HttpProxy, code: str
 ) -> None:
     target = {"CatalogId": ACCOUNT, "DatabaseName": "theirs"}
@@ -122,8 +110,8 @@ def test_a_link_to_another_region_is_not_taken_for_what_has_that_name_here(
     there = {"CatalogId": ACCOUNT, "DatabaseName": database, "Region": "eu-west-1"}
     if link == "database":
         proxy.fail_next("GetDatabase", shown_as("Database", TargetDatabase=there))
-        namespace = catalog.load_namespace(("l",))
-        assert (namespace.location, namespace.link_to) == (None, f"{named(database)} in eu-west-1")
+        calls = catalog.load_namespace(("l",))
+        assert (calls.location, calls.link_to) == (None, f"{named(database)} in eu-west-1")
     else:
         proxy.fail_next("GetTable", shown_as("Table", TargetTable={**there, "Name": "t"}))
         table = catalog.load_table((database, "l"))
@@ -132,7 +120,7 @@ def test_a_link_to_another_region_is_not_taken_for_what_has_that_name_here(
 
 
 def test_dropping_a_link_to_a_database_drops_nothing_else(
-    namespace: GlueNamespace, server: GlueServer, linked: tuple[str, str]
+    calls: Calls, server: GlueServer, linked: tuple[str, str]
 ) -> None:
     target, link = linked
     function = {"FunctionName": "f", "ClassName": "some.Class", "OwnerName": "me"}
@@ -140,81 +128,81 @@ def test_dropping_a_link_to_a_database_drops_nothing_else(
         DatabaseName=target, FunctionInput={**function, "OwnerType": "USER"}
     )
     with pytest.raises(InvalidInputError, match=f"is a link to {named(target)}"):
-        namespace.drop_namespace(DropNamespaceRequest(id=[link], behavior="Cascade"))
-    namespace.drop_namespace(DropNamespaceRequest(id=[link]))
-    assert link not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
-    assert tables(namespace, target) == ["t"]
+        calls.drop_namespace([link], behavior="Cascade")
+    calls.drop_namespace([link])
+    assert link not in calls.all_namespaces([])
+    assert calls.all_tables([target]) == ["t"]
     assert server.glue.get_user_defined_functions(DatabaseName=target, Pattern="*")
 
 
-def test_a_link_is_not_overwritten_in_place_of_its_target(
-    namespace: GlueNamespace, server: GlueServer, linked: tuple[str, str]
+def test_overwriting_a_link_changes_neither_it_nor_its_target(
+    calls: Calls, server: GlueServer, linked: tuple[str, str]
 ) -> None:
     target, link = linked
-    namespace.deregister_table(DeregisterTableRequest(id=[target, "t"]))
+    calls.deregister_table([target, "t"])
     with pytest.raises(InvalidInputError, match=f"is a link to {named(target)}"):
-        namespace.create_namespace(CreateNamespaceRequest(id=[link], mode="Overwrite"))
+        calls.create_namespace([link], mode="Overwrite")
     assert server.glue.get_database(Name=link)["Database"]["TargetDatabase"]
 
 
 def test_a_link_to_a_database_keeps_no_table_of_it_from_being_dropped(
-    namespace: GlueNamespace, server: GlueServer, linked: tuple[str, str]
+    calls: Calls, server: GlueServer, linked: tuple[str, str]
 ) -> None:
     target, link = linked
     server.put(BUCKET, f"{target}/t/{DATA_FILE}")
     with pytest.raises(InvalidTableStateError, match=rf"link to {target} of catalog"):
-        namespace.drop_table(DropTableRequest(id=[link, "t"]))
+        calls.drop_table([link, "t"])
     assert server.keys(BUCKET).count(f"{target}/t/{DATA_FILE}") == 1
-    namespace.drop_table(DropTableRequest(id=[target, "t"]))
+    calls.drop_table([target, "t"])
     assert not [key for key in server.keys(BUCKET) if key.startswith(f"{target}/")]
-    assert tables(namespace, link) == []
+    assert calls.all_tables([link]) == []
 
 
 def test_a_database_that_is_linked_to_is_dropped_with_its_tables(
-    namespace: GlueNamespace, linked: tuple[str, str]
+    calls: Calls, linked: tuple[str, str]
 ) -> None:
     target, link = linked
-    namespace.drop_namespace(DropNamespaceRequest(id=[target], behavior="Cascade"))
-    assert target not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
-    assert tables(namespace, link) == []
+    calls.drop_namespace([target], behavior="Cascade")
+    assert target not in calls.all_namespaces([])
+    assert calls.all_tables([link]) == []
 
 
 def test_a_link_to_another_catalogs_database_keeps_what_lies_there(
-    connect: Connect, namespace: GlueNamespace, server: GlueServer, database: str
+    connect: Connect, calls: Calls, server: GlueServer, database: str
 ) -> None:
-    declare(namespace, database)
+    declare(calls, database)
     theirs = connect(catalog_id=OTHER_ACCOUNT)
     for number, link in enumerate((database, f"{database}_link")):
         link_database(server, link, database, catalog=OTHER_ACCOUNT)
         own = f"{database}_own{number}"
-        theirs.create_namespace(CreateNamespaceRequest(id=[own]))
+        theirs.create_namespace([own])
         place = f"s3://{BUCKET}/{database}/t"
-        theirs.register_table(RegisterTableRequest(id=[own, "mine"], location=place))
+        theirs.register_table([own, "mine"], place)
         with pytest.raises(InvalidTableStateError, match=f"link to {database} of catalog"):
-            theirs.drop_table(DropTableRequest(id=[link, "t"]))
+            theirs.drop_table([link, "t"])
         with pytest.raises(InvalidTableStateError, match="overlaps"):
-            theirs.drop_table(DropTableRequest(id=[own, "mine"]))
-        theirs.deregister_table(DeregisterTableRequest(id=[own, "mine"]))
+            theirs.drop_table([own, "mine"])
+        theirs.deregister_table([own, "mine"])
         server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=link)
         server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=own)
-    assert tables(namespace, database) == ["t"]
+    assert calls.all_tables([database]) == ["t"]
 
 
 def test_a_link_takes_one_request_more_than_a_database(
-    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, linked: tuple[str, str]
+    calls: Calls, server: GlueServer, proxy: HttpProxy, linked: tuple[str, str]
 ) -> None:
     target, link = linked
     for name in "abcde":
-        declare(namespace, target, name)
+        declare(calls, target, name)
     proxy.reset()
     with server.small_pages(2):
-        assert tables(namespace, link) == [*"abcde", "t"]
+        assert calls.all_tables([link]) == [*"abcde", "t"]
     assert proxy.counts == {"GetTables": 3, "GetDatabase": 1}
-    namespace.describe_table(DescribeTableRequest(id=[link, "t"]))
+    calls.describe_table([link, "t"])
     assert proxy.counts == {"GetTables": 3, "GetDatabase": 2, "GetTable": 1}
 
 
-def test_who_may_not_read_a_link_itself_sees_its_tables_as_links_to_elsewhere(
+def test_tables_behind_an_unreadable_link_are_links(
     server: GlueServer, proxy: HttpProxy, linked: tuple[str, str]
 ) -> None:
     target, link = linked
@@ -226,7 +214,7 @@ def test_who_may_not_read_a_link_itself_sees_its_tables_as_links_to_elsewhere(
 
 @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
 def test_an_orphaned_link_to_a_database_holds_nothing_and_stops_nothing(
-    namespace: GlueNamespace,
+    calls: Calls,
     server: GlueServer,
     linked: tuple[str, str],
     behavior: str,
@@ -236,28 +224,26 @@ def test_an_orphaned_link_to_a_database_holds_nothing_and_stops_nothing(
     orphan = f"{target}_orphan"
     link_database(server, orphan, "gone_for_ever")
     with caplog.at_level("INFO"):
-        assert tables(namespace, orphan) == []
+        assert calls.all_tables([orphan]) == []
     assert f"there is nothing behind '{orphan}'" in caplog.text
-    listed = namespace.list_all_tables(ListTablesRequest()).tables
+    listed = calls.list_all_tables().tables
     assert [name for name in listed if name.startswith(target)] == [f"{target}$t", f"{link}$t"]
-    namespace.drop_table(DropTableRequest(id=[target, "t"]))
+    calls.drop_table([target, "t"])
     with pytest.raises(TableNotFoundError):
-        namespace.describe_table(DescribeTableRequest(id=[orphan, "t"]))
+        calls.describe_table([orphan, "t"])
     with pytest.raises(NamespaceNotFoundError):
-        declare(namespace, orphan)
+        declare(calls, orphan)
     if behavior == "Restrict":
-        namespace.drop_namespace(DropNamespaceRequest(id=[orphan]))
-        assert orphan not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+        calls.drop_namespace([orphan])
+        assert orphan not in calls.all_namespaces([])
     else:
         with pytest.raises(InvalidInputError, match="is a link to gone_for_ever"):
-            namespace.drop_namespace(DropNamespaceRequest(id=[orphan], behavior=behavior))
+            calls.drop_namespace([orphan], behavior=behavior)
 
 
-def test_a_database_that_is_gone_is_not_found_in_a_listing(
-    namespace: GlueNamespace, proxy: HttpProxy
-) -> None:
+def test_a_database_that_is_gone_is_not_found_in_a_listing(calls: Calls, proxy: HttpProxy) -> None:
     with pytest.raises(NamespaceNotFoundError):
-        tables(namespace, "never_was")
+        calls.all_tables(["never_was"])
     assert proxy.counts == {"GetTables": 1, "GetDatabase": 1}
 
 
@@ -265,75 +251,75 @@ def test_a_database_that_is_gone_is_not_found_in_a_listing(
 
 
 def test_a_link_to_a_table_is_described_as_its_target_and_drops_no_data(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
-    declare(namespace, database)
+    declare(calls, database)
     link_table(server, database, "l", "t")
-    assert tables(namespace, database) == ["l", "t"]
-    described = namespace.describe_table(DescribeTableRequest(id=[database, "l"]))
+    assert calls.all_tables([database]) == ["l", "t"]
+    described = calls.describe_table([database, "l"])
     assert described.location == f"s3://glue-tests/{database}/t"
     with pytest.raises(InvalidTableStateError, match="is a link to"):
-        namespace.drop_table(DropTableRequest(id=[database, "l"]))
+        calls.drop_table([database, "l"])
     with pytest.raises(InvalidInputError, match="is a link to"):
-        namespace.rename_table(RenameTableRequest(id=[database, "l"], new_table_name="m"))
-    namespace.deregister_table(DeregisterTableRequest(id=[database, "l"]))
-    assert tables(namespace, database) == ["t"]
+        calls.rename_table([database, "l"], "m")
+    calls.deregister_table([database, "l"])
+    assert calls.all_tables([database]) == ["t"]
 
 
 def test_a_link_to_a_table_keeps_it_from_nothing(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
-    declare(namespace, database)
+    declare(calls, database)
     link_table(server, database, "l", "t")
-    namespace.drop_table(DropTableRequest(id=[database, "t"]))
-    assert tables(namespace, database) == []
+    calls.drop_table([database, "t"])
+    assert calls.all_tables([database]) == []
     assert server.glue.get_table(DatabaseName=database, Name="l")
 
 
 def test_a_link_to_another_catalogs_table_keeps_what_lies_there(
-    connect: Connect, namespace: GlueNamespace, server: GlueServer, database: str
+    connect: Connect, calls: Calls, server: GlueServer, database: str
 ) -> None:
-    declare(namespace, database)
+    declare(calls, database)
     theirs = connect(catalog_id=OTHER_ACCOUNT)
-    theirs.create_namespace(CreateNamespaceRequest(id=[database]))
+    theirs.create_namespace([database])
     link_table(server, database, "l", "t", catalog=OTHER_ACCOUNT)
     place = f"s3://{BUCKET}/{database}/t"
-    theirs.register_table(RegisterTableRequest(id=[database, "t"], location=place))
+    theirs.register_table([database, "t"], place)
     with pytest.raises(InvalidTableStateError, match=rf"overlaps that of '{database}\.l'"):
-        theirs.drop_table(DropTableRequest(id=[database, "t"]))
-    assert tables(theirs, database) == ["l", "t"]
+        theirs.drop_table([database, "t"])
+    assert theirs.all_tables([database]) == ["l", "t"]
     server.glue.delete_database(CatalogId=OTHER_ACCOUNT, Name=database)
 
 
 def test_what_a_link_is_for_is_read_where_glue_does_not_say(
-    namespace: GlueNamespace, proxy: HttpProxy, database: str
+    calls: Calls, proxy: HttpProxy, database: str
 ) -> None:
-    declare(namespace, database)
+    declare(calls, database)
     target = {"CatalogId": ACCOUNT, "DatabaseName": database, "Name": "t"}
     proxy.fail_next(
         "GetTable", Answer.of_json(200, {"Table": {"Name": "l", "TargetTable": target}})
     )
-    described = namespace.describe_table(DescribeTableRequest(id=[database, "l"]))
+    described = calls.describe_table([database, "l"])
     assert described.location == f"s3://glue-tests/{database}/t"
 
 
 def test_an_orphaned_link_to_a_table_stays_in_the_listing_of_entries(
-    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+    calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
-    declare(namespace, database)
+    declare(calls, database)
     link_table(server, database, "orphan", "gone")
-    assert tables(namespace, database) == ["t"]
+    assert calls.all_tables([database]) == ["t"]
     catalog = catalog_at(proxy.endpoint, server)
     (link,) = [r for r in catalog.scan_tables((database,)) if r.path[-1] == "orphan"]
     assert (link.location, link.link_to) == (None, f"{database}.gone of catalog {ACCOUNT}")
     with pytest.raises(InvalidInputError, match="resource link"):
-        namespace.describe_table(DescribeTableRequest(id=[database, "orphan"]))
+        calls.describe_table([database, "orphan"])
     with pytest.raises(NamespaceNotEmptyError):
-        namespace.drop_namespace(DropNamespaceRequest(id=[database]))
+        calls.drop_namespace([database])
 
 
 def test_a_target_that_may_not_be_read_is_a_refusal_and_not_an_absence(
-    namespace: GlueNamespace, proxy: HttpProxy, database: str
+    calls: Calls, proxy: HttpProxy, database: str
 ) -> None:
     link = {"Name": "l", "TargetTable": {"DatabaseName": "theirs", "Name": "t"}}
     proxy.fail_next("GetTable", Answer.of_json(200, {"Table": link}))
@@ -341,36 +327,34 @@ def test_a_target_that_may_not_be_read_is_a_refusal_and_not_an_absence(
         "GetTable", Answer.of_aws("AccessDeniedException", "Insufficient Lake Formation")
     )
     with pytest.raises(PermissionDeniedError, match="Lake Formation"):
-        namespace.describe_table(DescribeTableRequest(id=[database, "l"]))
+        calls.describe_table([database, "l"])
 
 
 # -- federated databases -------------------------------------------------------------------------
 
 
 def test_a_database_of_s3_tables_takes_no_table_of_lances(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
     federated = {"Identifier": "arn:x", "ConnectionName": "aws:s3tables"}
     name = f"{database}_s3"
     server.glue.create_database(DatabaseInput={"Name": name, "FederatedDatabase": federated})
     with pytest.raises(InvalidInputError, match="S3 Tables"):
-        declare(namespace, name)
-    declare(namespace, database)
+        declare(calls, name)
+    declare(calls, database)
     with pytest.raises(InvalidInputError, match="S3 Tables"):
-        namespace.rename_table(
-            RenameTableRequest(id=[database, "t"], new_namespace_id=[name], new_table_name="t")
-        )
-    assert tables(namespace, name) == []
-    assert tables(namespace, database) == ["t"]
+        calls.rename_table([database, "t"], "t", new_namespace_id=[name])
+    assert calls.all_tables([name]) == []
+    assert calls.all_tables([database]) == ["t"]
 
 
 def test_a_federated_database_whose_source_is_gone_stops_nothing_and_can_be_dropped(
-    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+    calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     name = f"{database}_shared"
     federated = {"Identifier": "arn:x", "ConnectionName": "theirs"}
     server.glue.create_database(DatabaseInput={"Name": name, "FederatedDatabase": federated})
-    declare(namespace, database)
+    declare(calls, database)
     gone = Answer.of_json(
         400,
         {
@@ -385,10 +369,10 @@ def test_a_federated_database_whose_source_is_gone_stops_nothing_and_can_be_drop
         return request.key in reads and request.json["DatabaseName"] == name
 
     proxy.fail_next(asks_for_it, gone, times=float("inf"))
-    assert f"{database}$t" in namespace.list_all_tables(ListTablesRequest()).tables
-    assert tables(namespace, name) == []
+    assert f"{database}$t" in calls.list_all_tables().tables
+    assert calls.all_tables([name]) == []
     with pytest.raises(TableNotFoundError):
-        namespace.describe_table(DescribeTableRequest(id=[name, "t"]))
-    namespace.drop_table(DropTableRequest(id=[database, "t"]))
-    namespace.drop_namespace(DropNamespaceRequest(id=[name]))
-    assert name not in namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+        calls.describe_table([name, "t"])
+    calls.drop_table([database, "t"])
+    calls.drop_namespace([name])
+    assert name not in calls.all_namespaces([])

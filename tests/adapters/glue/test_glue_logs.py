@@ -9,7 +9,7 @@ from servers.glue_server import ROLE, GlueServer
 from servers.http_proxy import Answer, HttpProxy
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge_glue.log_redaction import redact_logs
+from lance_bridge_glue.session import redact_logs
 
 from .building import catalog_at
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
-from lance_bridge_glue import mapping, model
+from lance_bridge_glue import mapping
 
 MODEL = botocore.session.get_session().get_service_model("glue")
 TABLE_INPUT = MODEL.shape_for("TableInput")
@@ -57,7 +57,7 @@ def test_changing_an_entry_keeps_every_field_that_glue_takes(
 ) -> None:
     table = {**fields, "Name": "t", "VersionId": "7", "CreateTime": MADE, "DatabaseName": "db"}
     record = TableRecord(("db", "t"), "s3://b/t", wanted)
-    changed = mapping.changed_input(TABLE_INPUT, table, record)
+    changed = mapping.updated_input(TABLE_INPUT, table, record)
     own = ("Name", "TableType", "Parameters", "StorageDescriptor")
     assert without(changed, *own) == without(fields, *own)
     descriptor = fields.get("StorageDescriptor", {})
@@ -107,8 +107,10 @@ def test_description_and_location_of_a_namespace_are_fields_of_the_database() ->
 
 def test_what_an_answer_has_beyond_a_request_is_left_out_at_every_depth() -> None:
     view = {"IsProtected": True, "Representations": [{"Dialect": "SPARK", "IsStale": True}]}
-    fitted = model.fitted(TABLE_INPUT, {"Name": "v", "CatalogId": "1", "ViewDefinition": view})
-    assert fitted == {
+    found = mapping.restrict_to_shape(
+        TABLE_INPUT, {"Name": "v", "CatalogId": "1", "ViewDefinition": view}
+    )
+    assert found == {
         "Name": "v",
         "ViewDefinition": {"IsProtected": True, "Representations": [{"Dialect": "SPARK"}]},
     }
@@ -186,7 +188,10 @@ def test_an_entry_of_a_database_linked_to_is_a_link_too(
         (TableRecord(("d", "t"), "s3://b/t", {"k" * 256: "v"}), "Property key 'kkk"),
         (TableRecord(("d", "t"), "s3://b/t", {"k": "v" * 512_001}), "value of property 'k'"),
         (TableRecord(("d", "t"), "s3://b/t", {"a\nb": "v"}), "control characters"),
-        (TableRecord(("d", "t"), "s3://b/t", {"EXTERNAL": "FALSE"}), "'EXTERNAL' is not the"),
+        (
+            TableRecord(("d", "t"), "s3://b/t", {"EXTERNAL": "FALSE"}),
+            "'EXTERNAL' is the catalog's own",
+        ),
     ],
 )
 def test_what_glue_cannot_hold_of_a_table_is_refused(record: TableRecord, says: str) -> None:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import pytest
 from botocore.loaders import JSONFileLoader
-from lance_namespace import ListNamespacesRequest
 from servers.glue_server import ROLE, GlueServer
 
 from lance_bridge_glue import GlueConfig, session
@@ -51,9 +50,9 @@ def test_models_are_read_once_for_all_namespaces_and_threads(
     start = threading.Barrier(THREADS)
 
     def work(_: int) -> bool:
-        namespace = connect(assume_role_arn=ROLE, assume_role_endpoint=server.endpoint)
+        calls = connect(assume_role_arn=ROLE, assume_role_endpoint=server.endpoint)
         start.wait()
-        return namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces is not None
+        return calls.all_namespaces([]) is not None
 
     with ThreadPoolExecutor(THREADS) as pool:
         assert all(pool.map(work, range(THREADS)))

@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from lance_namespace import DeclareTableRequest, DescribeTableRequest, ListNamespacesRequest
 from lance_namespace.errors import (
     LanceNamespaceError,
     PermissionDeniedError,
@@ -22,7 +21,7 @@ from lance_namespace.errors import (
 from servers.glue_server import ACCESS_KEY, ROLE, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 
-from lance_bridge_glue import GlueNamespace
+from lance_bridge.testing.calls import Calls
 
 from .building import Connect
 
@@ -43,18 +42,18 @@ def sts(server: GlueServer) -> Iterator[HttpProxy]:
 
 
 @pytest.fixture
-def assume(connect: Connect, sts: HttpProxy) -> Callable[..., GlueNamespace]:
+def assume(connect: Connect, sts: HttpProxy) -> Callable[..., Calls]:
     """Makes namespaces that assume the role."""
 
-    def make(**properties: str) -> GlueNamespace:
+    def make(**properties: str) -> Calls:
         role = {"assume_role_arn": ROLE, "assume_role_endpoint": sts.endpoint}
         return connect(**{**role, **properties})
 
     return make
 
 
-def names(namespace: GlueNamespace) -> list[str]:
-    return list(namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces)
+def names(calls: Calls) -> list[str]:
+    return list(calls.all_namespaces([]))
 
 
 def signed_by(proxy: HttpProxy) -> set[str]:
@@ -96,16 +95,16 @@ def test_the_environment_signs_requests_where_the_properties_say_nothing(
 
 
 def test_a_role_is_assumed_as_the_properties_say(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy, proxy: HttpProxy
+    assume: Callable[..., Calls], sts: HttpProxy, proxy: HttpProxy
 ) -> None:
-    namespace = assume(
+    calls = assume(
         assume_role_external_id="ext-1",
         assume_role_session_name="reporting",
         assume_role_timeout_sec="1800",
         assume_role_region="eu-west-1",
     )
     assert sts.counts["AssumeRole"] == 0
-    names(namespace)
+    names(calls)
     (request,) = sts.requests
     asked = {key: value for key, (value,) in parse_qs(request.body.decode()).items()}
     assert asked["RoleArn"] == ROLE
@@ -118,7 +117,7 @@ def test_a_role_is_assumed_as_the_properties_say(
 
 
 def test_a_role_is_assumed_with_the_environments_credentials_too(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy, monkeypatch: pytest.MonkeyPatch
+    assume: Callable[..., Calls], sts: HttpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
@@ -130,15 +129,15 @@ def test_a_role_is_assumed_with_the_environments_credentials_too(
 
 
 def test_a_role_is_assumed_once_for_many_threads_and_calls(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy
+    assume: Callable[..., Calls], sts: HttpProxy
 ) -> None:
-    namespace = assume()
+    calls = assume()
     start = threading.Barrier(THREADS)
 
     def work(_: int) -> None:
         start.wait()
         for _ in range(5):
-            names(namespace)
+            names(calls)
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, range(THREADS)))
@@ -146,82 +145,80 @@ def test_a_role_is_assumed_once_for_many_threads_and_calls(
 
 
 def test_credentials_about_to_end_are_refreshed_once_for_all_before_anything_is_asked(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy, server: GlueServer
+    assume: Callable[..., Calls], sts: HttpProxy, server: GlueServer
 ) -> None:
-    namespace = assume()
+    calls = assume()
     with server.known_keys_only():
         with server.short_sessions(30):  # botocore refreshes within the last minutes
-            names(namespace)
+            names(calls)
         before = sts.counts["AssumeRole"]
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(lambda _: names(namespace), range(4 * THREADS)))
+            list(pool.map(lambda _: names(calls), range(4 * THREADS)))
     assert sts.counts["AssumeRole"] == before + 1
 
 
 def test_a_refresh_in_the_middle_gives_no_thread_a_wrong_answer(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy, server: GlueServer, database: str
+    assume: Callable[..., Calls], sts: HttpProxy, server: GlueServer, database: str
 ) -> None:
-    namespace = assume(assume_role_timeout_sec="900")
+    calls = assume(assume_role_timeout_sec="900")
     tables = [f"t{number}" for number in range(THREADS)]
     with server.known_keys_only():
         # botocore refreshes a session of 900 s when 225 s of it are left.
         with server.short_sessions(228):
             for table in tables:
-                namespace.declare_table(
-                    DeclareTableRequest(id=[database, table], location=f"s3://glue-tests/{table}")
-                )
+                calls.declare_table([database, table], location=f"s3://glue-tests/{table}")
         refreshed = threading.Event()
         deadline = time.monotonic() + 60
 
         def work(table: str) -> int:
-            calls = after = 0
+            asked = after = 0
             while after < 10 and time.monotonic() < deadline:
-                found = namespace.describe_table(DescribeTableRequest(id=[database, table]))
+                found = calls.describe_table([database, table])
                 assert found.location == f"s3://glue-tests/{table}"
-                calls += 1
+                asked += 1
                 after += refreshed.is_set()
-            return calls
+            return asked
 
         with ThreadPoolExecutor(THREADS) as pool:
-            calls = pool.map(work, tables)
+            asked = pool.map(work, tables)
             sts.await_requests("AssumeRole", count=2, seconds=50)
             refreshed.set()
-            assert min(calls) >= 10
+            assert min(asked) >= 10
     assert sts.counts["AssumeRole"] == 2
 
 
-def test_a_slow_sts_holds_nobody_up_while_the_old_credentials_are_good(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy, server: GlueServer
+def test_a_slow_sts_blocks_no_call_while_the_old_credentials_are_valid(
+    assume: Callable[..., Calls], sts: HttpProxy, server: GlueServer
 ) -> None:
-    namespace = assume(assume_role_timeout_sec="900", **{"client.read-timeout": "30"})
+    calls = assume(assume_role_timeout_sec="900", **{"client.read-timeout": "30"})
     with server.short_sessions(200):  # botocore wants to refresh that at once, and need not
-        names(namespace)
+        names(calls)
         sts.reset()
         slow = Delay()
         sts.fail_next("AssumeRole", slow)
         with ThreadPoolExecutor(2) as pool:
-            refreshing = pool.submit(names, namespace)
+            refreshing = pool.submit(names, calls)
             sts.await_requests("AssumeRole")
-            assert names(namespace) is not None
+            assert names(calls) is not None
             assert not refreshing.done()
             slow.release.set()
             assert refreshing.result(20) is not None
 
 
 def test_a_child_process_uses_neither_connection_nor_credentials_of_its_parent(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy, proxy: HttpProxy
+    assume: Callable[..., Calls], sts: HttpProxy, proxy: HttpProxy
 ) -> None:
-    namespace = assume()
-    names(namespace)
+    calls = assume()
+    names(calls)
     proxy.reset()
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
         try:
-            names(namespace)
+            names(calls)
         finally:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    names(namespace)
+    names(calls)
     assert proxy.counts["GetDatabases"] == 2
     assert proxy.connections == 1
     assert sts.counts["AssumeRole"] == 2
@@ -229,7 +226,7 @@ def test_a_child_process_uses_neither_connection_nor_credentials_of_its_parent(
 
 
 def test_no_log_and_no_error_holds_a_secret(
-    assume: Callable[..., GlueNamespace],
+    assume: Callable[..., Calls],
     proxy: HttpProxy,
     database: str,
     caplog: pytest.LogCaptureFixture,
@@ -238,19 +235,19 @@ def test_no_log_and_no_error_holds_a_secret(
     for logger in ("lance_bridge", "lance_bridge_glue"):
         caplog.set_level("DEBUG", logger)
     no_keys = {"storage.aws_access_key_id": "", "storage.aws_secret_access_key": ""}
-    namespace = assume(**no_keys)
+    calls = assume(**no_keys)
     table = [database, "t"]
     proxy.fail_next("CreateTable", Fault.LOSE_REPLY)
-    made = namespace.declare_table(DeclareTableRequest(id=table, location="s3://glue-tests/t"))
+    made = calls.declare_table(table, location="s3://glue-tests/t")
     assert made.storage_options is not None
     proxy.fail_next("GetTable", Answer.of_aws("AccessDeniedException"))
     errors: list[BaseException] = []
     for unreadable in (table, [database, "u"], ["gone", "t"]):
         with pytest.raises(LanceNamespaceError) as caught:
-            namespace.describe_table(DescribeTableRequest(id=unreadable))
+            calls.describe_table(unreadable)
         errors.append(caught.value)
     text = "".join(["".join(traceback.format_exception(each)) for each in errors])
-    text += caplog.text + repr(namespace) + namespace.namespace_id()
+    text += caplog.text + repr(calls.namespace) + calls.namespace.namespace_id()
     secrets = {request.headers["x-amz-security-token"] for request in proxy.requests}
     secrets.add(made.storage_options["aws_secret_access_key"])
     assert len(secrets) >= 2
@@ -260,37 +257,37 @@ def test_no_log_and_no_error_holds_a_secret(
 # -- what may go wrong ---------------------------------------------------------------------------
 
 
-def test_a_role_that_may_not_be_assumed_is_told_as_such(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy, proxy: HttpProxy
+def test_a_refused_role_is_permission_denied(
+    assume: Callable[..., Calls], sts: HttpProxy, proxy: HttpProxy
 ) -> None:
     sts.fail_next("AssumeRole", Answer(403, DENIED, {"Content-Type": "text/xml"}))
-    namespace = assume()
+    calls = assume()
     with pytest.raises(PermissionDeniedError, match="trust policy"):
-        names(namespace)
+        names(calls)
     assert proxy.requests == []
-    assert names(namespace) is not None
+    assert names(calls) is not None
 
 
 def test_an_sts_out_of_reach_is_unavailable_soon(
-    assume: Callable[..., GlueNamespace], sts: HttpProxy
+    assume: Callable[..., Calls], sts: HttpProxy
 ) -> None:
-    namespace = assume()
+    calls = assume()
     sts.stop()
     begun = time.monotonic()
     with pytest.raises(ServiceUnavailableError):
-        names(namespace)
+        names(calls)
     assert time.monotonic() - begun < 30
 
 
 def test_a_session_that_was_ended_is_unauthenticated(
-    assume: Callable[..., GlueNamespace], server: GlueServer
+    assume: Callable[..., Calls], server: GlueServer
 ) -> None:
-    namespace = assume()
+    calls = assume()
     with server.known_keys_only():
-        names(namespace)
+        names(calls)
         server.end_sessions()
         with pytest.raises(UnauthenticatedError, match="Check the credentials"):
-            names(namespace)
+            names(calls)
 
 
 def test_a_key_that_is_not_known_is_unauthenticated(connect: Connect, server: GlueServer) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
-from lance_namespace import DropTableRequest, RegisterTableRequest
 from lance_namespace.errors import InvalidTableStateError
 from servers.glue_server import GlueServer
 from servers.http_proxy import HttpProxy
 
-from lance_bridge_glue import GlueNamespace
+from lance_bridge.testing.calls import Calls
 
 from .building import BUCKET, Connect
 
@@ -19,12 +18,10 @@ pytestmark = pytest.mark.server
 ROWS = pa.table({"id": [0, 1, 2]})
 
 
-def register(
-    namespace: GlueNamespace, server: GlueServer, table: list[str]
-) -> tuple[list[str], str]:
+def register(calls: Calls, server: GlueServer, table: list[str]) -> tuple[list[str], str]:
     place = f"s3://{BUCKET}/{table[0]}/{table[1]}.lance"
     lance.write_dataset(ROWS, place, storage_options=server.storage_options)
-    namespace.register_table(RegisterTableRequest(id=table, location=place))
+    calls.register_table(table, place)
     return table, place
 
 
@@ -56,44 +53,44 @@ def make_partitioned(
 
 
 def test_a_partition_inside_the_location_keeps_its_table_from_being_dropped(
-    namespace: GlueNamespace, connect: Connect, server: GlueServer, database: str
+    calls: Calls, connect: Connect, server: GlueServer, database: str
 ) -> None:
-    table, place = register(namespace, server, [database, "t"])
+    table, place = register(calls, server, [database, "t"])
     inside = f"{place}/data/day=1"
     make_partitioned(
         server, [database, "days"], [f"s3://{BUCKET}/{database}/day=0", inside.replace("s3", "s3a")]
     )
     put(server, f"{inside}/0001.parquet")
     with pytest.raises(InvalidTableStateError, match=r"overlaps.*partition of.*days"):
-        namespace.drop_table(DropTableRequest(id=table))
+        calls.drop_table(table)
     assert lance.dataset(place, storage_options=server.storage_options).count_rows() == 3
-    connect(**{"drop.check-sharing": "entries"}).drop_table(DropTableRequest(id=table))
+    connect(**{"drop.check-sharing": "entries"}).drop_table(table)
     assert [k for k in server.keys(BUCKET) if k.startswith(f"{database}/t.lance/")] == [
         f"{database}/t.lance/data/day=1/0001.parquet"
     ]
 
 
 def test_projected_partitions_inside_the_location_count(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
-    table, place = register(namespace, server, [database, "t"])
+    table, place = register(calls, server, [database, "t"])
     put(server, f"{place}/days/2026/0001.parquet")
     template = {"storage.location.template": f"{place}/days/${{day}}/"}
     make_partitioned(server, [database, "projected"], [], **template)
     with pytest.raises(InvalidTableStateError, match=r"partition of.*projected"):
-        namespace.drop_table(DropTableRequest(id=table))
+        calls.drop_table(table)
 
 
 def test_partitions_are_read_only_where_others_files_lie_in_the_table(
-    namespace: GlueNamespace, server: GlueServer, database: str, proxy: HttpProxy
+    calls: Calls, server: GlueServer, database: str, proxy: HttpProxy
 ) -> None:
-    clean, _ = register(namespace, server, [database, "clean"])
-    mixed, place = register(namespace, server, [database, "mixed"])
+    clean, _ = register(calls, server, [database, "clean"])
+    mixed, place = register(calls, server, [database, "mixed"])
     put(server, f"{place}/notes.txt")
     days = [f"s3://{BUCKET}/{database}/day={number}" for number in range(3)]
     make_partitioned(server, [database, "days"], days)
     proxy.reset()
-    namespace.drop_table(DropTableRequest(id=clean))
+    calls.drop_table(clean)
     assert proxy.counts["GetPartitions"] == 0
-    namespace.drop_table(DropTableRequest(id=mixed))
+    calls.drop_table(mixed)
     assert proxy.counts["GetPartitions"] == 1

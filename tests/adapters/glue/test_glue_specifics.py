@@ -8,35 +8,25 @@ from typing import Any
 
 import boto3
 import pytest
-from lance_namespace import (
-    CreateNamespaceRequest,
-    DeregisterTableRequest,
-    DescribeTableRequest,
-    DropNamespaceRequest,
-    ListNamespacesRequest,
-    RegisterTableRequest,
-    RenameTableRequest,
-)
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
     InvalidInputError,
     NamespaceNotEmptyError,
     PermissionDeniedError,
-    TableAlreadyExistsError,
     UnsupportedOperationError,
 )
 from servers.glue_server import ACCESS_KEY, REGION, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, HttpProxy
 from servers.objectstore import MotoServer
 
+from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace
 
-from .building import Connect, catalog_at, declare, raw, raw_table, tables
+from .building import Connect, catalog_at, declare, raw, raw_table
 
 pytestmark = pytest.mark.server
 
-ACCOUNT = "123456789012"
 MARKS = {"table_type": "LANCE", "managed_by": "storage"}
 OWN_FIELDS: dict[str, Any] = {
     "Owner": "finance",
@@ -65,70 +55,55 @@ def plain_moto() -> Iterator[MotoServer]:
 
 
 def test_a_listing_takes_as_many_requests_as_there_are_pages(
-    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+    calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     for number in range(25):
         kind = MARKS if number % 2 else {}
         raw_table(server, database, f"t{number:02}", Parameters=kind)
     with server.small_pages(10):
-        found = tables(namespace, database)
+        found = calls.all_tables([database])
     assert found == [f"t{number:02}" for number in range(1, 25, 2)]
     assert proxy.counts == {"GetTables": 3}
 
 
 def test_every_page_of_databases_is_read(
-    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+    calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     made = [f"{database}_{number}" for number in range(7)]
     for name in made:
         server.glue.create_database(DatabaseInput={"Name": name})
     with server.small_pages(3):
-        found = namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces
+        found = calls.all_namespaces([])
     assert set(made) <= set(found)
     assert proxy.counts["GetDatabases"] == -(-len(found) // 3)
 
 
-def test_a_describe_takes_one_request(
-    namespace: GlueNamespace, proxy: HttpProxy, database: str
-) -> None:
-    declare(namespace, database)
+def test_a_describe_takes_one_request(calls: Calls, proxy: HttpProxy, database: str) -> None:
+    declare(calls, database)
     proxy.reset()
-    namespace.describe_table(DescribeTableRequest(id=[database, "t"]))
+    calls.describe_table([database, "t"])
     assert proxy.counts == {"GetTable": 1}
 
 
 def test_the_catalogs_id_is_sent_with_every_request(connect: Connect, proxy: HttpProxy) -> None:
-    namespace = connect(catalog_id="444455556666")
-    namespace.create_namespace(CreateNamespaceRequest(id=["elsewhere"]))
-    declare(namespace, "elsewhere")
-    namespace.register_table(
-        RegisterTableRequest(id=["elsewhere", "t"], location="s3://glue-tests/x", mode="Overwrite")
-    )
-    namespace.rename_table(RenameTableRequest(id=["elsewhere", "t"], new_table_name="u"))
-    assert tables(namespace, "elsewhere") == ["u"]
-    namespace.deregister_table(DeregisterTableRequest(id=["elsewhere", "u"]))
-    namespace.create_namespace(CreateNamespaceRequest(id=["elsewhere"], mode="Overwrite"))
-    namespace.drop_namespace(DropNamespaceRequest(id=["elsewhere"], behavior="Cascade"))
-    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
+    calls = connect(catalog_id="444455556666")
+    calls.create_namespace(["elsewhere"])
+    declare(calls, "elsewhere")
+    calls.register_table(["elsewhere", "t"], "s3://glue-tests/x", mode="Overwrite")
+    calls.rename_table(["elsewhere", "t"], "u")
+    assert calls.all_tables(["elsewhere"]) == ["u"]
+    calls.deregister_table(["elsewhere", "u"])
+    calls.create_namespace(["elsewhere"], mode="Overwrite")
+    calls.drop_namespace(["elsewhere"], behavior="Cascade")
+    assert calls.all_namespaces([]) == []
     sent = {request.json.get("CatalogId") for request in proxy.requests}
     assert sent == {"444455556666"}
     assert {"UpdateTable", "UpdateDatabase", "GetUserDefinedFunctions"} <= set(proxy.counts)
 
 
-def test_without_a_catalogs_id_none_is_sent(
-    namespace: GlueNamespace, proxy: HttpProxy, database: str
-) -> None:
-    tables(namespace, database)
+def test_without_a_catalogs_id_none_is_sent(calls: Calls, proxy: HttpProxy, database: str) -> None:
+    calls.all_tables([database])
     assert "CatalogId" not in proxy.requests[0].json
-
-
-def test_names_are_found_in_any_letter_case(namespace: GlueNamespace, database: str) -> None:
-    declare(namespace, database.upper(), "TaBle")
-    assert tables(namespace, database) == ["table"]
-    with pytest.raises(TableAlreadyExistsError):
-        namespace.register_table(
-            RegisterTableRequest(id=[database, "TABLE"], location="s3://glue-tests/x")
-        )
 
 
 # -- entries of others ---------------------------------------------------------------------------
@@ -154,15 +129,13 @@ def test_a_change_keeps_what_else_is_in_the_entry_and_archives_nothing(
 
 
 def test_a_rename_keeps_what_else_is_in_the_entry(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
     before = raw_table(server, database, "t", **OWN_FIELDS)
     other = f"{database}_other"
-    namespace.create_namespace(CreateNamespaceRequest(id=[other]))
-    namespace.rename_table(
-        RenameTableRequest(id=[database, "t"], new_namespace_id=[other], new_table_name="u")
-    )
-    assert tables(namespace, database) == []
+    calls.create_namespace([other])
+    calls.rename_table([database, "t"], "u", new_namespace_id=[other])
+    assert calls.all_tables([database]) == []
     after = raw(server, other, "u")
     for field in OWN_FIELDS:
         if field != "Parameters":
@@ -170,7 +143,7 @@ def test_a_rename_keeps_what_else_is_in_the_entry(
     assert before["Parameters"].items() <= after["Parameters"].items()
 
 
-def test_an_entry_that_changed_since_it_was_read_is_left_alone(
+def test_an_entry_that_changed_since_it_was_read_is_not_altered(
     server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     raw_table(server, database, "t", **OWN_FIELDS)
@@ -202,27 +175,10 @@ def test_glue_itself_refuses_a_change_that_another_came_before(
     assert raw(server, database, "t")["Owner"] == "sales"
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"Parameters": {"table_type": "LANCE"}, "StorageDescriptor": {"Location": "s3://b/t"}},
-        {"TableType": "EXTERNAL_TABLE", "Parameters": {"table_type": "lance"}},
-    ],
-    ids=["without a table type", "without a place"],
-)
-def test_entries_as_other_implementations_leave_them_are_listed(
-    namespace: GlueNamespace, server: GlueServer, database: str, fields: dict[str, Any]
-) -> None:
-    raw_table(server, database, "theirs", **fields)
-    raw_table(server, database, "bare")
-    raw_table(server, database, "view", TableType="VIRTUAL_VIEW", Parameters=MARKS)
-    assert tables(namespace, database) == ["theirs"]
-
-
 def test_an_entry_is_what_other_implementations_look_for(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
-    declare(namespace, database)
+    declare(calls, database)
     made = raw(server, database, "t")
     assert made["TableType"] == "EXTERNAL_TABLE"
     assert made["StorageDescriptor"]["Location"] == f"s3://glue-tests/{database}/t"
@@ -234,38 +190,38 @@ def test_an_entry_is_what_other_implementations_look_for(
 
 
 def test_a_database_is_not_dropped_for_an_entry_on_its_last_page(
-    namespace: GlueNamespace, server: GlueServer, database: str
+    calls: Calls, server: GlueServer, database: str
 ) -> None:
     for name in ("a", "b", "c"):
         raw_table(server, database, name)
     with server.small_pages(1), pytest.raises(NamespaceNotEmptyError):
-        namespace.drop_namespace(DropNamespaceRequest(id=[database]))
+        calls.drop_namespace([database])
     assert len(server.glue.get_tables(DatabaseName=database)["TableList"]) == 3
 
 
 @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
 def test_a_database_with_functions_is_not_dropped(
-    namespace: GlueNamespace, server: GlueServer, database: str, behavior: str
+    calls: Calls, server: GlueServer, database: str, behavior: str
 ) -> None:
     function = {"FunctionName": "f", "ClassName": "some.Class", "OwnerName": "me"}
     server.glue.create_user_defined_function(
         DatabaseName=database, FunctionInput={**function, "OwnerType": "USER"}
     )
-    declare(namespace, database)
+    declare(calls, database)
     if behavior == "Restrict":
-        namespace.deregister_table(DeregisterTableRequest(id=[database, "t"]))
+        calls.deregister_table([database, "t"])
     with pytest.raises(NamespaceNotEmptyError, match="function f"):
-        namespace.drop_namespace(DropNamespaceRequest(id=[database], behavior=behavior))
-    assert tables(namespace, database) == (["t"] if behavior == "Cascade" else [])
+        calls.drop_namespace([database], behavior=behavior)
+    assert calls.all_tables([database]) == (["t"] if behavior == "Cascade" else [])
 
 
-def test_who_may_not_look_for_functions_may_not_drop(
-    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, database: str
+def test_a_drop_needs_the_permission_to_list_functions(
+    calls: Calls, server: GlueServer, proxy: HttpProxy, database: str
 ) -> None:
     said = "User: u is not authorized to perform: glue:GetUserDefinedFunctions on resource: r"
     proxy.fail_next("GetUserDefinedFunctions", Answer.of_aws("AccessDeniedException", said))
     with pytest.raises(PermissionDeniedError, match="must allow glue:GetUserDefinedFunctions"):
-        namespace.drop_namespace(DropNamespaceRequest(id=[database]))
+        calls.drop_namespace([database])
     assert server.glue.get_database(Name=database)
 
 
@@ -276,10 +232,10 @@ def test_plain_moto_which_does_not_know_functions_drops_a_namespace(
     """moto as it comes answers GetUserDefinedFunctions with werkzeug's page for errors."""
     place = {"region": REGION, "endpoint": plain_moto.endpoint, "max_retries": "0"}
     keys = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
-    namespace = GlueNamespace(**place, **keys)
-    namespace.create_namespace(CreateNamespaceRequest(id=["d"]))
-    namespace.drop_namespace(DropNamespaceRequest(id=["d"], behavior=behavior))
-    assert namespace.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
+    calls = Calls(GlueNamespace(**place, **keys))
+    calls.create_namespace(["d"])
+    calls.drop_namespace(["d"], behavior=behavior)
+    assert calls.all_namespaces([]) == []
 
 
 @pytest.mark.parametrize(
@@ -292,11 +248,11 @@ def test_plain_moto_which_does_not_know_functions_drops_a_namespace(
     ids=["unknown operation", "invalid action", "501"],
 )
 def test_a_server_that_does_not_know_functions_drops_a_namespace(
-    namespace: GlueNamespace, server: GlueServer, proxy: HttpProxy, answer: Answer
+    calls: Calls, server: GlueServer, proxy: HttpProxy, answer: Answer
 ) -> None:
-    namespace.create_namespace(CreateNamespaceRequest(id=["without_functions"]))
+    calls.create_namespace(["without_functions"])
     proxy.fail_next("GetUserDefinedFunctions", answer)
-    namespace.drop_namespace(DropNamespaceRequest(id=["without_functions"]))
+    calls.drop_namespace(["without_functions"])
     assert "without_functions" not in [
         found["Name"] for found in server.glue.get_databases()["DatabaseList"]
     ]
@@ -320,10 +276,10 @@ _PAGE = b"<!doctype html>\n<title>500 Internal Server Error</title>"
 def test_a_failure_to_list_functions_keeps_a_namespace(
     connect: Connect, server: GlueServer, proxy: HttpProxy, database: str, answer: Answer
 ) -> None:
-    namespace = connect(max_retries="0")
+    calls = connect(max_retries="0")
     proxy.fail_next("GetUserDefinedFunctions", answer)
     with pytest.raises(InternalError, match=f"list the functions of '{database}'"):
-        namespace.drop_namespace(DropNamespaceRequest(id=[database]))
+        calls.drop_namespace([database])
     assert server.glue.get_database(Name=database)
 
 
@@ -339,9 +295,9 @@ def test_a_client_of_the_callers_is_used_and_left_open(proxy: HttpProxy, databas
         aws_secret_access_key=SECRET_KEY,
     )
     namespace = GlueNamespace(client=client, **{"drop.check-functions": "true"})
-    declare(namespace, database)
+    declare(Calls(namespace), database)
     namespace.close()
-    assert tables(namespace, database) == ["t"]
+    assert Calls(namespace).all_tables([database]) == ["t"]
     assert REGION in namespace.namespace_id()
     with pytest.raises(UnsupportedOperationError, match="cannot be pickled"):
         namespace.__reduce__()

@@ -10,7 +10,6 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from lance_namespace import DescribeTableRequest
 from lance_namespace.errors import PermissionDeniedError, UnauthenticatedError
 from servers.glue_server import ACCESS_KEY, REGION, ROLE, SECRET_KEY, GlueServer
 from servers.http_proxy import Answer, Fault, HttpProxy
@@ -92,7 +91,7 @@ def test_a_role_serves_storage_too_and_says_until_when(
     assert proxy.counts["AssumeRole"] == 1
 
 
-def test_nothing_is_vended_where_the_properties_name_nobody(
+def test_nothing_is_vended_without_credentials_in_the_properties(
     server: GlueServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
@@ -129,19 +128,19 @@ def test_pylance_writes_and_reads_with_the_credentials_of_the_role(
     connect: Connect, server: GlueServer, database: str
 ) -> None:
     """The server refuses whoever is not the role, on S3 as on Glue."""
-    namespace = connect(
+    calls = connect(
         assume_role_arn=ROLE,
         assume_role_endpoint=server.endpoint,
         **{"storage.aws_access_key_id": "", "storage.aws_secret_access_key": ""},
     )
     with server.known_keys_only():
         lance.write_dataset(
-            pa.table({"x": [1, 2, 3]}), namespace_client=namespace, table_id=[database, "t"]
+            pa.table({"x": [1, 2, 3]}), namespace_client=calls.namespace, table_id=[database, "t"]
         )
-        described = namespace.describe_table(DescribeTableRequest(id=[database, "t"]))
+        described = calls.describe_table([database, "t"])
         assert described.storage_options is not None
         assert int(described.storage_options["expires_at_millis"]) / 1000 > time.time()
-        read = lance.dataset(namespace_client=namespace, table_id=[database, "t"])
+        read = lance.dataset(namespace_client=calls.namespace, table_id=[database, "t"])
         assert read.to_table()["x"].to_pylist() == [1, 2, 3]
         assert described.location == f"s3://{BUCKET}/lake/{database}.db/t.lance"
 
@@ -187,7 +186,7 @@ def test_for_a_table_that_is_still_to_be_made_the_catalogs_own_are_given(
         ("ExpiredTokenException", UnauthenticatedError),
     ],
 )
-def test_what_lake_formation_refuses_is_not_got_round(
+def test_a_refusal_of_lake_formation_is_not_circumvented(
     lake: HttpProxy, server: GlueServer, code: str, expected: type[Exception]
 ) -> None:
     said = "Insufficient Lake Formation permission(s): Required Select on t"

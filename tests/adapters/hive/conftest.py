@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from lance_namespace import CreateNamespaceRequest, DropNamespaceRequest
 from servers.hive_raw import raw_client
 from servers.metastores import Metastores
 from servers.pools import Connect
 from servers.proxy import ThriftProxy
 
 from lance_bridge.config import load
+from lance_bridge.testing.calls import Calls
 from lance_bridge_hive import HiveConfig, HiveNamespace
 from lance_bridge_hive.transport import ClientPool
 from lance_bridge_metastore import Metastore
+
+
+def open_calls(**properties: str) -> closing[Calls]:
+    """Return a client of a metastore as a context manager, which closes it."""
+    return closing(Calls(HiveNamespace(**properties)))
 
 
 @pytest.fixture
@@ -47,22 +53,22 @@ def connect(proxy: ThriftProxy) -> Iterator[Connect]:
 
 
 @pytest.fixture
-def namespace(metastore: Metastore) -> Iterator[HiveNamespace]:
+def calls(metastore: Metastore) -> Iterator[Calls]:
     """A namespace straight on the metastore."""
-    with HiveNamespace(uri=metastore.uri) as connected:
+    with open_calls(uri=metastore.uri) as connected:
         yield connected
 
 
 @pytest.fixture
-def database(metastore: Metastore, namespace: HiveNamespace) -> Iterator[str]:
+def database(metastore: Metastore, calls: Calls) -> Iterator[str]:
     """A database of the test's own; its entries are dropped afterwards, and no file."""
     name = f"db_{uuid.uuid4().hex[:12]}"
-    namespace.create_namespace(CreateNamespaceRequest(id=[name]))
+    calls.create_namespace([name])
     yield name
     with raw_client(metastore.port) as client:
         for table in client.get_all_tables(name):
             client.drop_table(name, table, False)
-    namespace.drop_namespace(DropNamespaceRequest(id=[name], mode="Skip"))
+    calls.drop_namespace([name], mode="Skip")
 
 
 @pytest.fixture(scope="module", params=["2.3", "4.0"])
@@ -72,20 +78,20 @@ def server(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
 
 
 @pytest.fixture
-def connected(server: Metastore) -> Iterator[HiveNamespace]:
+def connected(server: Metastore) -> Iterator[Calls]:
     """A namespace on it."""
-    with HiveNamespace(uri=server.uri) as namespace:
-        yield namespace
+    with open_calls(uri=server.uri) as calls:
+        yield calls
 
 
 @pytest.fixture
-def made(connected: HiveNamespace, server: Metastore, tmp_path: Path) -> Iterator[str]:
+def made(connected: Calls, server: Metastore, tmp_path: Path) -> Iterator[str]:
     """A database outside of the managed warehouse."""
     name = f"db_{uuid.uuid4().hex[:12]}"
     properties = {"database.location-uri": f"file:{tmp_path}/{name}"}
-    connected.create_namespace(CreateNamespaceRequest(id=[name], properties=properties))
+    connected.create_namespace([name], properties=properties)
     yield name
     with raw_client(server.port) as client:
         for table in client.get_all_tables(name):
             client.drop_table(name, table, False)
-    connected.drop_namespace(DropNamespaceRequest(id=[name]))
+    connected.drop_namespace([name])

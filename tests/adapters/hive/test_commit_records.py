@@ -32,9 +32,9 @@ from servers.thrift_faults import Hold
 
 from lance_bridge.catalog import GUARD, LATEST, NamespaceRecord, TableRecord
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge_hive import records
+from lance_bridge_hive import commit_records
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_hive.records import RECORDS
+from lance_bridge_hive.commit_records import RECORDS
 from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
@@ -145,7 +145,7 @@ def test_an_alter_that_arrives_late_does_not_change_what_is_read(
     assert count_of(straight, entry.path) == 5
 
 
-def test_a_client_that_dies_keeps_nobody_waiting(
+def test_a_client_that_dies_blocks_no_other(
     proxy: ThriftProxy, straight: HiveCatalog, entry: TableRecord
 ) -> None:
     with open_catalog(proxy.uri, **LIMITS) as dying:
@@ -158,7 +158,7 @@ def test_a_client_that_dies_keeps_nobody_waiting(
 
 
 @pytest.mark.parametrize("fault", LOST)
-def test_what_became_of_a_change_is_found_out_after_a_lost_reply(
+def test_the_outcome_of_a_change_is_resolved_after_a_lost_reply(
     catalog: HiveCatalog, proxy: ThriftProxy, entry: TableRecord, fault: Fault
 ) -> None:
     proxy.fail_next("add_partition", fault)
@@ -192,8 +192,8 @@ def test_old_records_are_removed_and_the_latest_stay(
     entry: TableRecord,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(records, "_KEPT", 5)
-    monkeypatch.setattr(records, "_MOST", 10)
+    monkeypatch.setattr(commit_records, "_KEPT", 5)
+    monkeypatch.setattr(commit_records, "_MOST", 10)
     for number in range(24):
         latest = straight.load_table(entry.path)
         straight.alter_table(with_property(latest, LATEST, str(number)))

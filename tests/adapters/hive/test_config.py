@@ -66,10 +66,30 @@ def test_a_malformed_uri_is_refused_with_what_to_write(text: str, says: str) -> 
     assert says in str(caught.value)
 
 
-def test_a_password_in_a_uri_is_refused_and_not_repeated() -> None:
-    with pytest.raises(InvalidInputError, match=r"auth\.username") as caught:
-        configured(uri="thrift://user:hunter2@a:1")
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("thrift://h:9083?token=hunter2", "must not have a query"),
+        ("http://h/metastore?token=hunter2", "must not have a query"),
+        ("http://h/metastore?a=b,token=hunter2", "must not have a query"),
+        ("thrift://h:9083#hunter2", "must not have a query or fragment"),
+        ("h:9083?token=hunter2", "must not have a query"),
+        ("ftp://h?token=hunter2", "must not have a query"),
+        ("thrift://h:x?token=hunter2", "must not have a query"),
+        ("thrift://a,http://h/?token=hunter2", "must not have a query"),
+        ("thrift://user:hunter2@h:9083", "auth.username and auth.password"),
+        ("http://user:hunter2@h/metastore", "http.token"),
+        ("thrift://user:hunter2,more@h:9083", "auth.username and auth.password"),
+        ("thrift://user:hunter2%40h:9083", "malformed"),
+        ("thrift://h:hunter2", "malformed"),
+    ],
+)
+def test_what_a_uri_must_not_hold_is_refused_and_not_repeated(uri: str, says: str) -> None:
+    with pytest.raises(InvalidInputError, match="property 'uri'") as caught:
+        configured(uri=uri)
+    assert says in str(caught.value)
     assert "hunter2" not in str(caught.value)
+    assert "more" not in str(caught.value)
 
 
 def test_the_uri_is_required() -> None:

@@ -8,12 +8,6 @@ from pathlib import Path
 
 import pymetastore.hive_metastore.ttypes as hive3
 import pytest
-from lance_namespace import (
-    CreateNamespaceRequest,
-    DescribeNamespaceRequest,
-    DropNamespaceRequest,
-    ListNamespacesRequest,
-)
 from lance_namespace.errors import (
     LanceNamespaceError,
     NamespaceNotEmptyError,
@@ -24,8 +18,10 @@ from servers.hive_raw import raw_client
 from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 
-from lance_bridge_hive import HiveNamespace
+from lance_bridge.testing.calls import Calls
 from lance_bridge_metastore import Metastore
+
+from .conftest import open_calls
 
 pytestmark = pytest.mark.server
 
@@ -45,8 +41,8 @@ def wire(server: Metastore) -> Iterator[ThriftProxy]:
 
 
 @pytest.fixture
-def namespace(wire: ThriftProxy, tmp_path: Path) -> Iterator[HiveNamespace]:
-    with HiveNamespace(
+def calls(wire: ThriftProxy, tmp_path: Path) -> Iterator[Calls]:
+    with open_calls(
         uri=wire.uri,
         catalog_levels="true",
         root=str(tmp_path),
@@ -56,10 +52,10 @@ def namespace(wire: ThriftProxy, tmp_path: Path) -> Iterator[HiveNamespace]:
 
 
 @pytest.fixture
-def catalog(namespace: HiveNamespace, tmp_path: Path) -> Iterator[str]:
+def catalog(calls: Calls, tmp_path: Path) -> Iterator[str]:
     """A catalog with a file in its directory, which is there after the test."""
     name = f"cat_{uuid.uuid4().hex[:12]}"
-    namespace.create_namespace(CreateNamespaceRequest(id=[name]))
+    calls.create_namespace([name])
     (tmp_path / name).mkdir(exist_ok=True)
     (tmp_path / name / "kept.txt").write_text("kept")
     yield name
@@ -97,100 +93,100 @@ def late(
     return LateDatabase(server.port, database, monkeypatch)
 
 
-def names(namespace: HiveNamespace, *path: str) -> list[str]:
-    return list(namespace.list_namespaces(ListNamespacesRequest(id=list(path))).namespaces)
+def names(calls: Calls, *path: str) -> list[str]:
+    return list(calls.all_namespaces(list(path)))
 
 
-def location(namespace: HiveNamespace, name: str) -> str:
-    found = namespace.describe_namespace(DescribeNamespaceRequest(id=[name])).properties or {}
+def location(calls: Calls, name: str) -> str:
+    found = calls.describe_namespace([name]).properties or {}
     return found["catalog.location-uri"]
 
 
-def drop(namespace: HiveNamespace, name: str) -> None:
-    namespace.drop_namespace(DropNamespaceRequest(id=[name]))
+def drop(calls: Calls, name: str) -> None:
+    calls.drop_namespace([name])
 
 
 @pytest.mark.parametrize("fault", LOST)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_lost_reply_does_not_keep_a_catalog_from_being_dropped(
-    namespace: HiveNamespace,
+    calls: Calls,
     wire: ThriftProxy,
     catalog: str,
     step: str,
     fault: Fault,
 ) -> None:
     wire.fail_next(step, fault)
-    drop(namespace, catalog)
+    drop(calls, catalog)
     assert wire.fired == [(step, fault)]
-    assert catalog not in names(namespace)
+    assert catalog not in names(calls)
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_drop_that_was_left_unfinished_is_completed_by_another(
-    namespace: HiveNamespace, wire: ThriftProxy, catalog: str, step: str
+    calls: Calls, wire: ThriftProxy, catalog: str, step: str
 ) -> None:
     wire.fail_next(step, Fault.DROP_REQUEST, times=3)
     with pytest.raises(ServiceUnavailableError):
-        drop(namespace, catalog)
-    assert catalog in names(namespace)
-    drop(namespace, catalog)
-    assert catalog not in names(namespace)
+        drop(calls, catalog)
+    assert catalog in names(calls)
+    drop(calls, catalog)
+    assert catalog not in names(calls)
 
 
 def test_an_unfinished_drop_that_the_metastore_then_refuses_is_undone(
-    namespace: HiveNamespace, wire: ThriftProxy, catalog: str, late: LateDatabase
+    calls: Calls, wire: ThriftProxy, catalog: str, late: LateDatabase
 ) -> None:
-    before = location(namespace, catalog)
+    before = location(calls, catalog)
     wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
     with pytest.raises(ServiceUnavailableError):
-        drop(namespace, catalog)
-    assert "/.dropped-" in location(namespace, catalog)
+        drop(calls, catalog)
+    assert "/.dropped-" in location(calls, catalog)
     late.begin()
     with pytest.raises(LanceNamespaceError):
-        drop(namespace, catalog)
-    assert location(namespace, catalog) == before
-    assert names(namespace, catalog) == ["default", "late"]
+        drop(calls, catalog)
+    assert location(calls, catalog) == before
+    assert names(calls, catalog) == ["default", "late"]
     late.end()
-    namespace.drop_namespace(DropNamespaceRequest(id=[catalog, "late"]))
-    drop(namespace, catalog)
+    calls.drop_namespace([catalog, "late"])
+    drop(calls, catalog)
 
 
 def test_an_unfinished_drop_of_a_catalog_that_is_used_again_is_undone(
-    namespace: HiveNamespace, wire: ThriftProxy, catalog: str
+    calls: Calls, wire: ThriftProxy, catalog: str
 ) -> None:
-    before = location(namespace, catalog)
+    before = location(calls, catalog)
     wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
     with pytest.raises(ServiceUnavailableError):
-        drop(namespace, catalog)
-    namespace.create_namespace(CreateNamespaceRequest(id=[catalog, "new"]))
+        drop(calls, catalog)
+    calls.create_namespace([catalog, "new"])
     with pytest.raises(NamespaceNotEmptyError, match="new"):
-        drop(namespace, catalog)
-    assert location(namespace, catalog) == before
-    namespace.drop_namespace(DropNamespaceRequest(id=[catalog, "new"]))
-    drop(namespace, catalog)
+        drop(calls, catalog)
+    assert location(calls, catalog) == before
+    calls.drop_namespace([catalog, "new"])
+    drop(calls, catalog)
 
 
 def test_overwrite_of_a_half_dropped_catalog_puts_its_location_back(
-    namespace: HiveNamespace, wire: ThriftProxy, catalog: str
+    calls: Calls, wire: ThriftProxy, catalog: str
 ) -> None:
-    before = location(namespace, catalog)
+    before = location(calls, catalog)
     wire.fail_next("drop_catalog", Fault.DROP_REQUEST, times=3)
     with pytest.raises(ServiceUnavailableError):
-        drop(namespace, catalog)
-    namespace.create_namespace(CreateNamespaceRequest(id=[catalog], mode="Overwrite"))
-    assert location(namespace, catalog) == before
-    drop(namespace, catalog)
+        drop(calls, catalog)
+    calls.create_namespace([catalog], mode="Overwrite")
+    assert location(calls, catalog) == before
+    drop(calls, catalog)
 
 
 def test_a_drop_that_the_metastore_refuses_is_undone(
-    namespace: HiveNamespace, catalog: str, late: LateDatabase
+    calls: Calls, catalog: str, late: LateDatabase
 ) -> None:
-    before = location(namespace, catalog)
+    before = location(calls, catalog)
     late.begin()
     with pytest.raises(LanceNamespaceError):
-        drop(namespace, catalog)
-    assert location(namespace, catalog) == before
-    assert names(namespace, catalog) == ["default", "late"]
+        drop(calls, catalog)
+    assert location(calls, catalog) == before
+    assert names(calls, catalog) == ["default", "late"]
     late.end()
-    namespace.drop_namespace(DropNamespaceRequest(id=[catalog, "late"]))
-    drop(namespace, catalog)
+    calls.drop_namespace([catalog, "late"])
+    drop(calls, catalog)

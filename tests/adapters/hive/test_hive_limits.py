@@ -7,54 +7,38 @@ import uuid
 from pathlib import Path
 
 import pytest
-from lance_namespace import (
-    CreateNamespaceRequest,
-    DeclareTableRequest,
-    DescribeNamespaceRequest,
-    DescribeTableRequest,
-    DropNamespaceRequest,
-    ListNamespacesRequest,
-    ListTablesRequest,
-    RegisterTableRequest,
-)
 from lance_namespace.errors import InvalidInputError
 from servers.hive_raw import raw_client, raw_table
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
-from lance_bridge_hive import HiveNamespace
-from lance_bridge_hive.errors import translated
+from lance_bridge.testing.calls import Calls
+from lance_bridge_hive.errors import translate_errors
 from lance_bridge_metastore import Metastore
 
+from .conftest import open_calls
+
 pytestmark = pytest.mark.server
-
-
-def namespaces(namespace: HiveNamespace, *path: str) -> list[str]:
-    return list(namespace.list_namespaces(ListNamespacesRequest(id=list(path))).namespaces)
-
-
-def tables(namespace: HiveNamespace, *path: str) -> list[str]:
-    return list(namespace.list_tables(ListTablesRequest(id=list(path))).tables)
 
 
 # -- names ---------------------------------------------------------------------------------------
 
 
-def test_a_database_may_be_called_like_hives_catalog(connected: HiveNamespace) -> None:
-    connected.create_namespace(CreateNamespaceRequest(id=["hive"]))
-    connected.drop_namespace(DropNamespaceRequest(id=["hive"], behavior="Cascade"))
-    assert "hive" not in namespaces(connected)
+def test_a_database_may_be_called_like_hives_catalog(connected: Calls) -> None:
+    connected.create_namespace(["hive"])
+    connected.drop_namespace(["hive"], behavior="Cascade")
+    assert "hive" not in connected.all_namespaces([])
 
 
 def test_a_catalog_may_be_called_like_the_first_database(
     metastores: Metastores, tmp_path: Path
 ) -> None:
-    with HiveNamespace(
+    with open_calls(
         uri=metastores.get("4.0").uri, catalog_levels="true", root=str(tmp_path)
     ) as catalogs:
-        catalogs.create_namespace(CreateNamespaceRequest(id=["default"]))
-        catalogs.drop_namespace(DropNamespaceRequest(id=["default"], behavior="Cascade"))
-        assert "default" not in namespaces(catalogs)
+        catalogs.create_namespace(["default"])
+        catalogs.drop_namespace(["default"], behavior="Cascade")
+        assert "default" not in catalogs.all_namespaces([])
 
 
 # -- namespaces ----------------------------------------------------------------------------------
@@ -66,12 +50,12 @@ LONGEST = {
 }
 
 
-def test_the_longest_properties_of_a_database_are_kept(connected: HiveNamespace) -> None:
+def test_the_longest_properties_of_a_database_are_kept(connected: Calls) -> None:
     path = [f"db_{uuid.uuid4().hex}"]
-    connected.create_namespace(CreateNamespaceRequest(id=path, properties=LONGEST))
-    found = connected.describe_namespace(DescribeNamespaceRequest(id=path)).properties or {}
+    connected.create_namespace(path, properties=LONGEST)
+    found = connected.describe_namespace(path).properties or {}
     assert {key: found[key] for key in LONGEST} == LONGEST
-    connected.drop_namespace(DropNamespaceRequest(id=path))
+    connected.drop_namespace(path)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +67,7 @@ def test_the_longest_properties_of_a_database_are_kept(connected: HiveNamespace)
         ({"k": "\ud800"}, "is not text"),
         ({"database.description": "d" * 4001}, "database.description has 4001"),
         ({"database.owner": "o" * 129}, "database.owner has 129"),
+        ({"database.owner-type": "CAT"}, "USER, ROLE or GROUP"),
         ({"transactional": "true"}, "'transactional'"),
         ({"database.location-uri": ""}, "empty"),
         ({"database.location-uri": "relative/x"}, "relative"),
@@ -96,34 +81,32 @@ def test_the_longest_properties_of_a_database_are_kept(connected: HiveNamespace)
 )
 def test_what_a_database_cannot_hold_is_refused_before_any_call(
     server: Metastore,
-    connected: HiveNamespace,
+    connected: Calls,
     made: str,
     properties: dict[str, str],
     message: str,
 ) -> None:
     new = f"db_{uuid.uuid4().hex}"
-    before = connected.describe_namespace(DescribeNamespaceRequest(id=[made])).properties
-    with ThriftProxy("127.0.0.1", server.port) as proxy, HiveNamespace(uri=proxy.uri) as behind:
+    before = connected.describe_namespace([made]).properties
+    with ThriftProxy("127.0.0.1", server.port) as proxy, open_calls(uri=proxy.uri) as behind:
         for name, mode in ((new, "Create"), (made, "Overwrite"), (made, "ExistOk")):
-            request = CreateNamespaceRequest(id=[name], properties=properties, mode=mode)
             with pytest.raises(InvalidInputError, match=message):
-                behind.create_namespace(request)
+                behind.create_namespace([name], properties=properties, mode=mode)
         assert not proxy.calls
-    assert connected.describe_namespace(DescribeNamespaceRequest(id=[made])).properties == before
-    assert new not in namespaces(connected)
+    assert connected.describe_namespace([made]).properties == before
+    assert new not in connected.all_namespaces([])
 
 
 @pytest.mark.parametrize("place", ["file", "file/db", "hdfs://no-host.invalid:8020/db"])
-def test_a_place_where_no_directory_can_be_made_is_invalid_input(
-    connected: HiveNamespace, tmp_path: Path, place: str
+def test_a_location_where_no_directory_can_be_created_is_invalid_input(
+    connected: Calls, tmp_path: Path, place: str
 ) -> None:
     (tmp_path / "file").write_text("no directory")
     location = place if "://" in place else f"file:{tmp_path}/{place}"
     name = f"db_{uuid.uuid4().hex}"
-    request = CreateNamespaceRequest(id=[name], properties={"database.location-uri": location})
     with pytest.raises(InvalidInputError, match=name):
-        connected.create_namespace(request)
-    assert name not in namespaces(connected)
+        connected.create_namespace([name], properties={"database.location-uri": location})
+    assert name not in connected.all_namespaces([])
 
 
 @pytest.mark.parametrize(
@@ -137,22 +120,22 @@ def test_what_a_catalog_cannot_hold_is_invalid_input(
     metastores: Metastores, tmp_path: Path, properties: dict[str, str], message: str
 ) -> None:
     name = f"cat_{uuid.uuid4().hex}"
-    with HiveNamespace(
+    with open_calls(
         uri=metastores.get("4.0").uri, catalog_levels="true", root=str(tmp_path)
     ) as catalogs:
         with pytest.raises(InvalidInputError, match=message):
-            catalogs.create_namespace(CreateNamespaceRequest(id=[name], properties=properties))
-        assert name not in namespaces(catalogs)
+            catalogs.create_namespace([name], properties=properties)
+        assert name not in catalogs.all_namespaces([])
 
 
-def test_the_marks_of_tables_mean_nothing_on_a_namespace(connected: HiveNamespace) -> None:
+def test_the_marks_of_tables_mean_nothing_on_a_namespace(connected: Calls) -> None:
     path = [f"db_{uuid.uuid4().hex}"]
     given = {"Table_Type": "ICEBERG", "managed_by": "us"}
-    connected.create_namespace(CreateNamespaceRequest(id=path, properties=given))
-    found = connected.describe_namespace(DescribeNamespaceRequest(id=path)).properties or {}
+    connected.create_namespace(path, properties=given)
+    found = connected.describe_namespace(path).properties or {}
     assert {key: found.get(key) for key in given} == given
     assert not any(key.startswith("lance_bridge.") for key in found)
-    connected.drop_namespace(DropNamespaceRequest(id=path))
+    connected.drop_namespace(path)
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -160,25 +143,25 @@ def test_the_marks_of_tables_mean_nothing_on_a_namespace(connected: HiveNamespac
 
 @pytest.mark.parametrize("length", [4001, 10_000])
 def test_a_long_value_of_a_table_is_kept_where_the_metastore_can(
-    connected: HiveNamespace, made: str, length: int
+    connected: Calls, made: str, length: int
 ) -> None:
     given = {"k": "v" * length}
-    connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=given))
-    found = connected.describe_table(DescribeTableRequest(id=[made, "t"])).properties
+    connected.declare_table([made, "t"], properties=given)
+    found = connected.describe_table([made, "t"]).properties
     assert found == given
 
 
 def test_a_value_that_the_metastore_cannot_store_is_invalid_input(
-    connected: HiveNamespace, made: str
+    connected: Calls, made: str
 ) -> None:
     long = {"k": "v" * 40_000}
     with pytest.raises(InvalidInputError, match="'k' has 40000 characters"):
-        connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=long))
-    assert tables(connected, made) == []
-    place = connected.declare_table(DeclareTableRequest(id=[made, "t"])).location
+        connected.declare_table([made, "t"], properties=long)
+    assert connected.all_tables([made]) == []
+    place = connected.declare_table([made, "t"]).location
     with pytest.raises(InvalidInputError, match="'k' has 40000 characters"):
-        connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=long))
-    described = connected.describe_table(DescribeTableRequest(id=[made, "t"]))
+        connected.declare_table([made, "t"], properties=long)
+    described = connected.describe_table([made, "t"])
     assert (described.location, described.properties) == (place, {})
 
 
@@ -188,29 +171,30 @@ def test_a_value_that_the_metastore_cannot_store_is_invalid_input(
         ({"transactional": "true"}, "'transactional'"),
         ({"TRANSACTIONAL": "True"}, "'TRANSACTIONAL'"),
         ({"k" * 257: "v"}, "257 characters; Hive allows 256"),
+        ({"EXTERNAL": "FALSE"}, "metastore's own"),
+        ({"external.table.purge": "TRUE"}, "metastore's own"),
     ],
 )
 def test_what_a_table_cannot_hold_is_invalid_input(
-    connected: HiveNamespace, made: str, properties: dict[str, str], message: str
+    connected: Calls, made: str, properties: dict[str, str], message: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        connected.declare_table(DeclareTableRequest(id=[made, "t"], properties=properties))
-    assert tables(connected, made) == []
+        connected.declare_table([made, "t"], properties=properties)
+    assert connected.all_tables([made]) == []
 
 
 @pytest.mark.parametrize("place", ["file", "file/below", "n" * 256])
 def test_a_table_where_no_directory_can_be_is_invalid_input(
-    connected: HiveNamespace, made: str, tmp_path: Path, place: str
+    connected: Calls, made: str, tmp_path: Path, place: str
 ) -> None:
     (tmp_path / "file").write_text("no directory")
-    request = RegisterTableRequest(id=[made, "t"], location=f"{tmp_path}/{place}")
     with pytest.raises(InvalidInputError, match=f"{made}.t|255 bytes"):
-        connected.register_table(request)
-    assert tables(connected, made) == []
+        connected.register_table([made, "t"], f"{tmp_path}/{place}")
+    assert connected.all_tables([made]) == []
     assert (tmp_path / "file").read_text() == "no directory"
 
 
-def test_the_metastores_own_words_for_a_table_of_hives_format_are_known(
+def test_the_metastores_message_for_a_table_of_hives_format_is_recognised(
     server: Metastore, made: str, tmp_path: Path
 ) -> None:
     table = raw_table(made, "t", str(tmp_path / "t"))
@@ -218,6 +202,6 @@ def test_the_metastores_own_words_for_a_table_of_hives_format_are_known(
     with (
         raw_client(server.port) as client,
         pytest.raises(InvalidInputError, match="ACID"),
-        translated("create it"),
+        translate_errors("create it"),
     ):
         client.create_table(table)

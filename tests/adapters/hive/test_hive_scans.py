@@ -132,6 +132,10 @@ def test_where_the_metastore_cannot_filter_pages_are_read_bit_by_bit_too(
     assert proxy.calls["get_table_names_by_filter"] == 1
     assert (proxy.calls["get_all_tables"], proxy.calls[READ]) == (2, 2)
     assert names(iter(catalog.scan_tables((filled,), lance_only=True))) == LANCE_TABLES
+    assert catalog.list_tables((filled,), lance_only=True) == LANCE_TABLES
+    with pytest.raises(NamespaceNotFoundError):
+        catalog.list_tables(("missing",), lance_only=True)
+    assert (proxy.calls["get_table_names_by_filter"], proxy.calls["get_table_req"]) == (1, 0)
 
 
 SCANS: dict[str, Callable[[HiveCatalog, str], object]] = {
@@ -147,7 +151,7 @@ SCANS: dict[str, Callable[[HiveCatalog, str], object]] = {
 
 
 @pytest.mark.parametrize("scan", SCANS)
-def test_a_scan_tells_a_missing_database_from_an_empty_one(
+def test_a_scan_distinguishes_a_missing_database_from_an_empty_one(
     catalog: HiveCatalog, database: str, scan: str
 ) -> None:
     assert SCANS[scan](catalog, database) == []

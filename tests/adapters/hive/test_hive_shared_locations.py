@@ -11,28 +11,23 @@ import lance
 import pyarrow as pa
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes as hive
-from lance_namespace import (
-    CreateNamespaceRequest,
-    DeregisterTableRequest,
-    DropNamespaceRequest,
-    DropTableRequest,
-    RegisterTableRequest,
-)
 from lance_namespace.errors import InvalidTableStateError
 from servers.hive_raw import raw_client, raw_table
 from servers.metastores import Metastores
 from servers.proxy import ThriftProxy
 
-from lance_bridge_hive import HiveNamespace
+from lance_bridge.testing.calls import Calls
 from lance_bridge_metastore import Metastore
+
+from .conftest import open_calls
 
 pytestmark = pytest.mark.server
 
 ROWS = pa.table({"id": [0, 1, 2]})
 
 
-def register(namespace: HiveNamespace, table: list[str], place: Path) -> list[str]:
-    namespace.register_table(RegisterTableRequest(id=table, location=str(place)))
+def register(calls: Calls, table: list[str], place: Path) -> list[str]:
+    calls.register_table(table, str(place))
     return table
 
 
@@ -68,67 +63,67 @@ def newer(request: pytest.FixtureRequest, metastores: Metastores) -> Metastore:
 
 
 @pytest.fixture
-def other(newer: Metastore, tmp_path: Path) -> Iterator[tuple[HiveNamespace, list[str]]]:
+def other(newer: Metastore, tmp_path: Path) -> Iterator[tuple[Calls, list[str]]]:
     """A namespace with catalogs, and a database of another catalog than Hive's own."""
     name = f"cat_{uuid.uuid4().hex[:12]}"
-    with HiveNamespace(uri=newer.uri, catalog_levels="true", root=str(tmp_path)) as namespace:
-        namespace.create_namespace(CreateNamespaceRequest(id=[name]))
-        namespace.create_namespace(CreateNamespaceRequest(id=[name, "sales"]))
-        yield namespace, [name, "sales"]
-        namespace.drop_namespace(DropNamespaceRequest(id=[name], behavior="Cascade"))
+    with open_calls(uri=newer.uri, catalog_levels="true", root=str(tmp_path)) as calls:
+        calls.create_namespace([name])
+        calls.create_namespace([name, "sales"])
+        yield calls, [name, "sales"]
+        calls.drop_namespace([name], behavior="Cascade")
 
 
 @pytest.fixture
-def plain(newer: Metastore) -> Iterator[tuple[HiveNamespace, str]]:
+def plain(newer: Metastore) -> Iterator[tuple[Calls, str]]:
     """A namespace without catalogs, and a database in it."""
     name = f"db_{uuid.uuid4().hex[:12]}"
-    with HiveNamespace(uri=newer.uri) as namespace:
-        namespace.create_namespace(CreateNamespaceRequest(id=[name]))
-        yield namespace, name
-        namespace.drop_namespace(DropNamespaceRequest(id=[name], behavior="Cascade"))
+    with open_calls(uri=newer.uri) as calls:
+        calls.create_namespace([name])
+        yield calls, name
+        calls.drop_namespace([name], behavior="Cascade")
 
 
 def test_a_table_of_another_catalog_keeps_the_files_that_it_shares(
-    plain: tuple[HiveNamespace, str],
-    other: tuple[HiveNamespace, list[str]],
+    plain: tuple[Calls, str],
+    other: tuple[Calls, list[str]],
     tmp_path: Path,
 ) -> None:
-    namespace, database = plain
+    calls, database = plain
     with_catalogs, elsewhere = other
     place = tmp_path / "t.lance"
     lance.write_dataset(ROWS, place)
-    mine = register(namespace, [database, "t"], place)
+    mine = register(calls, [database, "t"], place)
     theirs = register(with_catalogs, [*elsewhere, "t"], place)
     for request in (
-        lambda: namespace.drop_table(DropTableRequest(id=mine)),
-        lambda: namespace.drop_namespace(DropNamespaceRequest(id=[database], behavior="Cascade")),
+        lambda: calls.drop_table(mine),
+        lambda: calls.drop_namespace([database], behavior="Cascade"),
     ):
         with pytest.raises(InvalidTableStateError, match=f"overlaps.*{theirs[0]}"):
             request()
     assert lance.dataset(place).count_rows() == 3
-    with_catalogs.deregister_table(DeregisterTableRequest(id=theirs))
-    namespace.drop_table(DropTableRequest(id=mine))
+    with_catalogs.deregister_table(theirs)
+    calls.drop_table(mine)
     assert not place.exists()
 
 
 def test_other_tables_of_other_catalogs_do_not_keep_a_table(
-    plain: tuple[HiveNamespace, str],
-    other: tuple[HiveNamespace, list[str]],
+    plain: tuple[Calls, str],
+    other: tuple[Calls, list[str]],
     tmp_path: Path,
 ) -> None:
-    namespace, database = plain
+    calls, database = plain
     with_catalogs, elsewhere = other
     for name in ("mine", "theirs"):
         lance.write_dataset(ROWS, tmp_path / f"{name}.lance")
     register(with_catalogs, [*elsewhere, "t"], tmp_path / "theirs.lance")
-    mine = register(namespace, [database, "t"], tmp_path / "mine.lance")
-    namespace.drop_table(DropTableRequest(id=mine))
+    mine = register(calls, [database, "t"], tmp_path / "mine.lance")
+    calls.drop_table(mine)
     assert not (tmp_path / "mine.lance").exists()
     assert lance.dataset(tmp_path / "theirs.lance").count_rows() == 3
 
 
 def test_a_partition_inside_the_location_keeps_its_table_from_being_dropped(
-    connected: HiveNamespace, server: Metastore, made: str, tmp_path: Path
+    connected: Calls, server: Metastore, made: str, tmp_path: Path
 ) -> None:
     place = tmp_path / "t.lance"
     lance.write_dataset(ROWS, place)
@@ -138,15 +133,15 @@ def test_a_partition_inside_the_location_keeps_its_table_from_being_dropped(
     inside.mkdir(exist_ok=True)
     (inside / "0001.parquet").write_text("rows of the partition")
     with pytest.raises(InvalidTableStateError, match=r"overlaps.*partition of.*days"):
-        connected.drop_table(DropTableRequest(id=table))
+        connected.drop_table(table)
     assert lance.dataset(place).count_rows() == 3
-    with HiveNamespace(uri=server.uri, **{"drop.check-sharing": "entries"}) as narrow:
-        narrow.drop_table(DropTableRequest(id=table))
+    with open_calls(uri=server.uri, **{"drop.check-sharing": "entries"}) as narrow:
+        narrow.drop_table(table)
     assert (inside / "0001.parquet").read_text() == "rows of the partition"
 
 
 def test_partitions_are_read_only_where_others_files_lie_in_the_table(
-    namespace: HiveNamespace,
+    calls: Calls,
     metastore: Metastore,
     proxy: ThriftProxy,
     database: str,
@@ -154,13 +149,13 @@ def test_partitions_are_read_only_where_others_files_lie_in_the_table(
 ) -> None:
     for name in ("clean", "mixed"):
         lance.write_dataset(ROWS, tmp_path / f"{name}.lance")
-        register(namespace, [database, name], tmp_path / f"{name}.lance")
+        register(calls, [database, name], tmp_path / f"{name}.lance")
     (tmp_path / "mixed.lance" / "notes.txt").write_text("kept")
     add_partitions(metastore, [database, "days"], [tmp_path / f"day={n}" for n in range(3)])
-    with HiveNamespace(uri=proxy.uri) as behind:
-        behind.drop_table(DropTableRequest(id=[database, "clean"]))
+    with open_calls(uri=proxy.uri) as behind:
+        behind.drop_table([database, "clean"])
         assert proxy.calls["get_partition_names"] == 0
-        behind.drop_table(DropTableRequest(id=[database, "mixed"]))
+        behind.drop_table([database, "mixed"])
         # At least: other tests leave partitioned tables in the metastore that they share.
         assert proxy.calls["get_partition_names"] >= 1
         assert proxy.calls["get_partitions_by_names"] >= 1

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import hmsclient.genthrift.hive_metastore.ttypes as hive
 import lance
 import pyarrow as pa
 import pytest
-from lance_namespace import (
-    CountTableRowsRequest,
-    CreateTableRequest,
-    DeclareTableRequest,
-    DeregisterTableRequest,
-    DescribeTableRequest,
-    DropNamespaceRequest,
-    DropTableRequest,
-    ListTablesRequest,
-    RegisterTableRequest,
-    RenameTableRequest,
-    TableExistsRequest,
-)
 from lance_namespace.errors import (
     InvalidInputError,
     NamespaceNotEmptyError,
@@ -29,8 +16,7 @@ from lance_namespace.errors import (
 )
 from servers.hive_raw import raw_client, raw_table
 
-from lance_bridge.testing.build import ipc
-from lance_bridge_hive import HiveNamespace
+from lance_bridge.testing.calls import Calls
 from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
@@ -64,61 +50,39 @@ def view(
     assert lance.dataset(str(place)).count_rows() == ROWS.num_rows
 
 
-REFUSED: dict[str, Callable[[HiveNamespace, list[str]], object]] = {
-    "describe": lambda ns, t: ns.describe_table(DescribeTableRequest(id=t)),
-    "exists": lambda ns, t: ns.table_exists(TableExistsRequest(id=t)),
-    "count": lambda ns, t: ns.count_table_rows(CountTableRowsRequest(id=t)),
-    "rename": lambda ns, t: ns.rename_table(RenameTableRequest(id=t, new_table_name="other")),
-    "drop": lambda ns, t: ns.drop_table(DropTableRequest(id=t)),
-    "deregister": lambda ns, t: ns.deregister_table(DeregisterTableRequest(id=t)),
-}
-
-
-@pytest.mark.parametrize("operation", REFUSED)
 def test_a_view_with_the_mark_of_lance_is_no_lance_table(
-    connected: HiveNamespace, view: list[str], operation: str
+    connected: Calls, view: list[str], tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidInputError, match=r"not a Lance table.*_VIEW"):
-        REFUSED[operation](connected, view)
-
-
-TAKEN: dict[str, Callable[[HiveNamespace, list[str], str], object]] = {
-    "declare": lambda ns, t, _: ns.declare_table(DeclareTableRequest(id=t)),
-    "create": lambda ns, t, _: ns.create_table(CreateTableRequest(id=t), ipc(ROWS)),
-    "create exist_ok": lambda ns, t, _: ns.create_table(
-        CreateTableRequest(id=t, mode="exist_ok"), ipc(ROWS)
-    ),
-    "create overwrite": lambda ns, t, _: ns.create_table(
-        CreateTableRequest(id=t, mode="overwrite"), ipc(ROWS)
-    ),
-    "register": lambda ns, t, p: ns.register_table(RegisterTableRequest(id=t, location=p)),
-    "register overwrite": lambda ns, t, p: ns.register_table(
-        RegisterTableRequest(id=t, location=p, mode="overwrite")
-    ),
-}
-
-
-@pytest.mark.parametrize("operation", TAKEN)
-def test_the_name_of_a_view_is_taken(
-    connected: HiveNamespace, view: list[str], tmp_path: Path, operation: str
-) -> None:
-    with pytest.raises(TableAlreadyExistsError):
-        TAKEN[operation](connected, view, str(tmp_path / "elsewhere"))
-
-
-def test_cascade_refuses_a_database_with_a_view(connected: HiveNamespace, view: list[str]) -> None:
-    request = DropNamespaceRequest(id=view[:1], behavior="Cascade")
+    place = str(tmp_path / "elsewhere")
+    for refuse in (
+        lambda: connected.describe_table(view),
+        lambda: connected.table_exists(view),
+        lambda: connected.count(view),
+        lambda: connected.rename_table(view, "other"),
+        lambda: connected.drop_table(view),
+        lambda: connected.deregister_table(view),
+    ):
+        with pytest.raises(InvalidInputError, match=r"not a Lance table.*_VIEW"):
+            refuse()
+    for take in (
+        lambda: connected.declare_table(view),
+        lambda: connected.create_table(view, ROWS, mode="exist_ok"),
+        lambda: connected.create_table(view, ROWS, mode="overwrite"),
+        lambda: connected.register_table(view, place, mode="overwrite"),
+    ):
+        with pytest.raises(TableAlreadyExistsError):
+            take()
     with pytest.raises(NamespaceNotEmptyError, match="Lance tables only"):
-        connected.drop_namespace(request)
+        connected.drop_namespace(view[:1], behavior="Cascade")
 
 
 def test_a_mark_with_spaces_is_no_mark(
-    server: Metastore, connected: HiveNamespace, made: str, tmp_path: Path
+    server: Metastore, connected: Calls, made: str, tmp_path: Path
 ) -> None:
     table = raw_table(made, "t", str(tmp_path / "t"))
     table.parameters["table_type"] = " lance "
     with raw_client(server.port) as client:
         client.create_table(table)
     with pytest.raises(InvalidInputError, match="not a Lance table"):
-        connected.describe_table(DescribeTableRequest(id=[made, "t"]))
-    assert connected.list_tables(ListTablesRequest(id=[made])).tables == []
+        connected.describe_table([made, "t"])
+    assert connected.all_tables([made]) == []

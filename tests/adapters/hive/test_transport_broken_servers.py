@@ -19,7 +19,7 @@ from lance_bridge.config import load
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_hive.config import HiveConfig
 from lance_bridge_hive.transport import ClientPool
-from lance_bridge_hive.transport.sockets import refuse_own_echo
+from lance_bridge_hive.transport.sockets import refuse_self_connection
 
 _STRING, _STRUCT, _MAP, _LIST = 11, 12, 13, 15
 _REPLY = 2
@@ -114,7 +114,7 @@ def test_a_correct_reply_is_read(serve: Serve) -> None:
         (header() + bytes([_STRUCT, 0, 9]) * 100_000, "cannot be decoded|depth|within"),
     ],
 )
-def test_an_answer_that_is_none_gives_a_typed_error_in_time(
+def test_a_malformed_answer_gives_a_typed_error_in_time(
     serve: Serve, reply: bytes, says: str
 ) -> None:
     server = serve(answering(reply))
@@ -264,7 +264,7 @@ def test_a_socket_that_the_system_connected_to_itself_is_refused() -> None:
         echo.bind(("127.0.0.1", 0))
         echo.connect(echo.getsockname())
         with pytest.raises(ConnectionRefusedError):
-            refuse_own_echo(echo)
+            refuse_self_connection(echo)
 
 
 # -- HTTP ----------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def http_reply(status: str, body: bytes) -> bytes:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", "OutcomeUnknownError", "within 1 s"),
     ],
 )
-def test_http_answers_are_told_apart(serve: Serve, reply: bytes, error: str, says: str) -> None:
+def test_http_answers_are_classified(serve: Serve, reply: bytes, error: str, says: str) -> None:
     pool = pool_of(http_uri(serve(answering_http(reply))), **{"http.token": "hunter2"})
     with pytest.raises(Exception, match=says) as caught:
         ask(pool, repeatable=False)

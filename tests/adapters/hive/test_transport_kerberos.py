@@ -179,7 +179,7 @@ def test_a_ticket_opens_the_metastore_and_no_ticket_does_not(
     kdc: Kdc, connect: Callable[..., ClientPool]
 ) -> None:
     pool = connect()
-    with pytest.raises(UnauthenticatedError, match="GSSAPI failed on our side"):
+    with pytest.raises(UnauthenticatedError, match="GSSAPI failed in the client"):
         pool.call(lambda c: c.hms.get_all_databases(), name="get_all_databases", repeatable=True)
     kdc.log_in()
     for _ in range(3):

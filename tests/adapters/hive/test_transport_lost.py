@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -21,8 +19,6 @@ from lance_bridge_hive.transport import ClientPool
 from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
-
-_DEADLINE = 60.0
 
 
 # -- lost connections ----------------------------------------------------------------------------
@@ -79,7 +75,7 @@ def test_a_change_on_an_idle_connection_that_was_closed_succeeds(
     assert proxy.calls["create_database"] == 1
 
 
-def test_a_stalled_call_ends_in_time_and_its_late_reply_is_nobodys(
+def test_a_stalled_call_ends_in_time_and_its_late_reply_is_discarded(
     metastore: Metastore, proxy: ThriftProxy, connect: Connect
 ) -> None:
     pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
@@ -94,7 +90,7 @@ def test_a_stalled_call_ends_in_time_and_its_late_reply_is_nobodys(
         assert read(pool) == "default"
 
 
-def test_a_metastore_that_stops_answering_is_not_blamed_on_the_settings(
+def test_settings_are_not_suspected_if_a_metastore_stops_answering(
     proxy: ThriftProxy, connect: Connect
 ) -> None:
     pool = connect(**{"client.timeout": "0.5", "client.retry-timeout": "0"})
@@ -116,7 +112,7 @@ def test_retries_end_in_time(proxy: ThriftProxy, connect: Connect) -> None:
     assert 2 < proxy.calls["get_database"] < 20
 
 
-def test_when_nobody_answers_the_error_names_every_uri_and_its_cause() -> None:
+def test_without_an_answer_the_error_names_every_uri_and_its_cause() -> None:
     first, second = unused_port(), unused_port()
     uris = f"thrift://127.0.0.1:{first},thrift://[::1]:{second}"
     properties = {"uri": uris, "client.retry-timeout": "0.2"}
@@ -148,9 +144,7 @@ def test_a_host_that_does_not_exist_is_named() -> None:
 # -- several metastores --------------------------------------------------------------------------
 
 
-def test_a_dead_first_uri_is_passed_over_and_remembered(
-    proxy: ThriftProxy, connect: Connect
-) -> None:
+def test_a_dead_first_uri_is_skipped_and_remembered(proxy: ThriftProxy, connect: Connect) -> None:
     pool = connect(uri=f"thrift://127.0.0.1:{unused_port()},{proxy.uri}")
     assert read(pool) == "default"
     pool.close()
@@ -184,45 +178,6 @@ def test_a_stalled_metastore_is_left_for_another(
 
 
 # -- restarts ------------------------------------------------------------------------------------
-
-
-def test_the_first_change_after_a_crash_and_restart_succeeds(metastores: Metastores) -> None:
-    with closing(metastores.new("2.3", stub=False)) as metastore:
-        pool = ClientPool(load(HiveConfig, "hive", {"uri": metastore.uri}))
-        read(pool)
-        metastore.kill()
-        metastore.start()
-        name = create(pool, metastore)
-        assert read(pool, name) == name
-        pool.close()
-
-
-def test_threads_outlive_a_crash_without_a_wrong_answer(metastores: Metastores) -> None:
-    with closing(metastores.new("2.3", stub=False)) as metastore:
-        properties = {"uri": metastore.uri, "client.retry-timeout": str(_DEADLINE)}
-        pool = ClientPool(load(HiveConfig, "hive", properties))
-        names = [create(pool, metastore) for _ in range(8)]
-        stop = threading.Event()
-        under_way = threading.Barrier(len(names) + 1)
-
-        def ask(name: str) -> tuple[int, int]:
-            wrong = total = 0
-            under_way.wait(_DEADLINE)
-            while not stop.is_set():
-                wrong += read(pool, name) != name
-                total += 1
-            return wrong, total
-
-        with ThreadPoolExecutor(len(names)) as threads:
-            results = [threads.submit(ask, name) for name in names]
-            under_way.wait(_DEADLINE)
-            metastore.kill()
-            metastore.start()
-            stop.set()
-            found = [result.result(_DEADLINE) for result in results]
-        assert [wrong for wrong, _ in found] == [0] * len(names)
-        assert all(total > 0 for _, total in found)
-        pool.close()
 
 
 def test_the_framed_transport_works(metastores: Metastores) -> None:

@@ -222,7 +222,7 @@ def choosy(authority: Authority, request: pytest.FixtureRequest) -> Iterator[str
     server.join(10)
 
 
-def test_a_client_certificate_is_shown_and_asked_for(choosy: str, authority: Authority) -> None:
+def test_a_client_certificate_is_sent_and_required(choosy: str, authority: Authority) -> None:
     cert_file, key_file = authority.pem_files("client")
     tls = {"tls.enabled": "true", "tls.ca-file": str(authority.ca_file), "client.timeout": "1"}
     # With TLS 1.3 the server may be gone before its alert is read.

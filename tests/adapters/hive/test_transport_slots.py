@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from lance_bridge_hive.transport.slots import FairSlots
+from lance_bridge_hive.transport.pool import FairSlots
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -30,7 +30,7 @@ def started(count: int, target: Callable[[int], None]) -> list[threading.Thread]
     return threads
 
 
-def test_places_are_given_in_the_order_in_which_threads_came() -> None:
+def test_slots_are_given_in_the_order_in_which_threads_came() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
     served: list[int] = []
@@ -73,7 +73,7 @@ def test_a_thread_that_calls_without_a_pause_passes_none_that_waits() -> None:
     assert slots.acquire(1)
 
 
-def test_who_waits_in_vain_leaves_the_queue_and_no_place_is_lost() -> None:
+def test_a_thread_that_times_out_leaves_the_queue_and_no_slot_is_lost() -> None:
     slots = FairSlots(2)
     assert slots.acquire(1)
     assert slots.acquire(1)
@@ -88,7 +88,7 @@ def test_who_waits_in_vain_leaves_the_queue_and_no_place_is_lost() -> None:
     assert not slots.acquire(0.01)
 
 
-def test_a_place_is_not_lost_to_a_thread_that_is_interrupted() -> None:
+def test_an_interrupted_thread_loses_no_slot() -> None:
     slots = FairSlots(1)
     assert slots.acquire(1)
 
@@ -105,13 +105,13 @@ def test_a_place_is_not_lost_to_a_thread_that_is_interrupted() -> None:
             pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lance_bridge_hive.transport.slots.threading.Lock", InterruptedLock)
+        patch.setattr("lance_bridge_hive.transport.pool.threading.Lock", InterruptedLock)
         with pytest.raises(KeyboardInterrupt):
             slots.acquire(5)
     assert slots.acquire(1)
 
 
-def test_many_threads_with_short_waits_lose_no_place() -> None:
+def test_many_threads_with_short_waits_lose_no_slot() -> None:
     slots = FairSlots(3)
     inside, most = 0, 0
     lock = threading.Lock()

@@ -14,7 +14,11 @@ from typing import Any
 import hmsclient.genthrift.hive_metastore.ttypes as hive
 import pytest
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
-from lance_namespace.errors import ConcurrentModificationError, InternalError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InternalError,
+    UnsupportedOperationError,
+)
 from servers.hive_raw import raw_table
 from servers.scripted import ScriptedServer
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -150,7 +154,9 @@ def test_a_read_whose_rows_go_on_vanishing_ends_as_a_concurrent_modification(
 ) -> None:
     metastore.fail(call, HIVE_2_TO_4_0)
     started = time.monotonic()
-    with pytest.raises(ConcurrentModificationError, match=r"meanwhile.*No such database row"):
+    with pytest.raises(
+        ConcurrentModificationError, match=r"modified concurrently.*No such database row"
+    ):
         READS[call](connect())
     assert time.monotonic() - started < 5
     assert metastore.calls[call] == 10
@@ -216,3 +222,11 @@ def test_a_read_that_fails_for_another_reason_is_internal_and_not_repeated(
     with pytest.raises(InternalError, match=words):
         connect().load_table(("db", "t"))
     assert metastore.calls["get_table_req"] == 1
+
+
+def test_a_metastore_without_the_file_system_says_what_to_add(
+    metastore: Metastore, connect: Connect
+) -> None:
+    metastore.fail("get_table_req", "No FileSystem for scheme: s3")
+    with pytest.raises(UnsupportedOperationError, match=r"no file system for 's3://'.*class path"):
+        connect().load_table(("db", "t"))

@@ -123,9 +123,7 @@ def test_a_server_that_only_throttles_is_given_up(proxy: HttpProxy, connect: Con
     assert sum(proxy.counts.values()) == 3
 
 
-def test_the_servers_wish_to_be_left_alone_is_respected(
-    server: UnityServer, proxy: HttpProxy, connect: Connect
-) -> None:
+def test_retry_after_is_respected(server: UnityServer, proxy: HttpProxy, connect: Connect) -> None:
     server.add_table("c", "s", "t", properties={"k": "v"})
     proxy.fail_next(READ, Answer.of_json(503, {}, Retry_After="1"))
     started = time.monotonic()
@@ -133,7 +131,7 @@ def test_the_servers_wish_to_be_left_alone_is_respected(
     assert time.monotonic() - started >= 1.0
 
 
-def test_a_wait_beyond_the_budget_is_not_begun(proxy: HttpProxy, connect: Connect) -> None:
+def test_a_wait_beyond_the_budget_is_not_started(proxy: HttpProxy, connect: Connect) -> None:
     proxy.fail_next(READ, Answer.of_json(429, {}, Retry_After="3600"))
     started = time.monotonic()
     with pytest.raises(ThrottlingError):
@@ -219,7 +217,7 @@ def test_a_web_server_that_is_no_catalog_is_not_absence(proxy: HttpProxy, connec
 # -- who one is ----------------------------------------------------------------------------------
 
 
-def test_a_token_is_sent_and_shown_nowhere(
+def test_a_token_is_sent_and_not_logged(
     server: UnityServer, proxy: HttpProxy, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.token = "right-hush"
@@ -241,7 +239,7 @@ def test_without_a_token_none_is_sent(
     assert "authorization" not in proxy.requests[0].headers
 
 
-def test_a_netrc_file_does_not_take_the_place_of_the_token(
+def test_a_netrc_file_does_not_replace_the_token(
     server: UnityServer,
     proxy: HttpProxy,
     connect: Connect,
@@ -260,7 +258,7 @@ def test_a_netrc_file_does_not_take_the_place_of_the_token(
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a?b", "a#b", "a%2Fb", "ä"])
-def test_no_name_leaves_its_place_in_a_url(name: str) -> None:
+def test_names_are_escaped_in_urls(name: str) -> None:
     path = route("tables", "c", "s", name)
     assert path.startswith("/tables/c.s.")
     assert path.count("/") == 2

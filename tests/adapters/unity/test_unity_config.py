@@ -139,7 +139,7 @@ def test_the_keys_of_other_implementations_work() -> None:
         ({"host": "https://dbc-1.cloud.databricks.com", "server": "open-source"}, False),
     ],
 )
-def test_the_kind_of_server_is_found_out(properties: dict[str, str], expected: bool) -> None:
+def test_databricks_is_recognised(properties: dict[str, str], expected: bool) -> None:
     assert config(**properties).is_databricks is expected
 
 
@@ -163,7 +163,7 @@ def test_a_token_of_the_environment_is_not_sent_to_an_open_source_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
-    assert not config().asks_sdk
+    assert not config().uses_sdk
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_token_of_the_environment_is_not_sent_to_an_open_source_server(
         ("azure_use_azure_cli", False),
     ],
 )
-def test_auto_vends_unless_an_option_says_who_one_is(option: str, expected: bool) -> None:
+def test_auto_vends_unless_an_option_has_credentials(option: str, expected: bool) -> None:
     storage = {f"storage.{option}": "http://x"}
     assert config(**storage).vends is expected
     assert config(**storage, **{"credentials.vend": "true"}).vends
@@ -223,7 +223,7 @@ def test_the_open_source_server_takes_these_names(name: str) -> None:
     assert len(name) <= rule.max_length
 
 
-def test_connecting_asks_nobody() -> None:
+def test_connecting_sends_no_request() -> None:
     namespace = UnityNamespace(host=HOST, catalog="main")
     assert namespace.namespace_id() == f"unity({HOST}, catalog=main)"
 

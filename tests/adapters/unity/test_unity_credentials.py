@@ -47,7 +47,7 @@ def test_a_tables_credentials_are_asked_for_by_its_id(
     assert proxy.requests[-1].json == {"table_id": made.identity, "operation": operation}
 
 
-def test_a_place_without_a_table_is_asked_for_by_its_path(
+def test_credentials_for_a_location_without_a_table_are_requested_by_path(
     server: UnityServer, proxy: HttpProxy, connect: Connect
 ) -> None:
     server.add_bucket("s3://bucket", KEYS)
@@ -56,18 +56,20 @@ def test_a_place_without_a_table_is_asked_for_by_its_path(
     assert proxy.requests[-1].json == {"url": "s3://bucket/t", "operation": "PATH_CREATE_TABLE"}
 
 
-def test_a_local_place_has_no_credentials(connect: Connect) -> None:
+def test_a_local_location_has_no_credentials(connect: Connect) -> None:
     assert connect().vend_credentials(record("file:///data/t"), write=False) is None
 
 
-def test_whoever_brings_credentials_is_vended_none(proxy: HttpProxy, connect: Connect) -> None:
+def test_no_credentials_are_vended_to_a_caller_with_credentials(
+    proxy: HttpProxy, connect: Connect
+) -> None:
     own = connect(**{"storage.aws_access_key_id": "a", "storage.aws_secret_access_key": "b"})
     assert own.vend_credentials(record(), write=False) is None
     assert connect(**{"credentials.vend": "false"}).vend_credentials(record(), write=False) is None
     assert not proxy.requests
 
 
-def test_a_bucket_that_the_server_does_not_know_is_passed_over_or_an_error(
+def test_an_unknown_bucket_is_logged_or_an_error(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -77,7 +79,7 @@ def test_a_bucket_that_the_server_does_not_know_is_passed_over_or_an_error(
         connect(**{"credentials.vend": "true"}).vend_credentials(record(), write=False)
 
 
-def test_a_server_without_the_call_is_passed_over_or_an_error(
+def test_a_server_without_the_call_is_logged_or_an_error(
     proxy: HttpProxy, connect: Connect
 ) -> None:
     proxy.fail_next(PATHS, Answer(404, b"404 Not Found"), times=2)

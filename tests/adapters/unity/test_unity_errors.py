@@ -18,20 +18,20 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.errors import OutcomeUnknownError, table_already_exists
-from lance_bridge_unity.errors import Lost, Refused, translated
+from lance_bridge_unity.errors import ErrorReply, LostReply, translate_errors
 
 TABLE = ("c", "s", "t")
 
 
 def raised(error: Exception, path: tuple[str, ...] = TABLE) -> LanceNamespaceError:
-    with pytest.raises(LanceNamespaceError) as caught, translated("do it", path):
+    with pytest.raises(LanceNamespaceError) as caught, translate_errors("do it", path):
         raise error
     assert caught.value.__cause__ is error
     return caught.value
 
 
-def refused(status: int, code: str, text: str = "no", *, change: bool = False) -> Refused:
-    return Refused(status, code, text, change=change)
+def refused(status: int, code: str, text: str = "no", *, change: bool = False) -> ErrorReply:
+    return ErrorReply(status, code, text, change=change)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_failing_server_may_have_made_the_change(status: int) -> None:
 def test_a_lost_request_is_unknown_only_where_it_may_have_changed_something(
     sent: bool, change: bool, kind: type[LanceNamespaceError]
 ) -> None:
-    assert type(raised(Lost("gone", sent=sent, change=change))) is kind
+    assert type(raised(LostReply("gone", sent=sent, change=change))) is kind
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_lost_request_is_unknown_only_where_it_may_have_changed_something(
 def test_duplicates_of_all_dialects_are_what_the_caller_says(status: int, code: str) -> None:
     taken = table_already_exists(TABLE)
     error = refused(status, code)
-    with pytest.raises(type(taken)) as caught, translated("make it", TABLE, duplicate=taken):
+    with pytest.raises(type(taken)) as caught, translate_errors("make it", TABLE, duplicate=taken):
         raise error
     assert caught.value is taken
 
@@ -163,7 +163,7 @@ def test_a_refused_delete_of_what_is_not_empty_is_recognised(
     assert refused(status, code, text).is_not_empty is expected
 
 
-def test_only_the_first_line_of_what_a_server_says_is_shown() -> None:
+def test_only_the_first_line_of_a_servers_message_is_kept() -> None:
     error = raised(refused(400, "INVALID_ARGUMENT", "no good\n\tat io.unitycatalog.Server"))
     assert "no good" in str(error)
     assert "io.unitycatalog" not in str(error)

@@ -80,7 +80,7 @@ def test_a_profile_gives_host_and_token(
     assert "profile=work" in catalog.describe_connection()
 
 
-def test_a_profile_that_is_not_there_is_named(databricks: Databricks) -> None:
+def test_a_missing_profile_is_named(databricks: Databricks) -> None:
     catalog = databricks(host=None, token=None, profile="nowhere")
     with pytest.raises(UnauthenticatedError, match="nowhere"):
         catalog.load_namespace(("c", "s"))
@@ -103,7 +103,7 @@ def test_given_credentials_are_not_mixed_with_those_of_the_environment(
     assert databricks().load_namespace(("c", "s")).path == ("c", "s")
 
 
-def test_a_login_that_nobody_answers_ends_in_time(
+def test_a_login_without_an_answer_ends_in_time(
     workspace_proxy: HttpProxy, databricks: Databricks
 ) -> None:
     silence = Delay()
@@ -137,7 +137,7 @@ def test_a_dead_workspace_is_service_unavailable_in_time(
 def test_eight_threads_with_a_token_that_has_ended_fetch_one(
     workspace: UnityServer, databricks: Databricks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "_GOOD_FOR", 0.0)
+    monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
     authority = workspace.databricks.authority
     authority.lifetime = SDK_MARGIN
     catalog = databricks(**CLIENT)
@@ -259,7 +259,7 @@ def test_a_login_that_hung_once_does_not_hang_the_next(
     monkeypatch: pytest.MonkeyPatch,
     before: int,
 ) -> None:
-    monkeypatch.setattr(login, "_GOOD_FOR", 0.0)
+    monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
     workspace.databricks.authority.lifetime = SDK_MARGIN
     silence = Delay()
     catalog = databricks(**CLIENT, connect_timeout="0.2", read_timeout="0.5", max_retries="0")
@@ -274,5 +274,5 @@ def test_a_login_that_hung_once_does_not_hang_the_next(
         silence.release.set()
 
 
-def test_what_is_sent_to_say_who_one_is_is_shown_nowhere() -> None:
+def test_credentials_are_not_in_the_repr() -> None:
     assert "hush" not in repr(Access("http://unity", {"Authorization": "Bearer hush"}))

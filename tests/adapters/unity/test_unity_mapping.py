@@ -52,7 +52,7 @@ def test_an_entry_has_a_column_that_readers_of_text_refuse(types: list[str], has
     assert (len(made) == len(names)) is has_one
 
 
-def test_the_column_that_is_refused_has_a_name_of_its_own() -> None:
+def test_the_added_column_has_a_free_name() -> None:
     [refused] = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS))["columns"]
     columns = (Column(refused["name"], "string"),)
     made = mapping.table_body(FULL, TableRecord(FULL, "/p", MARKS, columns=columns))["columns"]
@@ -119,9 +119,7 @@ def test_names_of_nested_fields_are_quoted_where_sql_needs_it(name: str, text: s
         ({"type": "udt", "class": "x"}, "USER_DEFINED_TYPE", "udt"),
     ],
 )
-def test_a_column_names_its_type_in_unitys_words_and_in_sqls(
-    spark: Any, name: str, text: str
-) -> None:
+def test_a_column_has_its_type_for_unity_and_for_sql(spark: Any, name: str, text: str) -> None:
     found = column(spark)
     assert (found["type_name"], found["type_text"]) == (name, text)
 
@@ -227,7 +225,7 @@ def test_comment_and_storage_root_are_properties(full: tuple[str, ...]) -> None:
     assert dict(mapping.namespace_from(full, full, body).properties) == given_properties
 
 
-def test_the_other_kinds_fields_are_plain_properties() -> None:
+def test_fields_of_the_other_level_are_plain_properties() -> None:
     body = mapping.namespace_body(("c", "s"), NamespaceRecord(("c", "s"), {"catalog.comment": "x"}))
     assert body["properties"] == {"catalog.comment": "x"}
     assert "comment" not in body
@@ -269,7 +267,7 @@ def test_the_location_of_a_schema_is_its_root_and_not_where_managed_tables_go(
         (None, True, "temporary-path-credentials", "PATH_CREATE_TABLE"),
     ],
 )
-def test_a_table_that_is_there_is_named_by_id_and_one_to_be_made_by_its_place(
+def test_an_existing_table_is_named_by_id_and_a_new_one_by_location(
     identity: str | None, write: bool, call: str, operation: str
 ) -> None:
     record = TableRecord(FULL, "s3://b/t", identity=identity)
@@ -314,7 +312,7 @@ def test_a_reply_without_credentials_gives_none(reply: dict[str, Any]) -> None:
     assert mapping.storage_options(reply) is None
 
 
-def test_credentials_without_an_end_are_to_be_looked_at_again_soon() -> None:
+def test_credentials_without_an_expiration_expire_soon() -> None:
     options = mapping.storage_options({"gcp_oauth_token": {"oauth_token": "a"}})
     assert options is not None
     assert int(options["expires_at_millis"]) > 1_700_000_000_000

@@ -28,7 +28,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
-from lance_bridge_unity.races import changing
+from lance_bridge_unity.concurrency import lock_names
 
 Connect = Callable[..., UnityCatalog]
 
@@ -130,11 +130,11 @@ def test_two_renames_across_do_not_wait_for_each_other_for_ever(
 
 
 def test_a_name_that_was_changed_during_a_fork_can_be_changed_in_the_child() -> None:
-    with changing(TABLE):
+    with lock_names(TABLE):
         child = os.fork()
         if child == 0:
             signal.alarm(10)  # ends a child that waits for a lock which nobody releases
-            with changing(TABLE):
+            with lock_names(TABLE):
                 os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 

@@ -77,7 +77,7 @@ def test_a_table_that_can_never_be_read_back_says_why(
 
 
 @pytest.mark.parametrize("fault", ["refused", "expired", "odd"])
-def test_to_the_port_it_is_unknown_what_became_of_it(
+def test_the_catalog_reports_an_unknown_outcome(
     proxy: HttpProxy, connect: Connect, fault: str
 ) -> None:
     proxy.fail_next(f"GET {API}/tables/c.s.t", FAULTS[fault])
@@ -94,7 +94,7 @@ def test_the_last_property_of_a_schema_is_never_lost_in_silence(
 ) -> None:
     catalog = connect()
     catalog.create_namespace(NamespaceRecord(("c", "n"), {"k": "v"}))
-    with pytest.raises(InvalidInputError, match=r"'c\.n' cannot be left without properties"):
+    with pytest.raises(InvalidInputError, match=r"'c\.n' must keep at least one property"):
         catalog.alter_namespace(NamespaceRecord(("c", "n"), properties))
     assert catalog.load_namespace(("c", "n")).properties == {"k": "v"}
 
@@ -133,7 +133,7 @@ def test_a_table_is_not_changed_in_part(
     assert catalog.load_table(("c", "s", "t")) == before
 
 
-def test_a_change_that_would_be_invalid_in_part_is_not_begun(
+def test_a_change_with_an_invalid_part_sends_nothing(
     workspace: UnityServer, databricks: Connect
 ) -> None:
     catalog = databricks()

@@ -13,7 +13,6 @@ from servers.http_proxy import Answer, Fault, HttpProxy, Request
 from servers.unity import (
     DATABRICKS,
     DIALECTS,
-    OPEN_SOURCE_0_3,
     OPEN_SOURCE_0_6,
     WAREHOUSE_ID,
     UnityServer,
@@ -96,7 +95,7 @@ class Place:
         }
 
 
-@pytest.fixture(params=[OPEN_SOURCE_0_3.name, OPEN_SOURCE_0_6.name, DATABRICKS.name])
+@pytest.fixture(params=[OPEN_SOURCE_0_6.name, DATABRICKS.name])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Place]]:
     """Makes places of one kind of server, each with a root of its own."""
     ends: list[Callable[[], object]] = []
@@ -121,10 +120,6 @@ def test_a_change_with_a_fault_is_made_once(
     places: Callable[[str], Place], change: str, fault: str
 ) -> None:
     expected, place = places("expected"), places("place")
-    if change == "rename" and expected.server.dialect is OPEN_SOURCE_0_3:
-        with refused(ErrorCode.UNSUPPORTED, naming="older than"):
-            CHANGES[change](place.calls)
-        return
     CHANGES[change](expected.calls)
     place.proxy.fail_next(is_change, FAULTS[fault])
     CHANGES[change](place.calls)

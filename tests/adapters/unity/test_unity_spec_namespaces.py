@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from lance_namespace import ErrorCode
-from servers.http_proxy import Answer, HttpProxy
+from servers.http_proxy import HttpProxy
 from servers.unity import UnityServer
 
 from lance_bridge.testing.calls import Calls
@@ -39,20 +39,6 @@ def test_cascade_by_a_caller_without_the_right_to_drop_changes_nothing(
         calls.drop_namespace(["c"], behavior="Cascade")
     assert calls.all_namespaces(["c"]) == ["empty", "s"]
     assert calls.count(TABLE) == 3
-
-
-def test_a_cascade_that_is_interrupted_names_what_is_gone_and_what_is_left(
-    proxy: HttpProxy, calls: Calls
-) -> None:
-    for name in ("a", "b", "c"):
-        calls.create_table([*SCHEMA, name], ROWS)
-    denied = Answer.of_json(403, {"error_code": "PERMISSION_DENIED"})
-    proxy.fail_next(f"DELETE {API}/tables/c.s.b", denied)
-    with refused(ErrorCode.PERMISSION_DENIED, naming="data: c.s.a. Failed at: c.s.b. Not"):
-        calls.drop_namespace(SCHEMA, behavior="Cascade")
-    assert [calls.count([*SCHEMA, name]) for name in ("b", "c")] == [3, 3]
-    calls.drop_namespace(SCHEMA, behavior="Cascade")
-    assert calls.all_namespaces(["c"]) == []
 
 
 def test_a_cascade_without_tables_drops_once(proxy: HttpProxy, calls: Calls) -> None:

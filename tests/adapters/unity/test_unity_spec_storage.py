@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 
 import lance
 import pyarrow as pa
 import pytest
-from lance_namespace import ErrorCode, LanceNamespaceError
-from servers.http_proxy import Delay, HttpProxy
+from lance_namespace import ErrorCode
+from servers.http_proxy import HttpProxy
 from servers.objectstore import MotoServer
-from servers.pools import unused_port
 from servers.unity import Bucket, UnityServer
 
 from lance_bridge.testing.calls import Calls
@@ -25,7 +22,6 @@ SCHEMA = ["c", "s"]
 TABLE = [*SCHEMA, "t"]
 ROWS = pa.table({"id": [0, 1, 2]})
 ROOT = "s3://lake/tables"
-REFUSED = [ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED]
 """What somebody unknown to the storage gets, and somebody who is known and may do nothing."""
 LIFETIME_SECONDS = 3600.0
 
@@ -45,12 +41,6 @@ def store() -> Iterator[MotoServer]:
     with MotoServer() as running:
         running.make_bucket("lake")
         yield running
-
-
-@pytest.fixture(scope="module")
-def powerless(store: MotoServer) -> dict[str, str]:
-    """Storage options of somebody who may do nothing."""
-    return store.powerless_options()
 
 
 @pytest.fixture
@@ -76,115 +66,6 @@ def owner(connected: Open, store: MotoServer) -> Iterator[Calls]:
     yield calls
     for key in store.keys("lake"):
         store.client.delete_object(Bucket="lake", Key=key)
-
-
-@pytest.fixture(params=REFUSED, ids=lambda code: code.name)
-def code(request: pytest.FixtureRequest) -> ErrorCode:
-    """What `outsider` gets while the store looks at credentials."""
-    found: ErrorCode = request.param
-    return found
-
-
-@pytest.fixture
-def outsider(
-    connected: Open, store: MotoServer, powerless: dict[str, str], code: ErrorCode
-) -> Calls:
-    """A client that the store refuses while it looks at credentials."""
-    known = code is ErrorCode.PERMISSION_DENIED
-    return connected(powerless if known else store.storage_options)
-
-
-@pytest.fixture
-def cut_off(connected: Open, store: MotoServer) -> Calls:
-    """A client whose storage does not answer."""
-    nobody = {"aws_endpoint": f"http://127.0.0.1:{unused_port()}"}
-    return connected({**store.storage_options, **nobody})
-
-
-@pytest.mark.parametrize("operation", NEEDS_STORAGE)
-def test_storage_that_does_not_answer_is_service_unavailable_and_nothing_is_changed(
-    owner: Calls, cut_off: Calls, operation: str
-) -> None:
-    with refused(ErrorCode.SERVICE_UNAVAILABLE):
-        NEEDS_STORAGE[operation](cut_off)
-    assert owner.all_tables(SCHEMA) == ["t"]
-    assert owner.count(TABLE) == 3
-
-
-@pytest.mark.parametrize("operation", NEEDS_STORAGE)
-def test_storage_that_refuses_says_so_and_nothing_is_changed(
-    store: MotoServer, owner: Calls, outsider: Calls, code: ErrorCode, operation: str
-) -> None:
-    with store.refusing_credentials(), refused(code):
-        NEEDS_STORAGE[operation](outsider)
-    assert owner.all_tables(SCHEMA) == ["t"]
-    assert owner.count(TABLE) == 3
-
-
-def test_a_declaration_that_cannot_be_looked_at_is_not_repeated(
-    owner: Calls, cut_off: Calls
-) -> None:
-    first = owner.declare_table([*SCHEMA, "u"])
-    with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="cannot be looked at"):
-        cut_off.declare_table([*SCHEMA, "u"])
-    assert owner.describe_table([*SCHEMA, "u"]).location == first.location
-
-
-# -- files that cannot be deleted ------------------------------------------------------------------
-
-
-def test_files_that_the_storage_refuses_to_delete_are_named(
-    proxy: HttpProxy, store: MotoServer, owner: Calls, outsider: Calls, code: ErrorCode
-) -> None:
-    error = drop_while(proxy, outsider, store.refusing_credentials)
-    assert error is not None
-    assert error.code == code
-    assert f"is dropped, but files are left at {ROOT}" in str(error)
-    assert owner.all_tables(SCHEMA) == []
-    assert store.keys("lake")
-
-
-def test_files_on_storage_that_went_away_are_named(proxy: HttpProxy, connected: Open) -> None:
-    with MotoServer() as mortal:
-        mortal.make_bucket("lake")
-        calls = connected(mortal.storage_options)
-        calls.create_table(TABLE, ROWS)
-        error = drop_while(proxy, calls, lambda: stopped(mortal))
-    assert calls.all_tables(SCHEMA) == []
-    assert error is not None
-    assert error.code == ErrorCode.SERVICE_UNAVAILABLE
-    assert f"is dropped, but files are left at {ROOT}" in str(error)
-
-
-@contextmanager
-def stopped(server: MotoServer) -> Iterator[None]:
-    server.stop()
-    yield
-
-
-def drop_while(
-    proxy: HttpProxy, calls: Calls, trouble: Callable[[], AbstractContextManager[None]]
-) -> LanceNamespaceError | None:
-    """Drop the table, with trouble in the storage from the call that drops its entry on."""
-    drops = "DELETE /api/2.1/unity-catalog/tables/c.s.t"
-    reply = Delay(effect_first=True)
-    proxy.fail_next(drops, reply)
-    raised: list[LanceNamespaceError] = []
-
-    def drop() -> None:
-        try:
-            calls.drop_table(TABLE)
-        except LanceNamespaceError as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=drop)
-    thread.start()
-    proxy.await_requests(drops)
-    with trouble():
-        reply.release.set()
-        thread.join(120)
-    assert not thread.is_alive()
-    return raised[0] if raised else None
 
 
 # -- vended credentials --------------------------------------------------------------------------

@@ -64,12 +64,12 @@ def test_a_statement_whose_reply_is_lost_is_sent_once(
     assert len(workspace.databricks.statements.submitted) == 1
 
 
-def test_a_statement_that_nobody_can_ask_for_any_more_is_unknown(
+def test_a_statement_that_cannot_be_polled_is_unknown(
     workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks
 ) -> None:
     workspace.databricks.statements.polls = 3
     workspace_proxy.fail_next(POLLS, Fault.RESET, times=99)
-    with pytest.raises(OutcomeUnknownError, match="nobody can say"):
+    with pytest.raises(OutcomeUnknownError, match="outcome of statement"):
         databricks(max_retries="1").create_table(record())
 
 
@@ -234,7 +234,7 @@ def test_a_poll_is_repeated_until_it_is_answered(
     assert workspace_proxy.counts[STATEMENTS] == 1
 
 
-def test_no_statement_id_leaves_its_place_in_a_url(
+def test_statement_ids_are_escaped_in_urls(
     workspace_proxy: HttpProxy, databricks: Databricks
 ) -> None:
     pending = {"statement_id": "../../x?y", "status": {"state": "PENDING"}}

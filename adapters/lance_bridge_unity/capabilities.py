@@ -1,4 +1,4 @@
-"""Names in Unity Catalog, and what each kind of server can do."""
+"""What a Unity Catalog server can do, and the names that it accepts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _MAX_LENGTH = 255
 
 _NO_UPDATE = "the open-source Unity Catalog server has no call that changes a table"
 NO_WAREHOUSE = (
-    "Databricks makes and changes tables that are not its own by SQL only: set the property "
+    "Databricks creates and alters external tables by SQL only: set the property "
     "'warehouse_id' to a SQL warehouse"
 )
-_NO_COMPARING = (
-    "Databricks sets a table's properties by SQL, which does not compare them with what they were"
+_NO_COMPARE_AND_SET = (
+    "Databricks sets a table's properties by SQL, which does not compare them with their previous "
+    "values"
 )
 _CATALOG_WORDS = NamespaceWords("catalog.comment", "catalog.storage-root")
 _SCHEMA_WORDS = NamespaceWords("schema.comment", "schema.storage-root")
@@ -27,8 +28,8 @@ def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capa
     """Return what a server can do.
 
     Args:
-        databricks: Whether it is Databricks, or else the open-source server.
-        pinned: Whether the catalog is fixed by a property, and no part of identifiers.
+        databricks: Whether it is Databricks, not the open-source server.
+        pinned: Whether a property sets the catalog, so that it is no part of identifiers.
         has_warehouse: Whether SQL can be run.
     """
     catalog, schema, table = (_rule(noun, databricks) for noun in ("catalog", "schema", "table"))
@@ -42,7 +43,7 @@ def capabilities(*, databricks: bool, pinned: bool, has_warehouse: bool) -> Capa
         no_rename=no_sql,
         no_rename_across=_WITHIN_SCHEMA,
         no_alter=no_sql if databricks else _NO_UPDATE,
-        no_managed_tables=_NO_COMPARING if databricks else _NO_UPDATE,
+        no_managed_tables=_NO_COMPARE_AND_SET if databricks else _NO_UPDATE,
     )
 
 

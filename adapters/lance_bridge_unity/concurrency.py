@@ -1,9 +1,9 @@
-"""What the open-source server does not keep apart: changes of one name at the same time.
+"""Concurrent changes of one name, which the open-source server does not serialize.
 
-It looks whether a name is free, and takes it later: of two callers who create one name or rename to
-it, both are told that they did, and the name is broken for good. Of several who rename or drop one
-table, several are told that they did. Within this process, one change of a name waits for another.
-Other processes are found out by what the server answers afterwards.
+It checks whether a name is free, and takes it later: if two clients create a name or rename to it,
+both succeed, and the name is broken. If several clients rename or drop one table, several succeed.
+Within a process, changes of a name wait for each other. Changes by other processes are detected by
+reading back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
 from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.errors import OutcomeUnknownError, display
 
-from .errors import Refused
+from .errors import ErrorReply
 
 RecordT = TypeVar("RecordT", NamespaceRecord, TableRecord)
 
@@ -33,7 +33,7 @@ _LOCKS = [threading.Lock() for _ in range(64)]
 
 
 def _after_fork_in_child() -> None:
-    """Replace the locks: one that another thread held at the fork is never released here."""
+    """Replace the locks: the child never releases one that another thread held at the fork."""
     _LOCKS[:] = [threading.Lock() for _ in _LOCKS]
 
 
@@ -41,10 +41,10 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @contextmanager
-def changing(*names: Path) -> Iterator[None]:
-    """Keep other threads of this process from changing any of these names meanwhile."""
+def lock_names(*names: Path) -> Iterator[None]:
+    """Keep other threads of this process from changing any of these names."""
     with ExitStack() as held:
-        # In one order for all, or two who want the same two would wait for each other.
+        # In one order for all threads, so that they cannot deadlock.
         for number in sorted({zlib.crc32(display(each).encode()) % len(_LOCKS) for each in names}):
             held.enter_context(_LOCKS[number])
         yield
@@ -53,12 +53,12 @@ def changing(*names: Path) -> Iterator[None]:
 def read_back(
     full: Path, load: Callable[[], RecordT], made: RecordT, exists: LanceNamespaceError
 ) -> RecordT:
-    """Return what was just made as the server has it, if it is this caller's own.
+    """Return what was just created as the server has it, if this caller created it.
 
     Raises:
-        LanceNamespaceError: ``exists``: it is a rival's.
-        InternalError: (18) the name is broken.
-        OutcomeUnknownError: (17) it cannot be read, or is not there.
+        LanceNamespaceError: ``exists``, if another client created it.
+        InternalError: the name is broken.
+        OutcomeUnknownError: it cannot be read, or does not exist.
     """
     try:
         try:
@@ -66,7 +66,7 @@ def read_back(
         except ServiceUnavailableError as error:
             if not _is_failure(error):
                 raise
-            found = load()  # a name that is broken fails again
+            found = load()  # a broken name fails again
     except LanceNamespaceError as error:
         if _is_failure(error):
             raise InternalError(
@@ -81,4 +81,4 @@ def read_back(
 
 def _is_failure(error: LanceNamespaceError) -> bool:
     cause = error.__cause__
-    return isinstance(cause, Refused) and cause.status == 500
+    return isinstance(cause, ErrorReply) and cause.status == 500

@@ -1,4 +1,4 @@
-"""What a Hive Metastore can hold: lengths, keys of its own, and locations of databases.
+"""What a Hive Metastore can do and hold: names, lengths, and locations of databases.
 
 The lengths are the widths of columns in the metastore's own database schema, which is the same for
 all releases. A text that is too long would be an internal error there, or be lost silently.
@@ -10,13 +10,70 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from lance_bridge.catalog import Capabilities, NameRule, NamespaceWords, Path
 from lance_bridge.errors import invalid
+
+DEFAULT_DATABASE = "default"
+HIVE_CATALOG = "hive"
+_BUILTIN = ((DEFAULT_DATABASE,),)
+_BUILTIN_WITH_CATALOGS = ((HIVE_CATALOG,), (HIVE_CATALOG, DEFAULT_DATABASE))
+
+_ALLOWED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
+_SAYS = (
+    "letters, digits and underscores of ASCII (and hyphens, which Hive before 4.0 refuses), "
+    "and not begin with a hyphen"
+)
+
+_CATALOG = NameRule("catalog", _ALLOWED, _SAYS, 256)
+_DATABASE = NameRule("database", _ALLOWED, _SAYS, 128)
+_TABLE = NameRule("table", _ALLOWED, _SAYS, 256)
+
+_CATALOG_WORDS = NamespaceWords("catalog.description", "catalog.location-uri")
+_DATABASE_WORDS = NamespaceWords("database.description", "database.location-uri", "database.owner")
+
+
+def capabilities(*, catalog_levels: bool) -> Capabilities:
+    """Return what a Hive Metastore can do, with or without the level of catalogs."""
+    return Capabilities(
+        namespace_levels=(_CATALOG, _DATABASE) if catalog_levels else (_DATABASE,),
+        table_rule=_TABLE,
+        namespace_words=(_CATALOG_WORDS, _DATABASE_WORDS)[0 if catalog_levels else 1 :],
+        folds_case=True,
+        atomic_restrict=True,
+        makes_directories=True,
+        has_partitions=True,
+        hides_tables=not catalog_levels,
+    )
+
+
+def is_builtin(path: Path, *, catalog_levels: bool) -> bool:
+    """Return True for the namespaces that a metastore never drops.
+
+    Without catalogs a database may be named `hive`, and with them a catalog `default`.
+    """
+    return path in (_BUILTIN_WITH_CATALOGS if catalog_levels else _BUILTIN)
+
+
+def database_argument(namespace: Path) -> str:
+    """Return a database as an argument of calls without a field for the catalog."""
+    if len(namespace) == 1:
+        return namespace[0]
+    catalog, database = namespace
+    return f"@{catalog}#{database}"
+
+
+def all_databases_of(catalog: str) -> str:
+    """Return the pattern that lists every database of a catalog."""
+    return f"@{catalog}#"
+
+
+# -- what entries hold --------------------------------------------------------------------------
 
 TEXT = 4000
 """Width of the columns for values, descriptions and locations, in UTF-16 units."""
-_OWNER = 128
+OWNER_LENGTH = 128
 _SEGMENT_BYTES = 255
-"""What file systems allow for one name in a path."""
+"""The longest name in a path on common file systems."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _TRANSACTIONAL = "transactional"
@@ -24,7 +81,7 @@ _TRANSACTIONAL = "transactional"
 
 @dataclass(frozen=True)
 class ParameterLimits:
-    """Longest key and value of a parameter; no limit of ours where the release decides."""
+    """Longest key and value of a parameter; None if the limit depends on the release."""
 
     key: int
     value: int | None
@@ -34,13 +91,13 @@ OF_DATABASES = ParameterLimits(key=180, value=TEXT)
 OF_TABLES = ParameterLimits(key=256, value=None)
 
 
-def checked_parameters(
+def check_parameters(
     parameters: Mapping[str, str], limits: ParameterLimits, own: Collection[str]
 ) -> dict[str, str]:
-    """Return the parameters if Hive can hold them; ``own`` are the keys it keeps for itself.
+    """Return the parameters if Hive can hold them; ``own`` are keys of the metastore itself.
 
     Raises:
-        InvalidInputError: (13) a key or value is too long, or means something to Hive itself.
+        InvalidInputError: a key or value is too long, or has a meaning in Hive.
     """
     for key, value in parameters.items():
         check_text(f"Property key {key[:60]!r}…", key, limits.key)
@@ -48,30 +105,22 @@ def checked_parameters(
         if key in own:
             raise invalid(f"Property '{key}' is the metastore's own: leave it out")
         if key.lower() == _TRANSACTIONAL and value.strip().lower() != "false":
-            raise invalid(f"Property '{key}' makes a table one of Hive's own format: leave it out")
+            raise invalid(f"Property '{key}' is for tables in Hive's own format: leave it out")
     return dict(parameters)
 
 
 def check_text(what: str, text: str | None, limit: int | None) -> None:
-    """Raises InvalidInputError (13) where a text is longer than its column."""
+    """Raises InvalidInputError if a text is longer than its column."""
     length = len((text or "").encode("utf-16-le", "surrogatepass")) // 2
     if limit is not None and length > limit:
         raise invalid(f"{what} has {length} characters; Hive allows {limit}")
-
-
-def check_database_fields(
-    description: tuple[str, str | None], owner: tuple[str, str | None]
-) -> None:
-    """Check the description and the owner, each given with the name of its property."""
-    check_text(f"Property {description[0]}", description[1], TEXT)
-    check_text(f"Property {owner[0]}", owner[1], _OWNER)
 
 
 def check_namespace_location(key: str, location: str) -> None:
     """Check the location that a caller gives a database or catalog, on any file system.
 
     Raises:
-        InvalidInputError: (13) it is empty, relative, too long, or holds ``..`` or control
+        InvalidInputError: it is empty, relative, too long, or holds ``..`` or control
             characters.
     """
     shown = f"Property {key} {location[:120]!r}"
@@ -92,7 +141,7 @@ def check_namespace_location(key: str, location: str) -> None:
 
 
 def check_segments(what: str, location: str | None) -> None:
-    """Raises InvalidInputError (13) where a local path has a name that no file system takes."""
+    """Raises InvalidInputError if a local path has a name that file systems refuse."""
     found = _SCHEME.fullmatch(location or "")
     if found and found[1].lower() != "file":
         return

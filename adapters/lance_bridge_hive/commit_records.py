@@ -1,10 +1,10 @@
-"""Commit records: how an entry is compared and set where an alter can be neither.
+"""Commit records: compare and set for entries on a metastore without conditional alters.
 
-Each state of an entry is a partition of a helper table that belongs to the entry, and is called by
-its number. The metastore's database keeps the names of partitions unique, so that of several
-changes that follow on one state only one can be recorded, however late the others arrive. The
-record with the highest number is the entry's state. The entry itself is altered afterwards, for
-others to see, and an alter that comes late changes nothing that anybody here reads.
+Each state of an entry is a partition of a helper table that belongs to the entry; its name is a
+number. The metastore's database keeps the names of partitions unique, so that only one of several
+changes of the same state can be recorded, however late the others arrive. The record with the
+highest number is the current state. The entry itself is altered afterwards, for other clients; an
+alter that arrives late changes nothing that this library reads.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from lance_bridge.errors import (
 
 from . import mapping
 from .calls import Calls
+from .capabilities import database_argument
 from .errors import is_a, refuse_long_values, text_of
-from .names import database_argument
 
 logger = logging.getLogger(__name__)
 
 RECORDS = RESERVED_PREFIX + "commit_records"
-"""In an entry: where its commit records are, as `database.table`."""
+"""In an entry: the table of its commit records, as `database.table`."""
 
 _TOKEN = RESERVED_PREFIX + "record"
-"""In a record: a random value by which the client that made it knows it again."""
+"""In a record: a random value by which its client recognises it."""
 _SIZE = RESERVED_PREFIX + "record_size"
-"""How many parameters a record has beside these two, by which a part of one is noticed."""
+"""How many other parameters a record has: a record that is read in part has fewer."""
 _LOCATION = RESERVED_PREFIX + "record_location"
 _NAME = re.compile(r"lance_bridge_[0-9a-f]{32}")
 _KEY = "lance_bridge_record"
 _NO_TABLE = "table not found"
-"""How Hive 3.1 ends its MetaException about the partitions of a table that is gone."""
+"""The end of Hive 3.1's MetaException about the partitions of a table that was dropped."""
 _KEPT = 50
-"""Records that are kept: a change that was accepted is one of them when its client looks."""
+"""Records that are kept, so that a client finds its own after it was accepted."""
 _MOST = 2 * _KEPT
 _READS = 20
-"""Reads of the records while others remove old ones."""
+"""Attempts at the latest record while others remove old ones."""
 
 
 @dataclass(frozen=True)
@@ -70,24 +70,26 @@ class Record:
 
 
 class CommitRecords:
-    """Reads and adds commit records. Raises Thrift errors as they come, but for what it names."""
+    """Reads and adds commit records. Raises Thrift errors unchanged, except where documented."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def prove(self, path: Path, table: Any) -> None:
-        """Find out that one record cannot be made twice; makes the helper table.
+    def check_support(self, path: Path, table: Any) -> None:
+        """Check that a record cannot be added twice; creates the helper table.
 
         Raises:
-            UnsupportedOperationError: (0) it can, or the metastore makes no such table.
+            UnsupportedOperationError: it can, or the metastore cannot create the table.
         """
-        records = _records_of(path, table)
+        records = _records_location(path, table)
         try:
-            self._make_helper(path, records)
+            self._create_helper_table(path, records)
             for _ in range(2):
-                answer = self._try_first(path, records)
+                answer = self._add_first(path, records)
         except OutcomeUnknownError as error:
-            raise ServiceUnavailableError(f"{error}. It was a trial: all is as it was") from error
+            raise ServiceUnavailableError(
+                f"{error}. It was a probe: nothing was changed"
+            ) from error
         except TException as error:
             answer = error
         if answer is None:
@@ -98,9 +100,9 @@ class CommitRecords:
             ) from answer
 
     def state_of(self, path: Path, table: Any) -> Any:
-        """Return the entry in the state that its latest record says; as it is without records.
+        """Return the entry in the state of its latest record; unchanged if it has no records.
 
-        What others have added to its properties is kept.
+        Properties that other clients added are kept.
         """
         parameters = table.parameters or {}
         records = parameters.get(RECORDS)
@@ -109,61 +111,63 @@ class CommitRecords:
         try:
             latest = self._latest(path, records)
         except InvalidTableStateError as error:
-            # Without its latest version the table can be deregistered, and not be changed.
+            # A table without its latest version can be deregistered, but not altered.
             logger.warning("%s", error)
             return table
         if latest.number:
             keeps_all = not mapping.is_whole(table)
             kept = {k: v for k, v in parameters.items() if keeps_all or mapping.is_own(k)}
             parameters = {**kept, **latest.properties, RECORDS: records}
-        return _at(table, latest, parameters)
+        return _entry_at(table, latest, parameters)
 
     def begin(self, path: Path, table: Any) -> str:
-        """Make the table of records for an entry that has none; return what the entry must hold.
+        """Create the table of records for an entry; return its name for the property `RECORDS`.
 
         Raises:
-            UnsupportedOperationError: (0)
+            UnsupportedOperationError
         """
-        self.prove(path, table)
-        return _records_of(path, table)
+        self.check_support(path, table)
+        return _records_location(path, table)
 
-    def advance(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
-        """Record a change, which makes it; return what the entry is to hold, and its number.
+    def commit(self, path: Path, table: Any, changed: Any) -> tuple[Any, int]:
+        """Record a change; return what the entry shall hold, and the number of the record.
 
         Args:
             table: The entry as `state_of` returned it.
-            changed: What it is to be.
+            changed: Its new state.
 
         Raises:
-            ConcurrentModificationError: (14) another change has been recorded.
-            ServiceUnavailableError: (17) nothing was changed, and will not be by this call.
-            OutcomeUnknownError: (17)
-            InvalidTableStateError: (19) its records are gone.
+            ConcurrentModificationError: another change has been recorded.
+            ServiceUnavailableError: nothing was changed, nor will be by this call.
+            OutcomeUnknownError
+            InvalidTableStateError: its records no longer exist.
         """
         records = str(table.parameters[RECORDS])
-        loaded = mapping.parts_of(table)[1]
+        loaded = mapping.split_revision(table)[1]
         if loaded is None:
-            raise self._gone(path, records)
+            raise self._missing_records(path, records)
         number = loaded + 1
         changed = copy.copy(changed)
         changed.parameters = {**changed.parameters, RECORDS: records}
-        self._add(path, records, _recorded(number, changed), _recorded(number, table))
+        self._add(path, records, _record_of(number, changed), _record_of(number, table))
         self._remove_old(path, records, number)
-        return visible(changed), number
+        return without_latest_version(changed), number
 
     @staticmethod
-    def are_in(name: str) -> bool:
-        """Return whether a table is one of commit records, by its name."""
+    def is_helper_table(name: str) -> bool:
+        """Return True for the name of a table of commit records."""
         return _NAME.fullmatch(name) is not None
 
     def drop(self, path: Path, records: str) -> None:
-        """Drop the records of an entry that is gone; where that fails, they are in nobody's way."""
+        """Drop the records of a dropped entry; a failure is logged, as they do no harm."""
         database, name = self._place(path, records)
         try:
             self._calls.change("drop_table", lambda c: c.drop_table(database, name, False))
         except (TException, LanceNamespaceError) as error:
             if not is_a(error, "NoSuchObjectException"):
-                logger.warning("the commit records %s are left: %s", records, text_of(error))
+                logger.warning(
+                    "the commit records %s could not be dropped: %s", records, text_of(error)
+                )
 
     # -- one record ------------------------------------------------------------------------------
 
@@ -171,15 +175,15 @@ class CommitRecords:
         try:
             self._send(path, records, wanted)
         except OutcomeUnknownError as error:
-            self._find_out(path, records, wanted, unchanged, error)
+            self._resolve_lost_reply(path, records, wanted, unchanged, error)
         except TException as error:
             refuse_long_values(error, wanted.properties)
-            if self._whose(path, records, wanted) is None:
+            if self._token_at(path, records, wanted) is None:
                 raise
-            # The metastore may have made it, and tried to make it again.
+            # The metastore may have added it, and tried to add it again.
             self._require_own(path, records, wanted)
 
-    def _find_out(
+    def _resolve_lost_reply(
         self,
         path: Path,
         records: str,
@@ -187,25 +191,25 @@ class CommitRecords:
         unchanged: Record,
         lost: OutcomeUnknownError,
     ) -> None:
-        """After a lost reply: take the record's place, unless it is taken.
+        """After a lost reply: add a record that changes nothing, unless the number is taken.
 
-        The request may still arrive. A record that changes nothing keeps it from being accepted.
+        If the request still arrives, it is then refused.
         """
         try:
-            if self._whose(path, records, wanted) is None:
+            if self._token_at(path, records, wanted) is None:
                 self._send(path, records, unchanged)
                 raise ServiceUnavailableError(f"{lost}. Nothing was changed") from lost
         except TException as error:
-            if self._whose(path, records, wanted) is None:
+            if self._token_at(path, records, wanted) is None:
                 raise lost from error
         self._require_own(path, records, wanted)
 
     def _require_own(self, path: Path, records: str, wanted: Record) -> None:
-        if self._whose(path, records, wanted) != wanted.token:
+        if self._token_at(path, records, wanted) != wanted.token:
             raise concurrent_modification(path)
 
-    def _whose(self, path: Path, records: str, wanted: Record) -> str | None:
-        """Return the token of the record with this number; None where there is none yet."""
+    def _token_at(self, path: Path, records: str, wanted: Record) -> str | None:
+        """Return the token of the record with this number; None if it does not exist yet."""
         numbers = self._numbers(path, records)
         if max(numbers, default=0) > wanted.number + _KEPT:
             raise _too_late(path)
@@ -216,8 +220,8 @@ class CommitRecords:
             raise _too_late(path)
         return found.token
 
-    def _try_first(self, path: Path, records: str) -> TException | None:
-        """Add the record that no change follows on; return what the metastore says against it."""
+    def _add_first(self, path: Path, records: str) -> TException | None:
+        """Add the record 0, which is no state; return the metastore's refusal, if any."""
         try:
             self._send(path, records, Record(0, uuid.uuid4().hex, None, {}))
         except TException as error:
@@ -245,12 +249,12 @@ class CommitRecords:
     def _latest(self, path: Path, records: str) -> Record:
         """Return the record with the highest number.
 
-        It is looked for again where others have added and removed so many that it is gone.
+        It is read again if others have added so many meanwhile that it was removed.
         """
         for _ in range(_READS):
             numbers = self._numbers(path, records)
             if not numbers:
-                raise self._gone(path, records)
+                raise self._missing_records(path, records)
             latest = self._read(path, records, max(numbers))
             if latest is not None:
                 return latest
@@ -264,12 +268,12 @@ class CommitRecords:
             )
         except TException as error:
             if is_a(error, "NoSuchObjectException") or text_of(error).endswith(_NO_TABLE):
-                raise self._gone(path, records) from error
+                raise self._missing_records(path, records) from error
             raise
         return [int(each.rpartition("=")[2]) for each in found]
 
     def _read(self, path: Path, records: str, number: int) -> Record | None:
-        """Return one record; None where it is gone, or was removed while it was read."""
+        """Return one record; None if it does not exist, or was removed while it was read."""
         (database, name), values = self._place(path, records), [str(number)]
         try:
             return _record_from(
@@ -280,16 +284,16 @@ class CommitRecords:
                 return None
             raise
 
-    def _gone(self, path: Path, records: str) -> InvalidTableStateError:
+    def _missing_records(self, path: Path, records: str) -> InvalidTableStateError:
         return InvalidTableStateError(
             f"The commit records of table '{display(path)}', in '{records}', are gone: deregister "
             "the table, and register it again"
         )
 
     def _remove_old(self, path: Path, records: str, number: int) -> None:
-        """Remove what came long before; check that the change was not recorded long after.
+        """Remove old records; check that the new one was not added after its successors.
 
-        A number whose record has been removed could be taken again by a request that was held up.
+        A delayed request could use the number of a removed record again.
         """
         found = sorted(self._numbers(path, records))
         if found[-1] > number + _KEPT:
@@ -308,12 +312,12 @@ class CommitRecords:
                 "drop_partition", lambda c: c.drop_partition(database, name, values, False)
             )
         except (TException, LanceNamespaceError) as error:
-            logger.info("record %d in %s is left: %s", number, records, text_of(error))
+            logger.info("record %d in %s could not be removed: %s", number, records, text_of(error))
 
     # -- their table -----------------------------------------------------------------------------
 
-    def _make_helper(self, path: Path, records: str) -> None:
-        """Make the table of records: a view, so that it has no directory anywhere."""
+    def _create_helper_table(self, path: Path, records: str) -> None:
+        """Create the table of records: a view, so that it has no directory."""
         types = self._calls.types
         database, name = records.split(".", 1)
         column = types.FieldSchema(name="note", type="string", comment="")
@@ -340,19 +344,19 @@ class CommitRecords:
 
     @staticmethod
     def _place(path: Path, records: str) -> tuple[str, str]:
-        """Return a table of records as the calls without a field for the catalog take it."""
+        """Return the database and table as arguments of calls without a field for the catalog."""
         database, name = records.split(".", 1)
         return database_argument((*path[:-2], database)), name
 
 
-def _records_of(path: Path, table: Any) -> str:
-    """Return where an entry's records are, or would be: the same for all who make it guarded."""
+def _records_location(path: Path, table: Any) -> str:
+    """Return the table of an entry's records: the same for every client that creates it."""
     parameters = table.parameters or {}
     if RECORDS in parameters:
         return str(parameters[RECORDS])
     location = (table.sd.location if table.sd else None) or ""
-    made = parameters.get(RESERVED_PREFIX + "id") or f"{table.createTime} {path} {location}"
-    return f"{path[-2]}.lance_bridge_{hashlib.sha256(made.encode()).hexdigest()[:32]}"
+    identity = parameters.get(RESERVED_PREFIX + "id") or f"{table.createTime} {path} {location}"
+    return f"{path[-2]}.lance_bridge_{hashlib.sha256(identity.encode()).hexdigest()[:32]}"
 
 
 def _too_late(path: Path) -> OutcomeUnknownError:
@@ -362,13 +366,13 @@ def _too_late(path: Path) -> OutcomeUnknownError:
     )
 
 
-def _recorded(number: int, table: Any) -> Record:
+def _record_of(number: int, table: Any) -> Record:
     properties = {k: v for k, v in table.parameters.items() if not mapping.is_own(k)}
     return Record(number, uuid.uuid4().hex, table.sd.location, properties)
 
 
 def _record_from(partition: Any) -> Record | None:
-    """Return the record that a partition is; None where it was read while it was removed."""
+    """Return the record in a partition; None if it was read while it was removed."""
     found = {k: v for k, v in (partition.parameters or {}).items() if not mapping.is_own(k)}
     token, size = found.pop(_TOKEN, None), found.pop(_SIZE, None)
     if token is None or not partition.values or size != str(len(found)):
@@ -377,8 +381,8 @@ def _record_from(partition: Any) -> Record | None:
     return Record(int(partition.values[0]), token, location, found)
 
 
-def _at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
-    revision = mapping.numbered(str(mapping.revision_of(table)), latest.number)
+def _entry_at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
+    revision = mapping.with_record_number(str(mapping.revision_of(table)), latest.number)
     table = copy.copy(table)
     table.parameters = {**parameters, mapping.REVISION: revision}
     if latest.number:
@@ -387,8 +391,8 @@ def _at(table: Any, latest: Record, parameters: Mapping[str, str]) -> Any:
     return table
 
 
-def visible(table: Any) -> Any:
-    """Return what the entry itself is to hold: not the latest version, which would be outdated."""
+def without_latest_version(table: Any) -> Any:
+    """Return the entry without its latest version, which only records hold."""
     table = copy.copy(table)
     table.parameters = {k: v for k, v in table.parameters.items() if k != LATEST}
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lance_namespace import LanceNamespace
@@ -11,27 +11,14 @@ from lance_namespace.errors import ErrorCode
 
 from lance_bridge.operations.management import ManagementOperations
 
-from .spec_reader import ErrorParagraph, Spec, cases_in
+from .spec_reader import ErrorParagraph, Spec
 
 REPOSITORY = Path(__file__).parents[2]
-CASES = ("core/lance_bridge/testing", "tests/core", "tests/docs", "tests/managed", "tests/spark")
-"""Where the cases that a spec names may be, beside the tests of its adapter."""
-INSIDE, SPARK, CLI, MIGRATION = "operations", "spark", "cli", "migration"
-CLIENTS = "clients"
-"""The specs of what is the same on every catalog."""
-ADAPTERS = "adapters"
-"""How a catalog is added."""
-SPECS = {
-    path.stem: Spec(path)
-    for path in sorted((REPOSITORY / "specs").glob("*.md"))
-    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION, CLIENTS, ADAPTERS)
-}
+DOCUMENTS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
+OF_ALL_CATALOGS = ("operations", "spark", "cli", "migration", "clients", "adapters")
+SPECS = {name: spec for name, spec in DOCUMENTS.items() if name not in OF_ALL_CATALOGS}
 """By catalog."""
-OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")
-SPARK_SPEC = Spec(REPOSITORY / "specs" / f"{SPARK}.md")
-CLI_SPEC = Spec(REPOSITORY / "specs" / f"{CLI}.md")
-MIGRATION_SPEC = Spec(REPOSITORY / "specs" / f"{MIGRATION}.md")
-ADAPTERS_SPEC = Spec(REPOSITORY / "specs" / f"{ADAPTERS}.md")
+OPERATIONS_SPEC = DOCUMENTS["operations"]
 
 _ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
 
@@ -68,21 +55,16 @@ def documented_codes(kind: type[LanceNamespace], method: str) -> set[int]:
     return {int(code) for code in re.findall(r"\b\d+\b", match[1])}
 
 
-def misnamed_codes(errors: Iterable[ErrorParagraph]) -> list[tuple[int, str]]:
-    """Codes of error paragraphs with another name than that of the specification."""
-    codes = [item for error in errors for item in error.codes.items()]
-    assert codes
-    return [(code, name) for code, name in codes if _ERROR_NAMES.get(code) != name]
-
-
-def bad_cases(
-    spec: Spec, cases: Sequence[tuple[str, str]], places: Sequence[Path]
-) -> list[tuple[str, str]]:
-    """Cases that a spec names, each with its link, and that are not there."""
-    assert cases
-    return [(case, link) for case, link in cases if not _is_there(spec, case, link, places)]
-
-
-def _is_there(spec: Spec, case: str, link: str, places: Sequence[Path]) -> bool:
-    file = (spec.path.parent / link).resolve()
-    return file.parent in places and file.is_file() and case in cases_in(file)
+def bad_errors(section: str, errors: Iterable[ErrorParagraph]) -> Iterator[str]:
+    """Yield what is wrong with the paragraphs under a section's Error Handling."""
+    found = list(errors)
+    if not found:
+        yield f"{section} describes no error"
+    for error in found:
+        if not error.is_well_formed:
+            yield f"{section}: not of the form 'If …, return error code `N` (Name)': {error.text}"
+        if not error.is_shown:
+            yield f"{section}: names no test: {error.text}"
+        for code, name in error.codes.items():
+            if _ERROR_NAMES.get(code) != name:
+                yield f"{section}: {code} is not {name}"

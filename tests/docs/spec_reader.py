@@ -58,11 +58,6 @@ class ErrorParagraph:
         return {int(code): name for code, name in _CODE_AND_NAME.findall(self.text)}
 
     @property
-    def cases(self) -> list[tuple[str, str]]:
-        """Names of the cases that show it, each with the path of its file as linked."""
-        return _CASE.findall(self.text)
-
-    @property
     def is_shown(self) -> bool:
         """Whether it ends with cases that show it, and with nothing else: no excuses."""
         return _SHOWN.search(self.text) is not None
@@ -224,23 +219,17 @@ def error_paragraphs(text: str) -> list[ErrorParagraph]:
     return [ErrorParagraph(paragraph) for paragraph in paragraphs(text)]
 
 
-def case_links(text: str) -> list[tuple[str, str]]:
-    """Return the names of all cases that a text links to, each with the path of its file."""
-    return _CASE.findall(text)
-
-
 def function_links(text: str) -> list[tuple[str, str]]:
     """Return the names of all functions that a text links to, each with the path of its file."""
     return _FUNCTION.findall(text)
-
-
-def cases_in(path: Path) -> frozenset[str]:
-    """Return the names of all test functions and methods in a file."""
-    return frozenset(name for name in functions_in(path) if name.startswith("test_"))
 
 
 @cache
 def functions_in(path: Path) -> frozenset[str]:
     """Return the names of all functions and methods in a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return frozenset(
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +11,12 @@ from lance_bridge import exit_codes
 from lance_bridge_cli.app import app
 from lance_bridge_doctor import Kind
 
-from .spec_facts import CLI_SPEC, OPERATIONS_SPEC, REPOSITORY, SPARK_SPEC
-from .spec_reader import function_links, functions_in
+from .spec_facts import DOCUMENTS
+from .spec_reader import function_links
 
-TEXT = CLI_SPEC.path.read_text(encoding="utf-8")
+CLI_SPEC = DOCUMENTS["cli"]
 OTHERS = ("migrate",)
 """Groups that another document describes."""
-SHOWN_BELOW = ("What All Commands Share", "Groups")
 
 
 def commands(group: Any, *names: str) -> Iterator[str]:
@@ -58,32 +56,3 @@ def test_every_kind_of_finding_is_told_and_shown() -> None:
 
     assert [row[0].strip("`") for row in rows] == [kind.value for kind in Kind]
     assert [row[0] for row in rows if not function_links(row[-1])] == []
-
-
-def test_every_section_is_shown_by_cases() -> None:
-    sections = [name for part in SHOWN_BELOW for name in CLI_SPEC.below(part)]
-
-    assert len(sections) > 12
-    assert [name for name in sections if not function_links(CLI_SPEC.body(name))] == []
-
-
-def test_every_case_that_it_names_is_there() -> None:
-    links = function_links(TEXT)
-    missing = []
-    for name, link in links:
-        file = (CLI_SPEC.path.parent / link).resolve()
-        is_test = REPOSITORY / "tests" in file.parents and file.is_file()
-        if not is_test or name not in functions_in(file):
-            missing.append((name, link))
-
-    assert len(links) > 60
-    assert missing == []
-
-
-def test_every_link_leads_to_a_heading() -> None:
-    titles = [text for _, text in CLI_SPEC.headings]
-
-    assert sorted(titles) == sorted(set(titles))
-    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= CLI_SPEC.anchors
-    assert set(re.findall(r"\]\(operations\.md#([^)]+)\)", TEXT)) <= OPERATIONS_SPEC.anchors
-    assert set(re.findall(r"\]\(spark\.md#([^)]+)\)", TEXT)) <= SPARK_SPEC.anchors

@@ -29,10 +29,11 @@ from lance_bridge_spark.source.growth import FAIL
 
 from .operation_samples import stream
 from .spark_snippets import run
-from .spec_facts import OPERATIONS_SPEC, REPOSITORY, SPARK_SPEC, operations
-from .spec_reader import function_links, functions_in
+from .spec_facts import DOCUMENTS, REPOSITORY, operations
+from .spec_reader import function_links
 from .test_readme import URI
 
+SPARK_SPEC = DOCUMENTS["spark"]
 TEXT = SPARK_SPEC.path.read_text(encoding="utf-8")
 OPTION_TABLES = [
     "Which Table",
@@ -44,8 +45,6 @@ DEFAULTS = {
     "nearest.k": DEFAULT_K,
     "on_change": FAIL,
 }
-SHOWN_BELOW = ("Data Source", "SQL Catalog", "Functions", "Jobs")
-"""Whose every part must be shown."""
 JAVA_ERRORS = (
     REPOSITORY / "apps/lance_bridge_spark/jvm/src/org/lancebridge/spark/LanceException.java"
 )
@@ -79,14 +78,11 @@ def option_rows() -> dict[str, str]:
     return {row[0].strip("`"): row[1] for row in rows}
 
 
-def test_every_option_has_a_row_and_no_other() -> None:
-    assert sorted(option_rows()) == sorted(options.KNOWN)
+def test_options_and_their_defaults_are_those_of_the_code() -> None:
+    stated = option_rows()
 
-
-def test_defaults_of_options_are_those_of_the_code() -> None:
-    told = option_rows()
-
-    assert {key: told[key] for key in DEFAULTS} == {k: f"`{v}`" for k, v in DEFAULTS.items()}
+    assert sorted(stated) == sorted(options.KNOWN)
+    assert {key: stated[key] for key in DEFAULTS} == {k: f"`{v}`" for k, v in DEFAULTS.items()}
 
 
 def arrow_name(kind: pa.DataType) -> str:
@@ -138,12 +134,10 @@ def signature(name: str) -> str:
     return f"{name}{text}".replace("'", '"').replace("datetime.", "")
 
 
-@pytest.mark.parametrize("name", sorted({*lance_bridge_spark.__all__} - public_classes()))
-def test_a_public_function_has_a_section_with_its_signature(name: str) -> None:
-    body = " ".join(SPARK_SPEC.body(name).split())
-
-    assert (3, name) in SPARK_SPEC.headings
-    assert f"`{signature(name)}`" in body
+def test_every_public_function_has_a_section_with_its_signature() -> None:
+    for name in {*lance_bridge_spark.__all__} - public_classes():
+        assert (3, name) in SPARK_SPEC.headings
+        assert f"`{signature(name)}`" in " ".join(SPARK_SPEC.body(name).split())
 
 
 def test_every_error_has_its_condition_in_python_and_in_java() -> None:
@@ -165,43 +159,11 @@ def test_the_operations_that_an_engine_does_are_told() -> None:
     assert {operations()[name] for name in told} == {*UNSUPPORTED, "alter_table_backfill_columns"}
 
 
-# -- what it refers to -----------------------------------------------------------------------------
-
-
-def test_every_case_that_it_names_is_there() -> None:
-    links = function_links(TEXT)
-    missing = []
-    for name, link in links:
-        file = (SPARK_SPEC.path.parent / link).resolve()
-        is_test = REPOSITORY / "tests" in file.parents and file.is_file()
-        if not is_test or name not in functions_in(file):
-            missing.append((name, link))
-
-    assert len(links) > 100
-    assert missing == []
-
-
-@pytest.mark.parametrize("part", SHOWN_BELOW)
-def test_every_section_is_shown_by_cases(part: str) -> None:
-    sections = SPARK_SPEC.below(part)
-
-    assert sections
-    assert [name for name in sections if not function_links(SPARK_SPEC.body(name))] == []
-
-
 def test_every_statement_is_shown_by_cases() -> None:
     rows = SPARK_SPEC.rows("Statements", "statement")
 
     assert len(rows) > 20
     assert [row[0] for row in rows if not function_links(row[-1])] == []
-
-
-def test_every_link_leads_to_a_heading() -> None:
-    titles = [text for _, text in SPARK_SPEC.headings]
-
-    assert sorted(titles) == sorted(set(titles))
-    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= SPARK_SPEC.anchors
-    assert set(re.findall(r"\]\(operations\.md#([^)]+)\)", TEXT)) <= OPERATIONS_SPEC.anchors
 
 
 # -- snippets --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import lance_namespace as api
@@ -16,20 +15,8 @@ from lance_bridge import LanceBridgeNamespace
 from lance_bridge_unity import sql
 
 from .operation_samples import TABLE, new_namespace
-from .spec_facts import CASES, OPERATIONS_SPEC, REPOSITORY, SPECS, bad_cases
-from .spec_reader import Spec, case_links
-
-ALL_SPECS = {**SPECS, "operations": OPERATIONS_SPEC}
-LANGUAGES = {"python", "sql", "yaml"}
-
-
-@pytest.mark.parametrize("spec", ALL_SPECS.values(), ids=ALL_SPECS)
-def test_every_snippet_is_of_a_language_that_is_tried(spec: Spec) -> None:
-    fences = re.findall(r"^```(\w*)$", spec.path.read_text(encoding="utf-8"), re.MULTILINE)
-
-    assert len(fences) % 2 == 0
-    assert set(fences[::2]) <= LANGUAGES
-    assert set(fences[1::2]) <= {""}
+from .spec_facts import OPERATIONS_SPEC, SPECS
+from .spec_reader import Spec
 
 
 def test_the_python_of_the_operations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,12 +67,3 @@ def test_the_statements_that_unitys_spec_shows_are_those_that_are_sent() -> None
 
     sent = [statement.replace(r"\u2026", some) for statement in made]
     assert shown.replace(", …)", ")").splitlines() == sent
-
-
-@pytest.mark.parametrize("spec", ALL_SPECS.values(), ids=ALL_SPECS)
-def test_every_case_that_a_spec_names_is_there(spec: Spec) -> None:
-    places = [
-        REPOSITORY / place for place in (*CASES, "tests/adapters", f"tests/adapters/{spec.name}")
-    ]
-
-    assert bad_cases(spec, case_links(spec.path.read_text(encoding="utf-8")), places) == []

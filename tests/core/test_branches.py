@@ -48,32 +48,6 @@ def rows(ns: MemoryNamespace, branch: str | None) -> int | None:
     return ns.count_table_rows(api.CountTableRowsRequest(id=TABLE, branch=branch)).count
 
 
-def test_a_branch_is_made_of_the_latest_version_or_of_the_one_named(
-    namespace: MemoryNamespace,
-) -> None:
-    build(namespace, 3)
-    create_branch(namespace, "latest")
-    create_branch(namespace, "old", version=1)
-    assert (rows(namespace, "latest"), rows(namespace, "old")) == (5, 3)
-    assert branches(namespace)["old"].parent_version == 1
-    assert branches(namespace)["latest"].parent_version == 3
-    assert branches(namespace)["old"].parent_branch is None
-
-
-def test_a_branch_is_made_of_another(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_branch(namespace, "dev/x")
-    dataset(namespace).checkout_version(("dev/x", None)).delete("a = 1")
-    create_branch(namespace, "child", "dev/x")
-    create_branch(namespace, "first", "dev/x", 1)
-    create_branch(namespace, "of-main", "main")
-    found = branches(namespace)
-    assert (found["child"].parent_branch, found["child"].parent_version) == ("dev/x", 2)
-    assert (found["first"].parent_branch, found["first"].parent_version) == ("dev/x", 1)
-    assert found["of-main"].parent_branch is None
-    assert (rows(namespace, "child"), rows(namespace, "first")) == (2, 3)
-
-
 def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     create_branch(namespace, "b")
@@ -81,27 +55,6 @@ def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -
     theirs = oracle(namespace).list_table_branches(api.ListTableBranchesRequest(id=TABLE[-1:]))
     assert len(theirs.branches) == 2
     assert branches(namespace) == theirs.branches
-
-
-def test_pages_of_branches_are_sorted_by_name(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    for name in ("c", "a", "b"):
-        create_branch(namespace, name)
-    first = namespace.list_table_branches(api.ListTableBranchesRequest(id=TABLE, limit=2))
-    assert list(first.branches) == ["a", "b"]
-    rest = namespace.list_table_branches(
-        api.ListTableBranchesRequest(id=TABLE, limit=2, page_token=first.page_token)
-    )
-    assert list(rest.branches) == ["c"]
-    assert rest.page_token is None
-
-
-def test_a_branch_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    create_branch(namespace, "dev", version=1)
-    with pytest.raises(errors.TableBranchAlreadyExistsError, match="'dev'"):
-        create_branch(namespace, "dev")
-    assert branches(namespace)["dev"].parent_version == 1
 
 
 def test_a_source_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:

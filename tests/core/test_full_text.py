@@ -66,21 +66,6 @@ def test_a_string_is_searched_in_the_columns_it_names(filled: MemoryNamespace) -
     assert ids(ask(filled, full_text_query=full_text)) == {0}
 
 
-def test_a_string_without_columns_is_searched_in_all_that_have_an_index(
-    filled: MemoryNamespace,
-) -> None:
-    assert found(filled, "red") == {0, 1, 2, 3}
-    assert found(filled, "lazy owl") == {1, 3, 4}
-
-
-def test_rows_come_best_first_with_their_scores(filled: MemoryNamespace) -> None:
-    rows = ask(filled, text=match("fox"), columns=["id"])
-    assert rows.schema.names == ["id", "_score"]
-    scores = rows.column("_score").to_pylist()
-    assert scores == sorted(scores, reverse=True)
-    assert rows.column("id").to_pylist()[0] == 5
-
-
 def test_a_match_takes_any_term_or_all(filled: MemoryNamespace) -> None:
     assert found(filled, match("red fox")) == {0, 1, 2, 5}
     for all_of in ("And", "and", "AND"):
@@ -151,14 +136,6 @@ def test_k_offset_columns_and_row_ids_are_honoured(filled: MemoryNamespace) -> N
     page = ask(filled, k=2, offset=3, text="red", columns={"n": "id"}, with_row_id=True)
     assert page.schema.names == ["n", "_score", "_rowid"]
     assert page.num_rows == 1
-
-
-def test_a_filter_is_before_or_after_the_search(filled: MemoryNamespace) -> None:
-    assert found(filled, match("red"), filter="id > 0", prefilter=True) == {2}
-    best = found(filled, match("red fox"), k=1)
-    others = " and ".join(f"id <> {each}" for each in best)
-    assert found(filled, match("red fox"), k=1, filter=others) == set()
-    assert len(found(filled, match("red fox"), k=1, filter=others, prefilter=True)) == 1
 
 
 def test_a_fast_search_reads_only_the_index(filled: MemoryNamespace) -> None:

@@ -14,7 +14,7 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
-from .staging import build, dataset, directory, oracle
+from .staging import build, dataset, directory
 
 
 def describe(ns: MemoryNamespace, name: str) -> api.DescribeTransactionResponse:
@@ -47,21 +47,6 @@ def uuid_of(ns: MemoryNamespace, version: int) -> str:
 
 
 # -- describe ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_transaction_is_described_as_pylance_does(
-    namespace: MemoryNamespace, version: int
-) -> None:
-    build(namespace, 2)
-    for name in (str(version), uuid_of(namespace, version)):
-        ours = describe(namespace, name)
-        theirs = oracle(namespace).describe_transaction(
-            api.DescribeTransactionRequest(id=[TABLE[-1], name])
-        )
-        assert ours.properties == theirs.properties
-        assert ours.status == "Succeeded"
-        assert ours.status.upper() == theirs.status
 
 
 def test_a_transaction_is_found_by_the_name_of_its_file(namespace: MemoryNamespace) -> None:

@@ -16,32 +16,6 @@ from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 from .writing import dataset, ipc, make, unchanged
 
 
-def test_update_sets_the_rows_that_match_and_says_how_many(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    answer = update(namespace, ("n", "id * 10"), predicate="id >= 2")
-    assert (answer.updated_rows, answer.version, answer.properties) == (2, 2, None)
-    assert column(server, "n") == [1, 20, 30]
-    transaction = dataset(server).read_transaction(2)
-    assert transaction is not None
-    assert answer.transaction_id == transaction.uuid
-
-
-def test_update_without_a_predicate_sets_all_rows(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    assert update(namespace, ("word", "'z'")).updated_rows == 3
-    assert column(server, "word") == ["z"] * 3
-
-
-def test_update_of_no_row_makes_a_version_all_the_same(namespace: MemoryNamespace) -> None:
-    make(namespace, OLD)
-    answer = update(namespace, ("n", "1"), predicate="id = 99")
-    assert (answer.updated_rows, answer.version) == (0, 2)
-
-
 def test_several_columns_are_updated_from_their_own_values_and_others(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:

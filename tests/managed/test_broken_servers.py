@@ -1,4 +1,4 @@
-"""Catalogs that go away and writers that are killed, while eight processes commit to one table.
+"""Catalogs that go away and writers that are killed, while processes commit to one table.
 
 Metastores are killed and started again, with their state. What moto's Glue holds is gone when it
 ends, so that there, and for lost replies, a proxy stands between.
@@ -27,8 +27,8 @@ from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 
-PROCESSES, COMMITS, DIES_AT = 8, 25, 12
-GOES_AWAY_AT = 60
+PROCESSES, COMMITS, DIES_AT = 6, 12, 6
+GOES_AWAY_AT = 24
 """The version after which the server goes away."""
 FAULTS = 10
 _POLL = 0.05
@@ -73,7 +73,7 @@ def test_no_commit_is_lost_or_made_twice_though_glue_is_cut_off_and_writers_die(
 def require_all_commits(
     table: Table, writers: Writers, go_away: Callable[[], None], steps: Sequence[str]
 ) -> None:
-    """Have eight processes commit while the server goes away and one of them dies at each step."""
+    """Have processes commit while the server goes away and one of them dies at each step."""
     doomed = dict(enumerate(steps))
     jobs = [_job(table, writer, doomed.get(writer, "")) for writer in range(PROCESSES)]
     with writers.running(jobs) as work:

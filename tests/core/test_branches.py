@@ -57,7 +57,7 @@ def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -
     assert branches(namespace) == theirs.branches
 
 
-def test_a_source_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
+def test_a_missing_source_is_not_found(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     create_branch(namespace, "dev")
     with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
@@ -171,7 +171,7 @@ def test_of_several_creators_of_one_branch_one_wins(
     assert not list((directory(namespace) / "_refs/branches").glob("*.lock"))
 
 
-def test_a_branch_that_somebody_holds_the_lock_of_is_not_created(
+def test_a_branch_whose_lock_is_held_is_not_created(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "WAIT", 0.1)
@@ -185,7 +185,7 @@ def test_a_branch_that_somebody_holds_the_lock_of_is_not_created(
     assert lock.read_bytes() == b"another's"
 
 
-def test_a_lock_that_nobody_gives_back_is_broken(namespace: MemoryNamespace) -> None:
+def test_a_stale_lock_is_broken(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     lock = directory(namespace) / "_refs/branches/dev.lock"
     lock.parent.mkdir(parents=True)
@@ -219,7 +219,7 @@ def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
     assert numbers(namespace, branch="dev") == [2]
 
 
-def test_an_unfinished_branch_that_somebody_has_written_to_is_left_alone(
+def test_an_unfinished_branch_with_later_versions_is_left_alone(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(implementation, "_WAIT", 0.1)

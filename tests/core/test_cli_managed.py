@@ -52,7 +52,7 @@ def test_a_table_is_converted_both_ways(
     assert rows(namespace) == [0, 1, 2]
 
 
-def test_what_was_written_past_the_catalog_is_told_and_adopted(
+def test_what_was_written_past_the_catalog_is_listed_and_adopted(
     namespace: MemoryNamespace, server: MemoryServer, uri: str
 ) -> None:
     create_managed(namespace)
@@ -83,7 +83,7 @@ def test_what_was_written_past_the_catalog_is_discarded_once_confirmed(
     assert run(uri, "check").exit_code == 0
 
 
-def test_what_was_set_aside_is_told_with_its_version(
+def test_what_was_set_aside_is_listed_with_its_version(
     namespace: MemoryNamespace, server: MemoryServer, uri: str
 ) -> None:
     create_managed(namespace)
@@ -96,7 +96,7 @@ def test_what_was_set_aside_is_told_with_its_version(
     assert json.loads(run(uri, "check", "-o", "json").stdout)["set_aside_versions"] == [2]
 
 
-def test_a_failure_is_told_with_its_code_and_without_a_traceback(uri: str) -> None:
+def test_a_failure_is_reported_with_its_code_and_without_a_traceback(uri: str) -> None:
     failed = run(uri, "adopt")
     assert failed.exit_code == 1
     assert failed.stdout == ""

@@ -103,7 +103,7 @@ def test_a_function_in_an_image_is_unsupported_by_name(ns: MemoryNamespace) -> N
     assert dataset(ns).version == 1
 
 
-def test_a_commit_of_another_writer_in_between_is_told(
+def test_a_commit_of_another_writer_in_between_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = lance.dataset

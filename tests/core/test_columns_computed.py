@@ -201,7 +201,7 @@ def test_expressions_and_computed_columns_take_two_requests(ns: MemoryNamespace)
     assert dataset(ns).version == 2
 
 
-def test_a_backfill_after_a_conflicting_commit_is_told(
+def test_a_backfill_after_a_conflicting_commit_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind, uri = lance.dataset, dataset(ns).uri

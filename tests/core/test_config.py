@@ -66,7 +66,7 @@ def test_numbers_and_booleans_may_be_given_as_such_and_as_texts() -> None:
         ("LANCE_BRIDGE_MEMORY_STORAGEAWS_REGION", "LANCE_BRIDGE_MEMORY_STORAGE_<OPTION>"),
     ],
 )
-def test_a_variable_of_no_property_is_told(
+def test_a_variable_of_no_property_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, meant: str
 ) -> None:
     monkeypatch.setenv(variable, SECRET)
@@ -78,7 +78,7 @@ def test_a_variable_of_no_property_is_told(
     assert SECRET not in record.getMessage()
 
 
-def test_a_variable_of_a_property_is_not_told(
+def test_a_variable_of_a_property_is_not_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_URI", "x")
@@ -314,7 +314,7 @@ def test_a_key_may_replace_one_of_a_merged_mapping(yaml_file: Path) -> None:
         ("base: {impl: x, impl: y}\ncatalogs: {a: {impl: x}}\n", "impl"),
     ],
 )
-def test_a_key_that_is_there_twice_outside_all_entries_is_invalid(
+def test_a_duplicate_key_outside_all_entries_is_invalid(
     yaml_file: Path, content: str, key: str
 ) -> None:
     yaml_file.write_text(content)

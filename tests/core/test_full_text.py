@@ -181,9 +181,7 @@ def test_a_text_query_that_cannot_be_is_invalid_input(
 
 
 @pytest.mark.parametrize("column", ["nope", "TITLE", "inner.nope"])
-def test_text_in_a_column_that_is_not_there_is_column_not_found(
-    filled: MemoryNamespace, column: str
-) -> None:
+def test_text_in_a_missing_column_is_column_not_found(filled: MemoryNamespace, column: str) -> None:
     for text in (match("red", column), {"phrase": {"terms": "red", "column": column}}):
         with pytest.raises(errors.TableColumnNotFoundError, match="has no column"):
             ask(filled, text=text)

@@ -66,7 +66,7 @@ def test_other_names_of_the_directory_namespace_are_understood(
     assert [index.index_type for index in list_indices(ns).indexes] == [kind]
 
 
-def test_a_kind_that_is_not_known_is_told_with_those_that_are(ns: MemoryNamespace) -> None:
+def test_the_error_for_an_unknown_type_lists_the_types(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.InvalidInputError, match="it can be BTREE, BITMAP"):
         build_index(ns, "id", "HASH")
 

@@ -87,7 +87,7 @@ def test_scalar_indices_have_a_request_of_their_own(ns: MemoryNamespace) -> None
     assert names(ns) == ["text_idx"]
 
 
-def test_an_index_that_came_between_is_told(
+def test_a_commit_in_between_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind, uri = lance.dataset, dataset(ns).uri
@@ -171,7 +171,7 @@ def test_statistics_agree_with_lance_s_own(ns: MemoryNamespace) -> None:
 
 
 @pytest.mark.parametrize("call", [describe, drop_index])
-def test_an_index_that_is_not_there_is_not_found(ns: MemoryNamespace, call: Any) -> None:
+def test_a_missing_index_is_not_found(ns: MemoryNamespace, call: Any) -> None:
     for name in ("nope", "", "__lance_frag_reuse"):
         with pytest.raises(errors.TableIndexNotFoundError, match="no index"):
             call(ns, name)

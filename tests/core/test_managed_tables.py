@@ -290,7 +290,7 @@ def test_a_renamed_table_is_managed_under_its_new_name(
 
 
 @pytest.mark.parametrize("by_copy", [False, True])
-def test_nobody_commits_to_a_table_that_is_being_renamed(
+def test_a_table_that_is_being_renamed_takes_no_commit(
     namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
 ) -> None:
     server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)

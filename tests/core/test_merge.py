@@ -181,7 +181,7 @@ def test_a_bad_condition_is_invalid_input_and_changes_nothing(
 
 @pytest.mark.parametrize("flag", ["when_matched_update_all", "when_not_matched_by_source_delete"])
 @pytest.mark.parametrize("condition", ["nope = 1", "source.nope = 1", "_distance > 1"])
-def test_a_condition_on_a_column_that_is_not_there_is_column_not_found(
+def test_a_condition_on_a_missing_column_is_column_not_found(
     namespace: MemoryNamespace, server: MemoryServer, flag: str, condition: str
 ) -> None:
     make(namespace, OLD)

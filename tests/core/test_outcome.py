@@ -78,7 +78,7 @@ def test_a_refusal_of_the_repetition_is_success_where_the_first_had_come_late() 
         (ThrottlingError("slowly"), ThrottlingError),
     ],
 )
-def test_what_reading_back_raises_is_told_and_nothing_is_repeated(
+def test_what_reading_back_raises_is_reported_and_nothing_is_repeated(
     error: Exception, kind: type[Exception]
 ) -> None:
     change = Script(LOST)
@@ -87,7 +87,7 @@ def test_what_reading_back_raises_is_told_and_nothing_is_repeated(
     assert change.calls == 1
 
 
-def test_a_refusal_after_a_lost_reply_is_doubtful_where_nobody_can_look() -> None:
+def test_a_refusal_after_a_lost_reply_is_unknown_where_nothing_can_be_read() -> None:
     change = Script(LOST, TableNotFoundError("gone"))
     with pytest.raises(OutcomeUnknownError, match="down"):
         settle(change.change, Script(False, ServiceUnavailableError("down")).happened)

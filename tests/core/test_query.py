@@ -75,7 +75,7 @@ def test_aliases_name_fields_and_expressions(filled: MemoryNamespace) -> None:
 
 
 @pytest.mark.parametrize("source", ["nope", "id + nope", "lower(nope)", "_distance"])
-def test_an_alias_of_a_column_that_is_not_there_is_column_not_found(
+def test_an_alias_of_a_missing_column_is_column_not_found(
     filled: MemoryNamespace, source: str
 ) -> None:
     with pytest.raises(errors.TableColumnNotFoundError, match="does not fit"):

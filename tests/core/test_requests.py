@@ -200,7 +200,7 @@ def test_a_default_namespace_that_cannot_be_is_refused_when_connecting(
         MemoryNamespace(**{"uri": namespace._properties["uri"], "default-namespace": name})
 
 
-def test_the_default_namespace_tells_two_connections_apart(
+def test_the_default_namespace_distinguishes_two_connections(
     namespace: MemoryNamespace, by_one_name: MemoryNamespace
 ) -> None:
     assert namespace.namespace_id() != by_one_name.namespace_id()

@@ -41,7 +41,7 @@ def delete(
 # -- restore -------------------------------------------------------------------------------------
 
 
-def test_what_is_not_there_is_not_restored(namespace: MemoryNamespace) -> None:
+def test_a_missing_version_is_not_restored(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     with pytest.raises(errors.TableVersionNotFoundError, match="version 3"):
         restore(namespace, 3)
@@ -157,7 +157,7 @@ def test_a_version_that_is_tagged_meanwhile_comes_back(
     assert numbers(namespace) == [1, 2, 3]
 
 
-def test_versions_come_back_where_nobody_can_tell_whether_they_are_needed(
+def test_versions_are_restored_where_references_cannot_be_read(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     build(namespace, 3)
@@ -194,7 +194,7 @@ def watched(removed: list[int]) -> object:
     return remember
 
 
-def test_a_table_can_be_made_anew_over_deleted_versions(namespace: MemoryNamespace) -> None:
+def test_a_table_can_be_recreated_over_deleted_versions(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     delete(namespace, (1, 2))
     assert create(namespace, TABLE, mode="Overwrite").version == 3

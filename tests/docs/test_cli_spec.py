@@ -32,7 +32,7 @@ def first_cells(title: str, first: str) -> list[str]:
     return [row[0].strip("`") for row in CLI_SPEC.rows(title, first)]
 
 
-def test_every_command_is_told() -> None:
+def test_every_command_is_documented() -> None:
     told = first_cells("Commands", "command")
 
     assert sorted(told) == sorted(commands(typer.main.get_command(app)))
@@ -51,7 +51,7 @@ def test_exit_codes_are_those_of_the_code() -> None:
     assert first_cells("Exit Codes", "code") == [str(code) for code in codes]
 
 
-def test_every_kind_of_finding_is_told_and_shown() -> None:
+def test_every_kind_of_finding_is_documented_and_tested() -> None:
     rows = CLI_SPEC.rows("Findings", "finding")
 
     assert [row[0].strip("`") for row in rows] == [kind.value for kind in Kind]

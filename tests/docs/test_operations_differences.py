@@ -224,7 +224,7 @@ def test_a_status_is_spelled_as_the_specification_has_it(both: Both) -> None:
     assert (ours.status, theirs.status) == ("Succeeded", "SUCCEEDED")
 
 
-def test_a_table_without_data_is_there_where_the_directory_namespace_finds_none(
+def test_a_table_without_data_exists_where_the_directory_namespace_finds_none(
     both: Both,
 ) -> None:
     for ns, table in ((both.ours, [*DATABASE, "new"]), (both.theirs, ["new"])):

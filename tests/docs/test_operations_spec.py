@@ -41,10 +41,10 @@ def section(name: str) -> Operation:
     return OPERATIONS_SPEC.operation(name)
 
 
-def fields_told(name: str) -> dict[str, str]:
+def stated_fields(name: str) -> dict[str, str]:
     """The fields that a section names, and those that it refers to."""
     found = section(name)
-    referred = fields_told(found.same_fields_as) if found.same_fields_as else {}
+    referred = stated_fields(found.same_fields_as) if found.same_fields_as else {}
     return {**referred, **found.fields}
 
 
@@ -90,7 +90,7 @@ def test_every_operation_that_no_catalog_can_do_is_listed_with_the_reason() -> N
     assert all("compute engine" in reason for reason in UNSUPPORTED.values())
 
 
-def test_the_command_is_told_as_it_is() -> None:
+def test_the_commands_are_documented_in_their_order() -> None:
     text = " ".join(OPERATIONS_SPEC.body("What Is Not Shown").split())
     told = re.search(r"in their order: (.*?); it comes with", text)
     commands = [each.callback for each in managed_app.registered_commands]
@@ -103,15 +103,15 @@ def test_the_command_is_told_as_it_is() -> None:
 # -- fields ----------------------------------------------------------------------------------------
 
 
-def test_every_field_of_a_request_is_told_and_no_other() -> None:
+def test_the_documented_fields_are_those_of_the_request() -> None:
     common = set(re.findall(r"^- \*\*(\w+)\*\*: ", OPERATIONS_SPEC.body(COMMON_FIELDS), re.M))
     fields = {name: set(request_type(METHODS[name]).model_fields) - common for name in OPERATIONS}
 
     assert common == {"id", "identity", "context"}
-    assert {name: set(fields_told(name)) for name in OPERATIONS} == fields
+    assert {name: set(stated_fields(name)) for name in OPERATIONS} == fields
 
 
-def test_every_field_inside_a_field_is_told() -> None:
+def test_every_nested_field_is_documented() -> None:
     missing = {}
     for name in OPERATIONS:
         inner = set(inner_fields(request_type(METHODS[name]), set()))

@@ -120,7 +120,7 @@ def public_classes() -> set[str]:
     return {name for name in names if inspect.isclass(getattr(lance_bridge_spark, name))}
 
 
-def test_every_public_class_is_told() -> None:
+def test_every_public_class_is_documented() -> None:
     rows = SPARK_SPEC.rows("Classes of the Functions", "class")
 
     assert {row[0].strip("`") for row in rows} == public_classes()
@@ -153,7 +153,7 @@ def test_every_error_has_its_condition_in_python_and_in_java() -> None:
     assert in_java == told
 
 
-def test_the_operations_that_an_engine_does_are_told() -> None:
+def test_the_operations_that_an_engine_does_are_documented() -> None:
     told = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
 
     assert {operations()[name] for name in told} == {*UNSUPPORTED, "alter_table_backfill_columns"}
@@ -233,7 +233,7 @@ def require_said(told: list[tuple[str, str]]) -> None:
         assert out.splitlines() == expected, out
 
 
-def test_a_snippet_that_fails_is_told() -> None:
+def test_a_snippet_that_fails_is_reported() -> None:
     told = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
     first, second, third = told["one"]
 

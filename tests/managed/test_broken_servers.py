@@ -12,7 +12,13 @@ from itertools import cycle
 
 import pytest
 from managed import death
-from managed.building import Table, described, require_exactly, require_nothing_left, require_told
+from managed.building import (
+    Table,
+    described,
+    require_exactly,
+    require_nothing_left,
+    require_true_reports,
+)
 from managed.conftest import GLUE, NewTable
 from managed.writer import Job
 from managed.writers import Work, Writers
@@ -87,7 +93,7 @@ def require_all_commits(
         reports += writers.run(again)
     print(table.impl, described(reports))
     expected = [(writer, number) for writer in range(PROCESSES) for number in range(COMMITS)]
-    require_told(require_exactly(table, expected), reports)
+    require_true_reports(require_exactly(table, expected), reports)
 
 
 def _job(table: Table, writer: int, step: str) -> Job:
@@ -170,6 +176,6 @@ def require_all_in_spite_of(
         reports = work.reports()
     print(table.impl, described(reports))
     expected = [(writer, number) for writer in range(4) for number in range(10)]
-    require_told(require_exactly(table, expected), reports)
+    require_true_reports(require_exactly(table, expected), reports)
     require_nothing_left(table)
     assert len(fired()) > 3

@@ -7,7 +7,7 @@ On real metastores of all releases, and on moto's Glue, which compares VersionId
 from __future__ import annotations
 
 import pytest
-from managed.building import described, require_exactly, require_nothing_left, require_told
+from managed.building import described, require_exactly, require_nothing_left, require_true_reports
 from managed.conftest import GLUE, GLUE_S3, NewTable
 from managed.writers import Writers
 
@@ -38,5 +38,5 @@ def test_no_commit_of_many_writers_is_lost_or_made_twice(
     print(catalog, described(reports))
     expected = [(writer, number) for writer in range(processes) for number in range(commits)]
     rows = require_exactly(table, expected)
-    require_told(rows, reports)
+    require_true_reports(rows, reports)
     require_nothing_left(table)

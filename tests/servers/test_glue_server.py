@@ -73,7 +73,7 @@ def test_a_page_of_tables_holds_no_more_than_asked_and_leads_to_the_next(
     assert "NextToken" not in third
 
 
-def test_a_page_of_tables_holds_100_unless_told(glue: Any, db: str) -> None:
+def test_a_page_of_tables_holds_100_by_default(glue: Any, db: str) -> None:
     for number in range(101):
         make(glue, db, f"t{number:03}")
     pages = list(glue.get_paginator("get_tables").paginate(DatabaseName=db))
@@ -118,7 +118,7 @@ def test_an_update_under_a_stale_version_changes_nothing(glue: Any, db: str) -> 
 
 
 @pytest.mark.parametrize(("skip", "kept"), [(True, 1), (False, 2)])
-def test_an_update_archives_the_version_before_unless_told_not_to(
+def test_an_update_archives_the_version_before_by_default(
     glue: Any, db: str, skip: bool, kept: int
 ) -> None:
     make(glue, db, "t")

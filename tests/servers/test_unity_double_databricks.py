@@ -211,6 +211,6 @@ def test_a_wrong_secret_gets_no_token(server: UnityServer) -> None:
     assert (reply.status_code, reply.json()["error"]) == (400, "unsupported_grant_type")
 
 
-def test_no_token_and_a_wrong_one_are_told_apart(server: UnityServer) -> None:
+def test_no_token_and_a_wrong_one_have_different_errors(server: UnityServer) -> None:
     assert Raw(server.url).error("GET", "/catalogs") == (401, "UNAUTHENTICATED")
     assert Raw(server.url, "wrong").error("GET", "/catalogs") == (403, "403")

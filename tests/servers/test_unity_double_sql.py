@@ -97,7 +97,7 @@ def test_properties_and_location_are_changed_and_the_table_stays(client: Workspa
     assert list(client.tables.list("c", "s")) == []
 
 
-def test_create_if_not_exists_keeps_what_is_there(client: WorkspaceClient) -> None:
+def test_create_if_not_exists_keeps_the_existing_table(client: WorkspaceClient) -> None:
     succeed(client, CREATE, CREATE.replace("TABLE", "TABLE IF NOT EXISTS", 1).replace("'v'", "'x'"))
     assert (only_table(client).properties or {})["k"] == "v"
 

@@ -15,7 +15,7 @@ from servers.metastores import Metastores
 
 from lance_bridge import engine
 
-pytest_plugins = ["ci_skips"]
+pytest_plugins = ["ci_skips", "distribution"]
 
 
 def external_metastores() -> dict[str, str]:

@@ -53,17 +53,6 @@ def deletion(table: list[str], start: int, end: int) -> dict[str, Any]:
 # -- versions of several tables ------------------------------------------------------------------
 
 
-def test_versions_of_several_tables_are_created_together(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    build(namespace, 2, OTHER)
-    made = create_all(
-        namespace, entry(OTHER, *stage(namespace, OTHER)), entry(TABLE, *stage(namespace))
-    )
-    assert made == [3, 2]
-    assert (count_rows(namespace, TABLE), count_rows(namespace, OTHER)) == (4, 5)
-    assert create_all(namespace) == []
-
-
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [

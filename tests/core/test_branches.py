@@ -48,32 +48,6 @@ def rows(ns: MemoryNamespace, branch: str | None) -> int | None:
     return ns.count_table_rows(api.CountTableRowsRequest(id=TABLE, branch=branch)).count
 
 
-def test_a_branch_is_made_of_the_latest_version_or_of_the_one_named(
-    namespace: MemoryNamespace,
-) -> None:
-    build(namespace, 3)
-    create_branch(namespace, "latest")
-    create_branch(namespace, "old", version=1)
-    assert (rows(namespace, "latest"), rows(namespace, "old")) == (5, 3)
-    assert branches(namespace)["old"].parent_version == 1
-    assert branches(namespace)["latest"].parent_version == 3
-    assert branches(namespace)["old"].parent_branch is None
-
-
-def test_a_branch_is_made_of_another(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_branch(namespace, "dev/x")
-    dataset(namespace).checkout_version(("dev/x", None)).delete("a = 1")
-    create_branch(namespace, "child", "dev/x")
-    create_branch(namespace, "first", "dev/x", 1)
-    create_branch(namespace, "of-main", "main")
-    found = branches(namespace)
-    assert (found["child"].parent_branch, found["child"].parent_version) == ("dev/x", 2)
-    assert (found["first"].parent_branch, found["first"].parent_version) == ("dev/x", 1)
-    assert found["of-main"].parent_branch is None
-    assert (rows(namespace, "child"), rows(namespace, "first")) == (2, 3)
-
-
 def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     create_branch(namespace, "b")
@@ -83,28 +57,7 @@ def test_branches_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -
     assert branches(namespace) == theirs.branches
 
 
-def test_pages_of_branches_are_sorted_by_name(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    for name in ("c", "a", "b"):
-        create_branch(namespace, name)
-    first = namespace.list_table_branches(api.ListTableBranchesRequest(id=TABLE, limit=2))
-    assert list(first.branches) == ["a", "b"]
-    rest = namespace.list_table_branches(
-        api.ListTableBranchesRequest(id=TABLE, limit=2, page_token=first.page_token)
-    )
-    assert list(rest.branches) == ["c"]
-    assert rest.page_token is None
-
-
-def test_a_branch_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    create_branch(namespace, "dev", version=1)
-    with pytest.raises(errors.TableBranchAlreadyExistsError, match="'dev'"):
-        create_branch(namespace, "dev")
-    assert branches(namespace)["dev"].parent_version == 1
-
-
-def test_a_source_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
+def test_a_missing_source_is_not_found(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     create_branch(namespace, "dev")
     with pytest.raises(errors.TableBranchNotFoundError, match="'nope'"):
@@ -218,7 +171,7 @@ def test_of_several_creators_of_one_branch_one_wins(
     assert not list((directory(namespace) / "_refs/branches").glob("*.lock"))
 
 
-def test_a_branch_that_somebody_holds_the_lock_of_is_not_created(
+def test_a_branch_whose_lock_is_held_is_not_created(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "WAIT", 0.1)
@@ -232,7 +185,7 @@ def test_a_branch_that_somebody_holds_the_lock_of_is_not_created(
     assert lock.read_bytes() == b"another's"
 
 
-def test_a_lock_that_nobody_gives_back_is_broken(namespace: MemoryNamespace) -> None:
+def test_a_stale_lock_is_broken(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     lock = directory(namespace) / "_refs/branches/dev.lock"
     lock.parent.mkdir(parents=True)
@@ -266,7 +219,7 @@ def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
     assert numbers(namespace, branch="dev") == [2]
 
 
-def test_an_unfinished_branch_that_somebody_has_written_to_is_left_alone(
+def test_an_unfinished_branch_with_later_versions_is_left_alone(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(implementation, "_WAIT", 0.1)

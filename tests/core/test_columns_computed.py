@@ -25,7 +25,6 @@ from .evolving import (
     create_table,
     dataset,
     drop,
-    last_transaction,
     rows,
     set_field_metadata,
     values,
@@ -66,13 +65,6 @@ def test_a_computed_column_is_null_and_keeps_its_expression(ns: MemoryNamespace)
         "computed_column.expression": "id * 2",
     }
     assert values(ns, "twice") == [None] * ROWS
-
-
-def test_a_backfill_fills_all_rows_in_the_transaction_it_names(ns: MemoryNamespace) -> None:
-    job = backfill(ns, "twice")
-    assert last_transaction(ns) == job
-    assert values(ns, "twice") == [i * 2 for i in range(ROWS)]
-    assert values(ns, "text") == rows()["text"].to_pylist()
 
 
 def test_where_fills_those_rows_and_leaves_the_others(ns: MemoryNamespace) -> None:
@@ -119,13 +111,6 @@ def test_a_constant_and_a_quoted_name_can_be_computed(ns: MemoryNamespace) -> No
     backfill(ns, "length")
     assert values(ns, "one") == [1] * ROWS
     assert values(ns, "length") == [len("word0 and more")] * ROWS
-
-
-def test_a_branch_is_filled_alone(ns: MemoryNamespace) -> None:
-    dataset(ns).create_branch("dev")
-    backfill(ns, "twice", branch="dev")
-    assert dataset(ns, "dev").to_table()["twice"].to_pylist() == [i * 2 for i in range(ROWS)]
-    assert values(ns, "twice") == [None] * ROWS
 
 
 @pytest.mark.parametrize("name", sorted(ENGINE_OPTIONS))
@@ -216,7 +201,7 @@ def test_expressions_and_computed_columns_take_two_requests(ns: MemoryNamespace)
     assert dataset(ns).version == 2
 
 
-def test_a_backfill_after_a_conflicting_commit_is_told(
+def test_a_backfill_after_a_conflicting_commit_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind, uri = lance.dataset, dataset(ns).uri

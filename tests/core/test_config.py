@@ -50,19 +50,12 @@ def test_a_name_with_odd_characters_has_a_variable_too(monkeypatch: pytest.Monke
     assert environment(MemoryConfig, "my-prod.1") == {"drop.check-sharing": "namespace"}
 
 
-@pytest.mark.parametrize(("given", "retries"), [("5", 5), (5, 5), ("0", 0)])
-def test_numbers_may_be_numbers(given: object, retries: int) -> None:
-    assert load(MemoryConfig, "memory", {"uri": "x", "client.retries": given}).retries == retries
-
-
-@pytest.mark.parametrize("given", [True, "true", "True", "1", 1])
-def test_booleans_may_be_booleans(given: object) -> None:
-    assert load(MemoryConfig, "memory", {"uri": "x", "pickle.secrets": given}).pickle_secrets
-
-
-def test_options_of_the_storage_lose_their_prefix_and_nothing_else() -> None:
-    config = load(MemoryConfig, "memory", {"uri": "x", "storage.a.b": "1", "storage.C": "2"})
-    assert config.storage == {"a.b": "1", "C": "2"}
+def test_numbers_and_booleans_may_be_given_as_such_and_as_texts() -> None:
+    for given, retries in (("5", 5), (5, 5), ("0", 0)):
+        config = load(MemoryConfig, "memory", {"uri": "x", "client.retries": given})
+        assert config.retries == retries
+    for given in (True, "true", "True", "1", 1):
+        assert load(MemoryConfig, "memory", {"uri": "x", "pickle.secrets": given}).pickle_secrets
 
 
 @pytest.mark.parametrize(
@@ -73,7 +66,7 @@ def test_options_of_the_storage_lose_their_prefix_and_nothing_else() -> None:
         ("LANCE_BRIDGE_MEMORY_STORAGEAWS_REGION", "LANCE_BRIDGE_MEMORY_STORAGE_<OPTION>"),
     ],
 )
-def test_a_variable_of_no_property_is_told(
+def test_a_variable_of_no_property_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str, meant: str
 ) -> None:
     monkeypatch.setenv(variable, SECRET)
@@ -85,7 +78,7 @@ def test_a_variable_of_no_property_is_told(
     assert SECRET not in record.getMessage()
 
 
-def test_a_variable_of_a_property_is_not_told(
+def test_a_variable_of_a_property_is_not_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_URI", "x")
@@ -168,24 +161,22 @@ def test_an_option_that_the_object_store_would_panic_at_is_invalid(key: str, val
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "endpoint",
-    [
+def test_options_of_the_storage_are_kept_without_their_prefix() -> None:
+    endpoints = (
         "http://127.0.0.1:9000",
         "https://s3.eu-1.example.com/",
         "http://[::1]:80/x",
         "http://minio_1",
-    ],
-)
-def test_an_endpoint_is_a_url(endpoint: str) -> None:
-    config = load(MemoryConfig, "memory", {"uri": "x", "storage.aws_endpoint": endpoint})
-    assert config.storage == {"aws_endpoint": endpoint}
-
-
-def test_a_key_of_many_lines_is_taken() -> None:
+    )
     key = '{\n"type": "service_account"\n}\n'
-    config = load(MemoryConfig, "memory", {"uri": "x", "storage.google_service_account_key": key})
-    assert config.storage == {"google_service_account_key": key}
+    wanted: list[dict[str, str]] = [
+        {"a.b": "1", "C": "2"},
+        {"google_service_account_key": key},
+        *({"aws_endpoint": endpoint} for endpoint in endpoints),
+    ]
+    for options in wanted:
+        given = {f"storage.{key}": value for key, value in options.items()}
+        assert load(MemoryConfig, "memory", {"uri": "x", **given}).storage == options
 
 
 # -- secrets ---------------------------------------------------------------------------------------
@@ -212,68 +203,25 @@ def test_secrets_are_in_no_error_of_a_configuration() -> None:
         assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "token",
-        "storage.aws_secret_access_key",
-        "storage.AWS_SECRET_ACCESS_KEY",
-        "storage.secret_access_key",
-        "storage.aws_session_token",
-        "storage.azure_storage_account_key",
-        "storage.account_key",
-        "storage.access_key",
-        "storage.azure_storage_sas_token",
-        "storage.sas_key",
-        "storage.azure_storage_client_secret",
-        "storage.google_service_account_key",
-        "storage.bearer_token",
-        "storage.password",
-        "storage.proxy_url",
-        "storage.google_service_account",
-        "storage.service_account",
-        "storage.headers",
-        "storage.default_headers",
-        "storage.headers.authorization",
-        "storage.connection_string",
-        "storage.azure_storage_connection_string",
-        "storage.sas",
-        "storage.bearer",
-        "storage.authorization",
-        "storage.aws_sse_customer_key_base64",
-        "storage.something.nobody.knows",
-    ],
-)
-def test_a_secret_key_is_known_as_secret(key: str) -> None:
-    assert MemoryConfig.is_secret(key)
+SECRET_OPTIONS = """
+    aws_secret_access_key AWS_SECRET_ACCESS_KEY secret_access_key aws_session_token
+    azure_storage_account_key account_key access_key azure_storage_sas_token sas_key
+    azure_storage_client_secret google_service_account_key bearer_token password proxy_url
+    google_service_account service_account headers default_headers headers.authorization
+    connection_string azure_storage_connection_string sas bearer authorization
+    aws_sse_customer_key_base64 something.nobody.knows
+"""
+PLAIN_OPTIONS = """
+    aws_access_key_id access_key_id aws_region aws_endpoint allow_http azure_storage_account_name
+    AWS_REGION region endpoint endpoint_url aws_virtual_hosted_style_request timeout connect_timeout
+    client_max_retries google_bucket azure_tenant_id aws_sse_kms_key_id
+"""
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "uri",
-        "root",
-        "storage.aws_access_key_id",
-        "storage.access_key_id",
-        "storage.aws_region",
-        "storage.aws_endpoint",
-        "storage.allow_http",
-        "storage.azure_storage_account_name",
-        "storage.AWS_REGION",
-        "storage.region",
-        "storage.endpoint",
-        "storage.endpoint_url",
-        "storage.aws_virtual_hosted_style_request",
-        "storage.timeout",
-        "storage.connect_timeout",
-        "storage.client_max_retries",
-        "storage.google_bucket",
-        "storage.azure_tenant_id",
-        "storage.aws_sse_kms_key_id",
-    ],
-)
-def test_a_key_without_a_secret_is_carried_along(key: str) -> None:
-    assert not MemoryConfig.is_secret(key)
+def test_keys_of_secrets_are_known() -> None:
+    secret = ["token", *(f"storage.{option}" for option in SECRET_OPTIONS.split())]
+    plain = ["uri", "root", *(f"storage.{option}" for option in PLAIN_OPTIONS.split())]
+    assert [key for key in (*secret, *plain) if MemoryConfig.is_secret(key)] == secret
 
 
 def test_the_declaration_of_a_secret_says_so() -> None:
@@ -378,7 +326,7 @@ def test_a_key_may_replace_one_of_a_merged_mapping(yaml_file: Path) -> None:
         ("base: {impl: x, impl: y}\ncatalogs: {a: {impl: x}}\n", "impl"),
     ],
 )
-def test_a_key_that_is_there_twice_outside_all_entries_is_invalid(
+def test_a_duplicate_key_outside_all_entries_is_invalid(
     yaml_file: Path, content: str, key: str
 ) -> None:
     yaml_file.write_text(content)

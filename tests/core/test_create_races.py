@@ -65,7 +65,7 @@ def test_overwrite_with_rows_that_are_read_once_is_to_be_repeated(
     assert count_rows(namespace, TABLE) == 2
 
 
-def test_create_is_told_that_the_other_writer_was_first(
+def test_create_after_another_writer_is_table_already_exists(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     server.fault = other_writes(server, rows=7)
@@ -74,7 +74,7 @@ def test_create_is_told_that_the_other_writer_was_first(
     assert count_rows(namespace, TABLE) == 7
 
 
-def test_the_catalog_is_told_the_columns_of_the_data(
+def test_the_catalog_gets_the_columns_of_the_data(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)

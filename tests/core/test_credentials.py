@@ -81,7 +81,7 @@ def test_those_to_read_are_never_given_to_a_writer() -> None:
     assert catalog.asked == [False, True]
 
 
-def test_a_table_made_anew_gets_new_ones() -> None:
+def test_a_recreated_table_gets_new_ones() -> None:
     catalog = Vending()
     credentials = VendedCredentials(catalog)
     one = TableRecord(tuple(TABLE), REMOTE, identity="1")
@@ -140,7 +140,7 @@ def test_describe_asks_for_reading_and_declare_for_writing(
     assert vending == [True, False]
 
 
-def test_nobody_is_asked_where_the_caller_wants_none(
+def test_the_catalog_is_not_asked_where_the_caller_wants_none(
     namespace: MemoryNamespace, server: MemoryServer, vending: list[bool]
 ) -> None:
     server.tables[tuple(TABLE)] = TableRecord(tuple(TABLE), REMOTE, {"table_type": "lance"})

@@ -141,7 +141,7 @@ def test_an_aggregate_of_a_column_is_invalid_input(
 
 
 @pytest.mark.parametrize("sql", NO_COLUMN)
-def test_a_column_that_is_not_there_is_named_wherever_it_stands(
+def test_a_missing_column_is_named_wherever_it_stands(
     filled: MemoryNamespace, server: MemoryServer, sql: str
 ) -> None:
     for where, ask_with in EVERYWHERE.items():

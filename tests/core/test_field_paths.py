@@ -52,7 +52,7 @@ def test_lance_finds_every_field_by_its_canonical_path(namespace: MemoryNamespac
 
 
 @pytest.mark.parametrize("path", ["nope", "ID", "x", "st.nope", "st.a.b", "id.x", "i\0d"])
-def test_a_field_that_is_not_there_is_told_with_those_that_are(
+def test_the_error_for_a_missing_field_lists_the_fields(
     namespace: MemoryNamespace, path: str
 ) -> None:
     create_table(namespace)

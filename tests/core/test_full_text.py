@@ -66,21 +66,6 @@ def test_a_string_is_searched_in_the_columns_it_names(filled: MemoryNamespace) -
     assert ids(ask(filled, full_text_query=full_text)) == {0}
 
 
-def test_a_string_without_columns_is_searched_in_all_that_have_an_index(
-    filled: MemoryNamespace,
-) -> None:
-    assert found(filled, "red") == {0, 1, 2, 3}
-    assert found(filled, "lazy owl") == {1, 3, 4}
-
-
-def test_rows_come_best_first_with_their_scores(filled: MemoryNamespace) -> None:
-    rows = ask(filled, text=match("fox"), columns=["id"])
-    assert rows.schema.names == ["id", "_score"]
-    scores = rows.column("_score").to_pylist()
-    assert scores == sorted(scores, reverse=True)
-    assert rows.column("id").to_pylist()[0] == 5
-
-
 def test_a_match_takes_any_term_or_all(filled: MemoryNamespace) -> None:
     assert found(filled, match("red fox")) == {0, 1, 2, 5}
     for all_of in ("And", "and", "AND"):
@@ -153,14 +138,6 @@ def test_k_offset_columns_and_row_ids_are_honoured(filled: MemoryNamespace) -> N
     assert page.num_rows == 1
 
 
-def test_a_filter_is_before_or_after_the_search(filled: MemoryNamespace) -> None:
-    assert found(filled, match("red"), filter="id > 0", prefilter=True) == {2}
-    best = found(filled, match("red fox"), k=1)
-    others = " and ".join(f"id <> {each}" for each in best)
-    assert found(filled, match("red fox"), k=1, filter=others) == set()
-    assert len(found(filled, match("red fox"), k=1, filter=others, prefilter=True)) == 1
-
-
 def test_a_fast_search_reads_only_the_index(filled: MemoryNamespace) -> None:
     lance.write_dataset(ROWS.slice(0, 1), dataset(filled).uri, mode="append")
     assert ask(filled, text="quick").num_rows == 3
@@ -204,9 +181,7 @@ def test_a_text_query_that_cannot_be_is_invalid_input(
 
 
 @pytest.mark.parametrize("column", ["nope", "TITLE", "inner.nope"])
-def test_text_in_a_column_that_is_not_there_is_column_not_found(
-    filled: MemoryNamespace, column: str
-) -> None:
+def test_text_in_a_missing_column_is_column_not_found(filled: MemoryNamespace, column: str) -> None:
     for text in (match("red", column), {"phrase": {"terms": "red", "column": column}}):
         with pytest.raises(errors.TableColumnNotFoundError, match="has no column"):
             ask(filled, text=text)

@@ -13,7 +13,7 @@ from lance_namespace import errors
 
 from lance_bridge.tables import index_types
 
-from .evolving import DIMENSION, build_index, create_table, dataset, list_indices, rows
+from .evolving import build_index, create_table, dataset, list_indices, rows
 from .memory_catalog import MemoryNamespace
 from .test_schema_json import STORABLE
 
@@ -25,11 +25,6 @@ SCALAR = sorted(COLUMNS)
 VECTOR = [
     "IVF_FLAT", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ", "IVF_PQ", "IVF_RQ", "IVF_SQ",
 ]  # fmt: skip
-TEXT_OPTIONS = {
-    "with_position": True, "base_tokenizer": "whitespace", "language": "German",
-    "max_token_length": 7, "lower_case": False, "stem": False, "remove_stop_words": False,
-    "ascii_folding": False,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -59,26 +54,6 @@ def test_the_kinds_are_all_that_pylance_names() -> None:
     assert sorted({name.strip('",') for name in told} - {"INVERTED"}) == SCALAR
 
 
-@pytest.mark.parametrize("kind", SCALAR)
-def test_a_scalar_index_is_built_and_listed_by_the_name_it_was_asked_by(
-    ns: MemoryNamespace, kind: str
-) -> None:
-    build_index(ns, COLUMNS[kind], kind.lower())
-    assert [index.index_type for index in list_indices(ns).indexes] == [kind]
-
-
-@pytest.mark.parametrize("kind", VECTOR)
-@pytest.mark.parametrize("distance", ["l2", "Cosine", "dot"])
-def test_a_vector_index_is_built_with_each_distance(
-    ns: MemoryNamespace, kind: str, distance: str
-) -> None:
-    build_index(ns, "vector", kind, distance_type=distance, num_partitions=2)
-    assert [index.index_type for index in list_indices(ns).indexes] == [kind]
-    assert details(ns)["metric_type"].lower() == distance.lower()
-    query = {"column": "vector", "q": [0.5] * DIMENSION, "k": 3}
-    assert dataset(ns).to_table(nearest=query).num_rows == 3
-
-
 @pytest.mark.parametrize(
     ("alias", "column", "kind"),
     [("INVERTED", "text", "FTS"), ("SCALAR", "id", "BTREE"), ("labellist", "tags", "LABEL_LIST"),
@@ -91,7 +66,7 @@ def test_other_names_of_the_directory_namespace_are_understood(
     assert [index.index_type for index in list_indices(ns).indexes] == [kind]
 
 
-def test_a_kind_that_is_not_known_is_told_with_those_that_are(ns: MemoryNamespace) -> None:
+def test_the_error_for_an_unknown_type_lists_the_types(ns: MemoryNamespace) -> None:
     with pytest.raises(errors.InvalidInputError, match="it can be BTREE, BITMAP"):
         build_index(ns, "id", "HASH")
 
@@ -202,11 +177,6 @@ def test_every_option_of_the_request_goes_with_some_kind() -> None:
     fields -= {"identity", "context", "id", "branch", "column", "index_type", "name"}
     kinds = [index_types.parse(name) for name in [*SCALAR, *VECTOR]]
     assert fields == set().union(*(kind.options for kind in kinds))
-
-
-def test_options_of_text_search_reach_lance(ns: MemoryNamespace) -> None:
-    build_index(ns, "text", "FTS", **TEXT_OPTIONS)
-    assert TEXT_OPTIONS.items() <= details(ns).items()
 
 
 def test_options_of_training_reach_lance(ns: MemoryNamespace) -> None:

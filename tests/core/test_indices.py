@@ -48,13 +48,6 @@ def drop_index(ns: MemoryNamespace, name: str | None, **more: Any) -> str | None
 # -- create --------------------------------------------------------------------------------------
 
 
-def test_an_index_is_ready_on_return_and_named_after_its_column(ns: MemoryNamespace) -> None:
-    answer = build_index(ns, "id", "BTREE")
-    assert answer.transaction_id == last_transaction(ns)
-    assert names(ns) == ["id_idx"]
-    assert "ScalarIndexQuery" in dataset(ns).scanner(filter="id = 7").explain_plan()
-
-
 def test_a_nested_column_can_be_indexed(ns: MemoryNamespace) -> None:
     build_index(ns, "st.`a.b`", "BTREE", name="nested")
     (index,) = list_indices(ns).indexes
@@ -94,7 +87,7 @@ def test_scalar_indices_have_a_request_of_their_own(ns: MemoryNamespace) -> None
     assert names(ns) == ["text_idx"]
 
 
-def test_an_index_that_came_between_is_told(
+def test_a_commit_in_between_is_a_concurrent_modification(
     ns: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind, uri = lance.dataset, dataset(ns).uri
@@ -105,26 +98,6 @@ def test_an_index_that_came_between_is_told(
 
 
 # -- list ----------------------------------------------------------------------------------------
-
-
-def test_an_index_is_listed_with_what_it_covers(ns: MemoryNamespace) -> None:
-    build_index(ns, "vector", "ivf_pq", distance_type="cosine", num_partitions=2, name="v")
-    uri = dataset(ns).uri
-    lance.dataset(uri).delete("id < 10")
-    lance.write_dataset(rows(5), uri, mode="append")
-    (index,) = list_indices(ns).indexes
-    (expected,) = dataset(ns).describe_indices()
-    assert (index.index_name, index.columns, index.status) == ("v", ["vector"], "SUCCEEDED")
-    assert index.index_uuid == expected.segments[0].uuid
-    assert (index.index_type, index.type_url) == ("IVF_PQ", expected.type_url)
-    assert (index.num_indexed_rows, index.num_unindexed_rows) == (ROWS - 10, 5)
-    assert index.size_bytes == expected.total_size_bytes
-    assert index.num_segments == 1
-    assert index.created_at == expected.segments[0].created_at
-    assert index.index_version == expected.segments[0].index_version
-    details = json.loads(index.index_details or "")
-    assert details["metric_type"] == "COSINE"
-    assert details["compression"]["type"] == "pq"
 
 
 def test_the_list_is_that_of_the_directory_namespace(ns: MemoryNamespace, tmp_path: Any) -> None:
@@ -158,17 +131,6 @@ def test_indices_come_in_pages_by_name(ns: MemoryNamespace) -> None:
         )
     with pytest.raises(errors.InvalidInputError, match="limit"):
         list_indices(ns, limit=0)
-
-
-def test_an_earlier_version_has_the_indices_of_then(ns: MemoryNamespace) -> None:
-    build_index(ns, "id", "BTREE")
-    assert names(ns, version=1) == []
-    assert names(ns, version=2) == ["id_idx"]
-    with pytest.raises(errors.TableIndexNotFoundError):
-        describe(ns, "id_idx", version=1)
-    for version in (3, 2**40):
-        with pytest.raises(errors.TableVersionNotFoundError):
-            names(ns, version=version)
 
 
 def test_lance_s_own_indices_are_not_listed(ns: MemoryNamespace) -> None:
@@ -208,33 +170,11 @@ def test_statistics_agree_with_lance_s_own(ns: MemoryNamespace) -> None:
 # -- drop ----------------------------------------------------------------------------------------
 
 
-def test_an_index_is_dropped_and_its_column_stays(ns: MemoryNamespace) -> None:
-    build_index(ns, "id", "BTREE")
-    assert drop_index(ns, "id_idx") == last_transaction(ns)
-    assert names(ns) == []
-    assert "id" in dataset(ns).schema.names
-
-
 @pytest.mark.parametrize("call", [describe, drop_index])
-def test_an_index_that_is_not_there_is_not_found(ns: MemoryNamespace, call: Any) -> None:
+def test_a_missing_index_is_not_found(ns: MemoryNamespace, call: Any) -> None:
     for name in ("nope", "", "__lance_frag_reuse"):
         with pytest.raises(errors.TableIndexNotFoundError, match="no index"):
             call(ns, name)
     with pytest.raises(errors.InvalidInputError, match="index_name"):
         call(ns, None)
     assert dataset(ns).version == 1
-
-
-# -- branches ------------------------------------------------------------------------------------
-
-
-def test_a_branch_has_indices_of_its_own(ns: MemoryNamespace) -> None:
-    dataset(ns).create_branch("dev")
-    build_index(ns, "id", "BTREE", branch="dev")
-    assert names(ns, branch="dev") == ["id_idx"]
-    assert names(ns) == []
-    assert describe(ns, "id_idx", branch="dev").num_indexed_rows == ROWS
-    drop_index(ns, "id_idx", branch="dev")
-    assert names(ns, branch="dev") == []
-    with pytest.raises(errors.TableBranchNotFoundError):
-        names(ns, branch="other")

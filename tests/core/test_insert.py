@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,53 +29,6 @@ def insert(namespace: MemoryNamespace, data: Any, **more: Any) -> api.InsertInto
 
 
 # -- modes -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", [None, "append", "Append", "APPEND"])
-def test_append_adds_rows_and_says_how_many(
-    namespace: MemoryNamespace, server: MemoryServer, mode: str | None
-) -> None:
-    make(namespace, OLD)
-    answer = insert(namespace, NEW, mode=mode)
-    assert (answer.num_inserted_rows, answer.version) == (1, 2)
-    assert dataset(server).to_table() == pa.concat_tables([OLD, NEW])
-
-
-@pytest.mark.parametrize("mode", ["overwrite", "Overwrite", "OVERWRITE"])
-def test_overwrite_leaves_the_new_rows_alone_and_the_old_version_readable(
-    namespace: MemoryNamespace, server: MemoryServer, mode: str
-) -> None:
-    make(namespace, OLD)
-    answer = insert(namespace, NEW, mode=mode)
-    assert (answer.num_inserted_rows, answer.version) == (1, 2)
-    assert dataset(server).to_table() == NEW
-    assert lance.dataset(place(server), version=1).to_table() == OLD
-
-
-def test_an_unknown_mode_is_invalid_input(namespace: MemoryNamespace, server: MemoryServer) -> None:
-    make(namespace, OLD)
-    with unchanged(server, errors.InvalidInputError, "Replace.*Append, Overwrite"):
-        insert(namespace, NEW, mode="Replace")
-
-
-def test_the_answer_names_the_transaction_of_the_insert(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    answer = insert(namespace, NEW)
-    transaction = dataset(server).read_transaction(2)
-    assert transaction is not None
-    assert answer.transaction_id == transaction.uuid
-
-
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_nothing_is_inserted_as_zero_rows(
-    namespace: MemoryNamespace, server: MemoryServer, mode: str
-) -> None:
-    make(namespace, OLD)
-    answer = insert(namespace, OLD.schema.empty_table(), mode=mode)
-    assert (answer.num_inserted_rows, answer.version) == (0, 2)
-    assert dataset(server).count_rows() == (2 if mode == "append" else 0)
 
 
 def test_the_answer_is_that_of_pylances_directory_namespace(
@@ -266,48 +218,7 @@ def test_an_append_to_what_was_overwritten_meanwhile_is_a_concurrent_modificatio
     assert rows(server) == [{"other": 1}]
 
 
-def test_threads_that_append_lose_no_row(namespace: MemoryNamespace, server: MemoryServer) -> None:
-    make(namespace, OLD.schema.empty_table())
-    threads = [
-        threading.Thread(target=lambda: [insert(namespace, NEW) for _ in range(5)])
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert dataset(server).count_rows() == 20
-    assert dataset(server).version == 21
-
-
 # -- branches and tables ---------------------------------------------------------------------------
-
-
-def test_a_branch_gets_the_rows_and_main_does_not(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    dataset(server).create_branch("dev")
-    insert(namespace, NEW, branch="dev")
-    assert len(rows(server, "dev")) == 3
-    insert(namespace, NEW, branch="dev", mode="overwrite")
-    assert rows(server, "dev") == NEW.to_pylist()
-    assert dataset(server).to_table() == OLD
-    insert(namespace, NEW, branch="main")
-    assert len(rows(server)) == 3
-
-
-def test_a_branch_that_is_not_there_is_not_found(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    with unchanged(server, errors.TableBranchNotFoundError, "dev"):
-        insert(namespace, NEW, branch="dev")
-
-
-def test_a_table_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
-    with pytest.raises(errors.TableNotFoundError, match="Orders"):
-        insert(namespace, NEW)
 
 
 def test_a_failure_of_storage_is_service_unavailable_and_changes_nothing(

@@ -96,12 +96,6 @@ def test_a_link_cannot_be_registered_elsewhere(
     assert server.tables == before
 
 
-def test_a_link_can_be_deregistered(linked: MemoryNamespace, server: MemoryServer) -> None:
-    linked.deregister_table(api.DeregisterTableRequest(id=LINK))
-    assert tuple(LINK) not in server.tables
-    assert count_rows(linked, TABLE) == 3
-
-
 @pytest.fixture
 def linked_namespace(linked: MemoryNamespace, server: MemoryServer) -> MemoryNamespace:
     """A namespace that is a link, with what a catalog shows as in it."""

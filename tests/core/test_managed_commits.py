@@ -6,7 +6,6 @@ sets. That real catalogs do is shown with the adapters.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -42,29 +41,6 @@ pytestmark = pytest.mark.usefixtures("able")
 
 def manifest_files(server: MemoryServer) -> list[str]:
     return sorted(p.name for p in (directory(server) / "_versions").glob("*.manifest*"))
-
-
-def test_a_commit_is_a_change_of_the_entry(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-    before = server.effects.count("alter_table")
-    assert append(namespace, 7).version == 2
-    assert server.effects.count("alter_table") == before + 1
-    assert state(server).version == 2
-    assert rows(namespace) == [0, 1, 2, 7]
-
-
-def test_a_description_says_that_commits_go_through_the_namespace(
-    namespace: MemoryNamespace,
-) -> None:
-    declared = namespace.declare_table(
-        api.DeclareTableRequest(id=TABLE, properties={"managed_by": "impl"})
-    )
-    assert declared.managed_versioning is True
-    found = namespace.describe_table(api.DescribeTableRequest(id=TABLE, check_declared=True))
-    assert (found.managed_versioning, found.is_only_declared) == (True, True)
-    assert found.properties == {}
 
 
 def test_pylance_creates_a_declared_table_through_the_catalog(
@@ -112,21 +88,6 @@ def test_every_operation_that_changes_rows_commits_through_the_catalog(
         for v in range(1, 9)
     ]
     assert counted == [3, 5, 5, 3, 6, 3, 5, 1]
-
-
-def test_writers_that_race_commit_one_after_the_other(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    create_managed(namespace)
-
-    def write(number: int) -> None:
-        namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
-        append(namespace, number)
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(write, range(100, 108)))
-    assert state(server).version == 17
-    assert rows(namespace) == sorted([0, 1, 2, *[0] * 8, *range(100, 108)])
 
 
 # -- crashes and lost replies ----------------------------------------------------------------------

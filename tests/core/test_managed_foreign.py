@@ -175,7 +175,7 @@ def test_two_versions_that_were_set_aside_from_one_place_are_not_adopted(
     assert rows(namespace) == [0, 1, 2]
 
 
-def test_a_reader_who_may_not_write_keeps_nobody_from_committing(
+def test_a_reader_without_write_permission_does_not_block_commits(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_managed(namespace)

@@ -170,18 +170,6 @@ def test_new_tables_of_a_managed_namespace_are_managed(
     assert server.tables[tuple(plain)].properties[MANAGED_BY] == "storage"
 
 
-def test_data_that_is_there_is_registered_as_managed(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Any
-) -> None:
-    place = str(tmp_path / "there.lance")
-    lance.write_dataset(table(0, 1, 2), place)
-    lance.write_dataset(table(0, 1, 2), place, mode="append")
-    namespace.register_table(api.RegisterTableRequest(id=TABLE, location=place, properties=MANAGED))
-    assert state(server).version == 2
-    append(namespace, 7)
-    assert len(rows(namespace)) == 7
-
-
 def test_a_registration_that_is_overwritten_is_managed_as_it_says(
     namespace: MemoryNamespace, tmp_path: Any
 ) -> None:
@@ -302,7 +290,7 @@ def test_a_renamed_table_is_managed_under_its_new_name(
 
 
 @pytest.mark.parametrize("by_copy", [False, True])
-def test_nobody_commits_to_a_table_that_is_being_renamed(
+def test_a_table_that_is_being_renamed_takes_no_commit(
     namespace: MemoryNamespace, server: MemoryServer, by_copy: bool
 ) -> None:
     server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)

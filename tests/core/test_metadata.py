@@ -10,7 +10,7 @@ import pytest
 from lance_namespace import errors
 
 from .building import TABLE
-from .evolving import create_table, dataset, last_transaction, rows, set_field_metadata
+from .evolving import create_table, dataset, rows, set_field_metadata
 from .memory_catalog import MemoryNamespace
 
 
@@ -30,23 +30,6 @@ def set_schema_metadata(
 # -- of the schema -------------------------------------------------------------------------------
 
 
-def test_schema_metadata_is_replaced_as_the_specification_says(ns: MemoryNamespace) -> None:
-    set_schema_metadata(ns, {"made by": "test", "ü": ""})
-    answer = set_schema_metadata(ns, {"other": "1"})
-    assert answer.metadata == {"other": "1"}
-    assert answer.transaction_id == last_transaction(ns)
-    assert dataset(ns).schema.metadata == {b"other": b"1"}
-    assert set_schema_metadata(ns, {}).metadata == {}
-    assert not dataset(ns).schema.metadata
-
-
-def test_schema_metadata_of_a_branch_is_its_own(ns: MemoryNamespace) -> None:
-    dataset(ns).create_branch("dev")
-    set_schema_metadata(ns, {"a": "b"}, branch="dev")
-    assert dataset(ns, "dev").schema.metadata == {b"a": b"b"}
-    assert not dataset(ns).schema.metadata
-
-
 @pytest.mark.parametrize("metadata", [None, {"a\0": "b"}, {"a": "b\0"}, {"\ud800": "b"}])
 def test_schema_metadata_that_is_no_text_changes_nothing(
     ns: MemoryNamespace, metadata: dict[str, str] | None
@@ -57,15 +40,6 @@ def test_schema_metadata_that_is_no_text_changes_nothing(
 
 
 # -- of fields -----------------------------------------------------------------------------------
-
-
-def test_field_metadata_is_merged_and_a_null_removes_a_key(ns: MemoryNamespace) -> None:
-    set_field_metadata(ns, {"path": "text", "metadata": {"a": "1", "b": "2"}})
-    entry = {"path": "text", "metadata": {"a": None, "c": "3", "nope": None}}
-    answer = set_field_metadata(ns, entry)
-    assert answer.fields == {"text": {"b": "2", "c": "3"}}
-    assert dataset(ns).schema.field("text").metadata == {b"b": b"2", b"c": b"3"}
-    assert answer.version == dataset(ns).version == 3
 
 
 def test_one_commit_replaces_the_metadata_of_one_field_and_merges_another_s(
@@ -89,13 +63,6 @@ def test_the_answer_names_fields_by_their_canonical_path(ns: MemoryNamespace) ->
     assert answer.fields == {"st.x": {}}
 
 
-def test_field_metadata_of_a_branch_is_its_own(ns: MemoryNamespace) -> None:
-    dataset(ns).create_branch("dev")
-    set_field_metadata(ns, {"path": "id", "metadata": {"a": "b"}}, branch="dev")
-    assert dataset(ns, "dev").schema.field("id").metadata == {b"a": b"b"}
-    assert not dataset(ns).schema.field("id").metadata
-
-
 @pytest.mark.parametrize(
     "entries",
     [
@@ -115,13 +82,6 @@ def test_field_metadata_that_cannot_be_changes_nothing(
     good = {"path": "text", "metadata": {"a": "b"}}
     with pytest.raises(errors.InvalidInputError):
         set_field_metadata(ns, *([good] if entries else []), *entries)
-    assert dataset(ns).version == 1
-
-
-def test_a_missing_field_changes_nothing(ns: MemoryNamespace) -> None:
-    entries = [{"path": path, "metadata": {"a": "b"}} for path in ("text", "nope")]
-    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
-        set_field_metadata(ns, *entries)
     assert dataset(ns).version == 1
 
 

@@ -15,29 +15,6 @@ from .building import DATASET, TABLE, at, count_rows, create
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer, Moment
 
 
-def test_a_table_lives_its_whole_life_under_three_levels(
-    namespace: MemoryNamespace, tmp_path: Path
-) -> None:
-    answer = create(namespace, TABLE)
-    place = tmp_path / "lake/eu/shop/sales.db/Orders.lance"
-    assert answer.location == str(place)
-    assert answer.version == 1
-    assert namespace.list_tables(api.ListTablesRequest(id=DATASET)).tables == ["Orders"]
-    assert namespace.list_all_tables(api.ListTablesRequest()).tables == ["eu$shop$sales$Orders"]
-    assert count_rows(namespace, TABLE) == 3
-    namespace.drop_table(api.DropTableRequest(id=TABLE))
-    assert not place.exists()
-    with pytest.raises(errors.TableNotFoundError):
-        count_rows(namespace, TABLE)
-
-
-def test_names_that_differ_in_case_are_two_tables(namespace: MemoryNamespace) -> None:
-    create(namespace, [*DATASET, "orders"], 1)
-    create(namespace, [*DATASET, "Orders"], 2)
-    assert count_rows(namespace, [*DATASET, "orders"]) == 1
-    assert count_rows(namespace, [*DATASET, "Orders"]) == 2
-
-
 def test_every_level_of_namespaces_is_listed(namespace: MemoryNamespace) -> None:
     def children(path: list[str]) -> list[str]:
         return list(namespace.list_namespaces(api.ListNamespacesRequest(id=path)).namespaces)
@@ -46,19 +23,6 @@ def test_every_level_of_namespaces_is_listed(namespace: MemoryNamespace) -> None
     assert children(["eu"]) == ["shop"]
     assert children(["eu", "shop"]) == ["sales"]
     assert children(DATASET) == []
-
-
-@pytest.mark.parametrize("names", [["eu"], ["eu", "shop", "Orders"], [*TABLE, "more"], []])
-def test_a_table_identifier_of_another_length_is_invalid(
-    namespace: MemoryNamespace, names: list[str]
-) -> None:
-    with pytest.raises(errors.InvalidInputError, match="region, project, dataset, table"):
-        namespace.describe_table(api.DescribeTableRequest(id=names))
-
-
-def test_a_table_in_a_missing_namespace_names_the_namespace(namespace: MemoryNamespace) -> None:
-    with pytest.raises(errors.NamespaceNotFoundError, match=r"eu\.shop\.other"):
-        namespace.describe_table(api.DescribeTableRequest(id=["eu", "shop", "other", "t"]))
 
 
 def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
@@ -115,16 +79,6 @@ def test_properties_are_replaced_where_entries_can_change(
     answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
     assert answer.properties == {"owner": "bob"}
     assert count_rows(namespace, TABLE) == 5
-
-
-def test_restrict_is_kept_by_core_where_the_catalog_would_drop_everything(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    server.tables[at("foreign")] = TableRecord(at("foreign"), kind="VIEW")
-    for depth in (1, 2, 3):
-        with pytest.raises(errors.NamespaceNotEmptyError):
-            namespace.drop_namespace(api.DropNamespaceRequest(id=DATASET[:depth]))
-    assert not server.effects
 
 
 def test_cascade_over_levels_drops_tables_and_their_files_only(

@@ -131,7 +131,7 @@ def test_versions_are_those_whose_manifests_are_in_the_store(
         assert (each.timestamp_millis or 0) // 1000 == int(head["LastModified"].timestamp())
 
 
-def test_a_version_is_described_and_one_that_is_not_there_is_not_found(
+def test_a_version_is_described_and_a_missing_one_is_not_found(
     on_s3: MemoryNamespace,
 ) -> None:
     build(on_s3, 2)
@@ -167,7 +167,7 @@ def test_a_version_of_another_e_tag_is_not_created(
     assert numbers(on_s3) == [1]
 
 
-def test_a_version_that_is_there_is_not_replaced(on_s3: MemoryNamespace, moto: MotoServer) -> None:
+def test_an_existing_version_is_not_replaced(on_s3: MemoryNamespace, moto: MotoServer) -> None:
     build(on_s3, 1)
     first, second = stage(on_s3, moto), stage(on_s3, moto)
     on_s3.create_table_version(creation(*first))

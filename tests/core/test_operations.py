@@ -44,7 +44,7 @@ def test_an_operation_that_no_catalog_can_do_is_unsupported_by_name(
     assert not server.effects
 
 
-def test_a_tag_or_branch_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
+def test_a_missing_tag_or_branch_is_not_found(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE)
     with pytest.raises(errors.TableTagNotFoundError, match="no tag 'x'"):
         namespace.describe_table(api.DescribeTableRequest(id=TABLE, tag="x"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from lance_namespace.errors import (
@@ -44,45 +46,29 @@ def never() -> bool:
     raise AssertionError("nothing was to be read back")
 
 
-def test_a_change_that_is_answered_is_made_once_and_not_read_back() -> None:
-    change = Script(None)
-    settle(change.change, never)
-    assert change.calls == 1
-
-
-def test_a_refused_change_is_raised_without_reading_back() -> None:
-    change = Script(TAKEN)
-    with pytest.raises(TableAlreadyExistsError):
-        settle(change.change, never)
-    assert change.calls == 1
-
-
-def test_a_change_that_happened_is_not_repeated() -> None:
-    change, happened = Script(LOST), Script(True)
-    settle(change.change, happened.happened)
-    assert (change.calls, happened.calls) == (1, 1)
-
-
-def test_a_change_that_did_not_happen_is_repeated() -> None:
-    change, happened = Script(LOST, LOST, None), Script(False, False)
-    settle(change.change, happened.happened)
-    assert (change.calls, happened.calls) == (3, 2)
-
-
-def test_after_three_lost_replies_without_effect_the_outcome_is_unknown() -> None:
-    change, happened = Script(LOST, LOST, LOST), Script(False, False, False)
-    with pytest.raises(OutcomeUnknownError):
+@pytest.mark.parametrize(
+    ("replies", "read_back", "raised"),
+    [
+        ([None], [], None),
+        ([TAKEN], [], TableAlreadyExistsError),
+        ([LOST], [True], None),
+        ([LOST, LOST, None], [False, False], None),
+        ([LOST, LOST, LOST], [False, False, False], OutcomeUnknownError),
+        ([LOST, TAKEN], [False, False], TableAlreadyExistsError),
+        ([LOST], [TableNotFoundError("gone")], TableNotFoundError),
+    ],
+)
+def test_a_change_is_repeated_where_it_did_not_happen_and_nowhere_else(
+    replies: list[Any], read_back: list[Any], raised: type[Exception] | None
+) -> None:
+    change, happened = Script(*replies), Script(*read_back)
+    with pytest.raises(raised) if raised else nullcontext():
         settle(change.change, happened.happened)
-    assert (change.calls, happened.calls) == (3, 3)
+    assert (change.calls, happened.calls) == (len(replies), len(read_back))
 
 
 def test_a_refusal_of_the_repetition_is_success_where_the_first_had_come_late() -> None:
     settle(Script(LOST, TAKEN).change, Script(False, True).happened)
-
-
-def test_a_refusal_of_the_repetition_is_raised_where_somebody_else_was_first() -> None:
-    with pytest.raises(TableAlreadyExistsError):
-        settle(Script(LOST, TAKEN).change, Script(False, False).happened)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +78,7 @@ def test_a_refusal_of_the_repetition_is_raised_where_somebody_else_was_first() -
         (ThrottlingError("slowly"), ThrottlingError),
     ],
 )
-def test_what_reading_back_raises_is_told_and_nothing_is_repeated(
+def test_what_reading_back_raises_is_reported_and_nothing_is_repeated(
     error: Exception, kind: type[Exception]
 ) -> None:
     change = Script(LOST)
@@ -101,14 +87,7 @@ def test_what_reading_back_raises_is_told_and_nothing_is_repeated(
     assert change.calls == 1
 
 
-def test_what_is_gone_by_the_time_it_is_read_back_is_not_found() -> None:
-    change = Script(LOST)
-    with pytest.raises(TableNotFoundError, match="gone"):
-        settle(change.change, Script(TableNotFoundError("gone")).happened)
-    assert change.calls == 1
-
-
-def test_a_refusal_after_a_lost_reply_is_doubtful_where_nobody_can_look() -> None:
+def test_a_refusal_after_a_lost_reply_is_unknown_where_nothing_can_be_read() -> None:
     change = Script(LOST, TableNotFoundError("gone"))
     with pytest.raises(OutcomeUnknownError, match="down"):
         settle(change.change, Script(False, ServiceUnavailableError("down")).happened)

@@ -11,7 +11,7 @@ import pytest
 from lance_namespace import errors
 
 from .building import TABLE, create
-from .memory_catalog import MemoryNamespace, MemoryServer
+from .memory_catalog import MemoryNamespace
 from .querying import answer, ask, dataset, put, request, vectors
 
 ROWS = pa.table(
@@ -33,24 +33,8 @@ def filled(namespace: MemoryNamespace) -> MemoryNamespace:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("vector", [None, []])
-def test_without_a_vector_k_rows_are_read(filled: MemoryNamespace, vector: Any) -> None:
-    assert ask(filled, k=3, vector=vector) == ROWS.slice(0, 3)
-
-
 def test_k_of_zero_reads_all_rows_where_nothing_is_searched_for(filled: MemoryNamespace) -> None:
     assert ask(filled, k=0) == ROWS
-
-
-def test_offset_skips_rows_before_k_are_read(filled: MemoryNamespace) -> None:
-    assert ask(filled, k=4, offset=5) == ROWS.slice(5, 4)
-    assert ask(filled, k=9, offset=18) == ROWS.slice(18)
-    assert ask(filled, k=9, offset=2**40).num_rows == 0
-
-
-def test_a_filter_is_before_k_and_offset(filled: MemoryNamespace) -> None:
-    rows = ask(filled, k=3, offset=1, filter="id > 9 and word = 'word 1'", columns=["id"])
-    assert rows.column("id").to_pylist() == [13, 16, 19]
 
 
 @pytest.mark.parametrize("options", [{"k": -1}, {"offset": -1}])
@@ -90,14 +74,8 @@ def test_aliases_name_fields_and_expressions(filled: MemoryNamespace) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["nope", "ID", "inner.z", "id ", "id + 1", "_distance"])
-def test_a_column_that_is_not_there_is_column_not_found(filled: MemoryNamespace, name: str) -> None:
-    with pytest.raises(errors.TableColumnNotFoundError, match="does not fit"):
-        ask(filled, columns=["id", name])
-
-
 @pytest.mark.parametrize("source", ["nope", "id + nope", "lower(nope)", "_distance"])
-def test_an_alias_of_a_column_that_is_not_there_is_column_not_found(
+def test_an_alias_of_a_missing_column_is_column_not_found(
     filled: MemoryNamespace, source: str
 ) -> None:
     with pytest.raises(errors.TableColumnNotFoundError, match="does not fit"):
@@ -149,64 +127,6 @@ def test_columns_that_contradict_each_other_are_invalid_input(filled: MemoryName
         ask(filled, columns={"_rowid": "id"})
 
 
-def test_row_ids_are_a_column_at_the_end(filled: MemoryNamespace) -> None:
-    rows = ask(filled, k=2, offset=3, with_row_id=True, columns=["id"])
-    assert rows.to_pylist() == [{"id": 3, "_rowid": 3}, {"id": 4, "_rowid": 4}]
-    assert ask(filled, k=1, with_row_id=True).schema.names == [*ROWS.schema.names, "_rowid"]
-
-
-# -- states of a table -----------------------------------------------------------------------------
-
-
-def test_a_version_and_a_branch_are_honoured(filled: MemoryNamespace) -> None:
-    opened = dataset(filled)
-    branch = opened.create_branch("side")
-    lance.write_dataset(ROWS.slice(0, 2), branch, mode="append")
-    lance.write_dataset(ROWS.slice(0, 1), opened.uri, mode="append")
-    assert ask(filled, k=0).num_rows == 21
-    assert ask(filled, k=0, version=1).num_rows == 20
-    assert ask(filled, k=0, branch="side").num_rows == 22
-    assert ask(filled, k=0, branch="main").num_rows == 21
-
-
-def test_a_state_that_is_not_there_is_not_found(filled: MemoryNamespace) -> None:
-    with pytest.raises(errors.TableVersionNotFoundError, match="7"):
-        ask(filled, version=7)
-    with pytest.raises(errors.TableBranchNotFoundError, match="'x'"):
-        ask(filled, branch="x")
-    with pytest.raises(errors.InvalidInputError, match="version"):
-        ask(filled, version=0)
-
-
-def test_a_table_that_is_not_there_or_holds_nothing_is_told_apart(
-    namespace: MemoryNamespace,
-) -> None:
-    with pytest.raises(errors.TableNotFoundError, match="Orders"):
-        ask(namespace)
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    with pytest.raises(errors.InvalidTableStateError, match="no data yet"):
-        ask(namespace)
-
-
-def test_a_query_is_one_call_to_the_catalog(
-    filled: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    catalog = filled._bridge.catalog
-    for name in ("load_table", "load_namespace", "scan_tables", "list_namespaces"):
-        real = getattr(catalog, name)
-
-        def counted(*args: Any, _real: Any = real, _name: str = name, **options: Any) -> Any:
-            calls.append(_name)
-            return _real(*args, **options)
-
-        monkeypatch.setattr(catalog, name, counted)
-    before = list(server.effects)
-    ask(filled, filter="id > 3", vector=[1, 1], columns={"n": "id"})
-    assert calls == ["load_table"]
-    assert server.effects == before
-
-
 # -- the form of the answer ------------------------------------------------------------------------
 
 
@@ -215,10 +135,6 @@ def test_the_answer_is_an_arrow_ipc_file(filled: MemoryNamespace) -> None:
     assert isinstance(data, bytes)
     assert data.startswith(b"ARROW1")
     assert pa.ipc.open_file(data).read_all() == ROWS.slice(0, 2)
-
-
-def test_an_answer_without_rows_has_the_schema(filled: MemoryNamespace) -> None:
-    assert ask(filled, filter="id < 0").schema == ROWS.schema
 
 
 def test_dictionaries_of_several_fragments_fit_in_one_file(namespace: MemoryNamespace) -> None:
@@ -252,14 +168,6 @@ def explain(ns: MemoryNamespace, **options: Any) -> str:
     )
 
 
-def test_a_plan_tells_how_a_query_would_be_run(filled: MemoryNamespace) -> None:
-    near = {"vector": {"single_vector": [1, 1]}, "filter": "id > 3", "prefilter": True}
-    plan = explain(filled, query=near)
-    assert "KNNVectorDistance: metric=l2" in plan
-    assert "id > Int64(3)" in plan
-    assert "LanceRead" in explain(filled, id=TABLE, verbose=True, query={"id": None})
-
-
 def test_a_plan_of_another_table_than_the_request_names_is_refused(
     filled: MemoryNamespace,
 ) -> None:
@@ -269,27 +177,6 @@ def test_a_plan_of_another_table_than_the_request_names_is_refused(
         explain(filled, id=TABLE, branch="a", query={"branch": "b"})
     with pytest.raises(errors.TableBranchNotFoundError, match="'a'"):
         explain(filled, branch="a")
-
-
-def test_a_plan_of_a_bad_query_is_refused_as_the_query_is(filled: MemoryNamespace) -> None:
-    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
-        explain(filled, query={"filter": "nope = 1"})
-    with pytest.raises(errors.InvalidInputError, match=r"does not fit .*found: ;"):
-        explain(filled, query={"filter": "id = 1; drop"})
-    with pytest.raises(errors.TableColumnNotFoundError, match="nope"):
-        _analyze(filled, filter="nope = 1")
-
-
-def test_analyzing_a_plan_runs_it(filled: MemoryNamespace) -> None:
-    analysis = _analyze(filled, filter="id > 14")
-    assert "output_rows=5" in analysis
-    assert "elapsed" in analysis
-
-
-def _analyze(ns: MemoryNamespace, **options: Any) -> str:
-    return ns.analyze_table_query_plan(
-        api.AnalyzeTableQueryPlanRequest.model_validate({**_plain(), **options})
-    )
 
 
 def _plain() -> dict[str, Any]:

@@ -138,16 +138,7 @@ def test_one_vector_and_several_at_once_are_invalid_input(filled: MemoryNamespac
         )
 
 
-def test_each_of_several_vectors_has_its_own_k_and_offset(filled: MemoryNamespace) -> None:
-    several = [NEAR, [0.0] * 4, [-1.0] * 4]
-    found = ask(filled, k=3, offset=2, vectors=several)
-    assert found.schema.names[0] == "query_index"
-    assert found.column("query_index").to_pylist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    one_by_one = [ids(ask(filled, k=3, offset=2, vector=each)) for each in several]
-    assert ids(found) == [each for found_one in one_by_one for each in found_one]
-
-
-def test_k_of_zero_finds_as_many_as_lance_does_unless_told(filled: MemoryNamespace) -> None:
+def test_k_of_zero_finds_as_many_as_lance_does_by_default(filled: MemoryNamespace) -> None:
     few = dataset(filled).scanner(nearest={"column": "v", "q": NEAR}).to_table().num_rows
     assert 0 < few < dataset(filled).count_rows()
     assert ask(filled, k=0, vector=NEAR) == ask(filled, k=few, vector=NEAR)
@@ -222,16 +213,6 @@ def test_an_option_of_a_search_is_refused_by_name_without_a_vector(
         ask(filled, **option)
 
 
-def test_the_filter_is_before_the_search_or_after_it(filled: MemoryNamespace) -> None:
-    nearest = ids(ask(filled, k=300, vector=NEAR))
-    kept = [each for each in nearest if each % 10 == 0]
-    before = ask(filled, vector=NEAR, filter="id % 10 = 0", prefilter=True)
-    assert ids(before) == kept[:10]
-    after = ask(filled, vector=NEAR, filter="id % 10 = 0", prefilter=False)
-    assert ids(after) == [each for each in nearest[:10] if each % 10 == 0]
-    assert ids(ask(filled, vector=NEAR, filter="id % 10 = 0")) == ids(after)
-
-
 def test_a_filter_after_the_search_may_read_the_distance(filled: MemoryNamespace) -> None:
     found = ask(filled, vector=NEAR, columns={"id": "id", "far": "_distance * 2"})
     limit = found.column("_distance").to_pylist()[3]
@@ -239,13 +220,6 @@ def test_a_filter_after_the_search_may_read_the_distance(filled: MemoryNamespace
     assert found.column("far").to_pylist()[3] == pytest.approx(2 * limit)
     with pytest.raises(errors.TableColumnNotFoundError, match="_distance"):
         ask(filled, vector=NEAR, filter="_distance < 1", prefilter=True)
-
-
-def test_bounds_keep_what_is_from_the_lower_to_before_the_upper(filled: MemoryNamespace) -> None:
-    distances = ask(filled, k=300, vector=NEAR).column("_distance").to_pylist()
-    low, high = distances[4], distances[9]
-    found = ask(filled, k=300, vector=NEAR, lower_bound=low, upper_bound=high)
-    assert found.column("_distance").to_pylist() == distances[4:9]
 
 
 def test_the_index_is_used_bypassed_or_used_alone(indexed: MemoryNamespace) -> None:

@@ -96,7 +96,7 @@ def test_a_lost_reply_neither_doubles_nor_loses_the_entry(
     assert server.effects == ["copy_table", "drop_table"]
 
 
-def test_an_entry_that_somebody_else_removes_meanwhile_is_not_revived(
+def test_an_entry_that_was_removed_concurrently_is_not_restored(
     copying: MemoryNamespace, server: MemoryServer
 ) -> None:
     def vanish(change: str, moment: Moment) -> None:
@@ -109,7 +109,7 @@ def test_an_entry_that_somebody_else_removes_meanwhile_is_not_revived(
     assert server.tables == {}
 
 
-def test_an_entry_that_somebody_else_changes_meanwhile_stays_as_they_left_it(
+def test_an_entry_that_was_modified_concurrently_stays_as_it_is(
     copying: MemoryNamespace, server: MemoryServer
 ) -> None:
     def change(name: str, moment: Moment) -> None:
@@ -122,7 +122,7 @@ def test_an_entry_that_somebody_else_changes_meanwhile_stays_as_they_left_it(
     assert [(path, record.revision) for path, record in server.tables.items()] == [(OLD, "2")]
 
 
-def test_somebody_elses_entry_of_the_new_name_is_never_taken_back(
+def test_another_clients_entry_of_the_new_name_is_never_removed(
     copying: MemoryNamespace, server: MemoryServer
 ) -> None:
     theirs = replace(server.tables[OLD], path=NEW)

@@ -90,17 +90,6 @@ REQUIRED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_table_lives_its_life_through_mappings(namespace: Any) -> None:
-    made = namespace.create_table(ClientRequest(id=TABLE, mode="create"), stream(3))
-    assert made.version == 1
-    namespace.insert_into_table(ClientRequest(id=TABLE, mode=None, branch=None), stream(2))
-    query = ClientRequest(id=TABLE, k=10, vector={"single_vector": []}, filter="a < 2")
-    answer = namespace.query_table(query)
-    assert pa.ipc.open_file(answer.data).read_all()["a"].to_pylist() == [0, 1, 0, 1]
-    assert namespace.count_table_rows(ClientRequest(id=TABLE)).count == 5
-    namespace.drop_table(ClientRequest(id=TABLE))
-
-
 def test_a_query_is_answered_by_bytes_that_are_a_response_too(namespace: MemoryNamespace) -> None:
     create(namespace, TABLE, 2)
     fields = {"id": TABLE, "k": 2, "vector": {"single_vector": []}}
@@ -211,7 +200,7 @@ def test_a_default_namespace_that_cannot_be_is_refused_when_connecting(
         MemoryNamespace(**{"uri": namespace._properties["uri"], "default-namespace": name})
 
 
-def test_the_default_namespace_tells_two_connections_apart(
+def test_the_default_namespace_distinguishes_two_connections(
     namespace: MemoryNamespace, by_one_name: MemoryNamespace
 ) -> None:
     assert namespace.namespace_id() != by_one_name.namespace_id()

@@ -43,7 +43,7 @@ def test_a_type_of_an_answer_is_understood_in_a_request(kind: pa.DataType) -> No
     ],
     ids=str,
 )
-def test_a_unit_and_a_zone_may_be_told_as_arrow_prints_them(kind: pa.DataType) -> None:
+def test_a_unit_and_a_zone_may_be_written_as_arrow_prints_them(kind: pa.DataType) -> None:
     assert type_from_json({"type": str(kind)}) == kind
 
 

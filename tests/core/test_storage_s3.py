@@ -197,7 +197,7 @@ def test_refused_credentials_are_never_absence(
             assert isinstance(refused(look, place), UnauthenticatedError)
 
 
-def test_somebody_without_permission_is_denied_it(moto: MotoServer, place: str) -> None:
+def test_a_caller_without_permission_is_refused(moto: MotoServer, place: str) -> None:
     storage = TableStorage(moto.powerless_options())
     with moto.refusing_credentials():
         for look in every_look(storage):

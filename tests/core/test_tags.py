@@ -51,17 +51,6 @@ def tags(ns: MemoryNamespace) -> dict[str, TagContents]:
     return ns.list_table_tags(api.ListTableTagsRequest(id=TABLE)).tags
 
 
-def test_a_tag_points_to_its_version(namespace: MemoryNamespace) -> None:
-    build(namespace, 3)
-    create_tag(namespace, "v2", 2)
-    assert tagged(namespace, "v2") == (2, None)
-    assert dataset(namespace, version="v2").version == 2
-    update_tag(namespace, "v2", 1)
-    assert tagged(namespace, "v2") == (1, None)
-    delete_tag(namespace, "v2")
-    assert tags(namespace) == {}
-
-
 def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     for name, version in (("b", 1), ("a", 2), ("Z", 1)):
@@ -69,55 +58,6 @@ def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> No
     theirs = oracle(namespace).list_table_tags(api.ListTableTagsRequest(id=TABLE[-1:])).tags
     assert len(theirs) == 3
     assert tags(namespace) == theirs
-
-
-def test_pages_of_tags_are_sorted_by_name(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    for name in ("c", "a", "b"):
-        create_tag(namespace, name, 1)
-    first = namespace.list_table_tags(api.ListTableTagsRequest(id=TABLE, limit=2))
-    assert list(first.tags) == ["a", "b"]
-    rest = namespace.list_table_tags(
-        api.ListTableTagsRequest(id=TABLE, limit=2, page_token=first.page_token)
-    )
-    assert list(rest.tags) == ["c"]
-    assert rest.page_token is None
-
-
-def test_a_tag_of_a_branch_keeps_the_branch(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    dataset(namespace).create_branch("dev/x", 1).delete("a = 1")
-    create_tag(namespace, "t", 2, "dev/x")
-    assert tagged(namespace, "t") == (2, "dev/x")
-    assert tags(namespace)["t"].branch == "dev/x"
-    assert dataset(namespace, version="t").count_rows() == 2
-    update_tag(namespace, "t", 2)
-    assert tagged(namespace, "t") == (2, None)
-    update_tag(namespace, "t", 1, "dev/x")
-    assert tagged(namespace, "t") == (1, "dev/x")
-    update_tag(namespace, "t", 1, "main")
-    assert tagged(namespace, "t") == (1, None)
-
-
-def test_a_tag_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    create_tag(namespace, "t", 1)
-    with pytest.raises(errors.TableTagAlreadyExistsError, match="'t'"):
-        create_tag(namespace, "t", 2)
-    assert tagged(namespace, "t") == (1, None)
-
-
-def test_a_tag_that_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    create_tag(namespace, "other", 1)
-    for attempt in (
-        lambda: tagged(namespace, "t"),
-        lambda: update_tag(namespace, "t", 1),
-        lambda: delete_tag(namespace, "t"),
-    ):
-        with pytest.raises(errors.TableTagNotFoundError, match="no tag 't'"):
-            attempt()
-    assert list(tags(namespace)) == ["other"]
 
 
 def test_a_version_or_branch_that_is_not_there_gets_no_tag(namespace: MemoryNamespace) -> None:
@@ -135,15 +75,6 @@ def test_a_version_or_branch_that_is_not_there_gets_no_tag(namespace: MemoryName
         update_tag(namespace, "old", 1, "nope")
     assert list(tags(namespace)) == ["old"]
     assert tagged(namespace, "old") == (1, None)
-
-
-def test_a_table_without_data_has_no_tags(namespace: MemoryNamespace) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    assert tags(namespace) == {}
-    with pytest.raises(errors.TableTagNotFoundError):
-        tagged(namespace, "t")
-    with pytest.raises(errors.TableVersionNotFoundError):
-        create_tag(namespace, "t", 1)
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)

@@ -14,7 +14,7 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace
-from .staging import build, dataset, directory, oracle
+from .staging import build, dataset, directory
 
 
 def describe(ns: MemoryNamespace, name: str) -> api.DescribeTransactionResponse:
@@ -49,21 +49,6 @@ def uuid_of(ns: MemoryNamespace, version: int) -> str:
 # -- describe ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_transaction_is_described_as_pylance_does(
-    namespace: MemoryNamespace, version: int
-) -> None:
-    build(namespace, 2)
-    for name in (str(version), uuid_of(namespace, version)):
-        ours = describe(namespace, name)
-        theirs = oracle(namespace).describe_transaction(
-            api.DescribeTransactionRequest(id=[TABLE[-1], name])
-        )
-        assert ours.properties == theirs.properties
-        assert ours.status == "Succeeded"
-        assert ours.status.upper() == theirs.status
-
-
 def test_a_transaction_is_found_by_the_name_of_its_file(namespace: MemoryNamespace) -> None:
     build(namespace, 3)
     for file in sorted((directory(namespace) / "_transactions").iterdir()):
@@ -80,7 +65,7 @@ def test_a_transaction_without_a_file_is_found_in_its_version(namespace: MemoryN
     assert (describe(namespace, wanted.upper()).properties or {})["version"] == "2"
 
 
-def test_properties_of_a_commit_are_told(namespace: MemoryNamespace) -> None:
+def test_properties_of_a_commit_are_described(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     lance.write_dataset(
         pa.table({"a": [1]}),
@@ -106,7 +91,7 @@ def test_a_transaction_of_a_branch_is_found(namespace: MemoryNamespace) -> None:
     assert (describe(namespace, "2").properties or {})["operation"] == "Append"
 
 
-def test_a_compaction_whose_record_pylance_cannot_read_is_told_of_by_its_version(
+def test_a_compaction_whose_record_pylance_cannot_read_is_described_by_its_version(
     namespace: MemoryNamespace,
 ) -> None:
     build(namespace, 3)
@@ -139,7 +124,7 @@ def test_a_transaction_that_was_rebased_is_found(namespace: MemoryNamespace) -> 
     assert found["version"] == "3"
 
 
-def test_what_is_not_there_is_not_found(namespace: MemoryNamespace) -> None:
+def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     for name in ("3", "0", str(2**70), str(uuid.uuid4()), f"1-{uuid.uuid4()}"):
         with pytest.raises(errors.TransactionNotFoundError, match=name):
@@ -246,7 +231,7 @@ def test_actions_there_must_be(namespace: MemoryNamespace) -> None:
         alter(namespace, "1")
 
 
-def test_a_transaction_that_is_not_there_is_not_altered(namespace: MemoryNamespace) -> None:
+def test_a_missing_transaction_is_not_altered(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     with pytest.raises(errors.TransactionNotFoundError):
         alter(namespace, "7", set_status("Succeeded"))

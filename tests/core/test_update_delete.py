@@ -15,45 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance_namespace import errors
 
-from .building import TABLE
 from .changing import OLD, column, delete, update
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .writing import dataset, directory, ipc, make, place, rows, unchanged
-
-# -- delete ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("predicate", "left"),
-    [
-        ("id = 1", [2, 3]),
-        ("n IS NULL", [1, 2]),
-        ("n > 0 -- why", [2, 3]),
-        ("s.x = 2 or `id` = 3", [1]),
-        ("true", []),
-        ("false", [1, 2, 3]),
-        ("n = 99", [1, 2, 3]),
-    ],
-)
-def test_delete_removes_the_rows_that_match(
-    namespace: MemoryNamespace, server: MemoryServer, predicate: str, left: list[int]
-) -> None:
-    make(namespace, OLD)
-    answer = delete(namespace, predicate)
-    assert column(server, "id") == left
-    assert answer.version == dataset(server).version == 2
-    transaction = dataset(server).read_transaction(2)
-    assert transaction is not None
-    assert answer.transaction_id == transaction.uuid
-
-
-def test_the_version_before_a_delete_still_has_the_rows(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    delete(namespace, "true")
-    assert lance.dataset(place(server), version=1).to_table() == OLD
-
 
 # -- predicates ------------------------------------------------------------------------------------
 
@@ -83,18 +47,6 @@ def test_a_bad_predicate_is_invalid_input_and_changes_nothing(
         delete(namespace, predicate)
     with unchanged(server, errors.InvalidInputError):
         update(namespace, ("n", "1"), predicate=predicate)
-
-
-def test_a_predicate_on_a_column_that_is_not_there_is_column_not_found(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    with unchanged(server, errors.TableColumnNotFoundError, "nope"):
-        delete(namespace, "nope = 1")
-    with unchanged(server, errors.TableColumnNotFoundError, "nope"):
-        update(namespace, ("n", "1"), predicate="nope = 1")
-    with unchanged(server, errors.TableColumnNotFoundError, "nope"):
-        update(namespace, ("n", "nope + 1"))
 
 
 VALUES = st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=12)
@@ -146,27 +98,6 @@ def test_the_answers_are_those_of_pylances_directory_namespace(
 
 
 # -- branches, declared tables, other writers, storage ---------------------------------------------
-
-
-def test_a_branch_is_changed_and_main_is_not(
-    namespace: MemoryNamespace, server: MemoryServer
-) -> None:
-    make(namespace, OLD)
-    dataset(server).create_branch("dev")
-    assert update(namespace, ("n", "5"), branch="dev").updated_rows == 3
-    delete(namespace, "id > 1", branch="dev")
-    assert [(row["id"], row["n"]) for row in rows(server, "dev")] == [(1, 5)]
-    assert dataset(server).to_table() == OLD
-    with unchanged(server, errors.TableBranchNotFoundError, "nope"):
-        delete(namespace, "true", branch="nope")
-
-
-def test_a_declared_table_has_no_rows_to_change(namespace: MemoryNamespace) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    with pytest.raises(errors.InvalidTableStateError, match="no data"):
-        delete(namespace, "true")
-    with pytest.raises(errors.InvalidTableStateError, match="no data"):
-        update(namespace, ("n", "1"))
 
 
 def test_threads_that_update_lose_nothing(namespace: MemoryNamespace, server: MemoryServer) -> None:

@@ -25,21 +25,6 @@ from .memory_catalog import MemoryNamespace, MemoryServer
 from .staging import append, build, creation, dataset, directory, numbers, stage
 
 
-def test_a_staged_manifest_becomes_the_next_version(namespace: MemoryNamespace) -> None:
-    build(namespace, 1)
-    version, staged = stage(namespace)
-    size = staged.stat().st_size
-    made = namespace.create_table_version(
-        creation(TABLE, version, staged, manifest_size=size, naming_scheme="V2")
-    ).version
-    assert made is not None
-    assert (made.version, made.manifest_size) == (2, size)
-    latest = namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE)).version
-    assert made == latest
-    assert count_rows(namespace, TABLE) == 4
-    assert not staged.exists()
-
-
 def test_the_first_version_completes_a_declared_table(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     other = [*DATASET, "other"]
@@ -74,18 +59,6 @@ def test_of_several_creators_of_one_version_one_wins(
         winners = [each for each in pool.map(attempt, range(contenders)) if each is not None]
     assert len(winners) == 1
     assert dataset(namespace).to_table()["a"].to_pylist() == [0, 1, 2, *winners]
-
-
-def test_a_version_that_is_there_or_is_not_the_next_is_a_conflict(
-    namespace: MemoryNamespace,
-) -> None:
-    build(namespace, 2)
-    _, staged = stage(namespace)
-    for version in (1, 2, 4, 2**64):
-        with pytest.raises(errors.ConcurrentModificationError, match="next version is 3"):
-            namespace.create_table_version(creation(TABLE, version, staged))
-    assert numbers(namespace) == [1, 2]
-    assert staged.exists()
 
 
 def test_the_same_creation_again_is_answered_alike(namespace: MemoryNamespace) -> None:

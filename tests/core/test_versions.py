@@ -86,13 +86,6 @@ def test_a_token_of_one_listing_is_not_one_of_another(namespace: MemoryNamespace
         numbers(namespace, page_token=token, descending=True)
 
 
-def test_a_declared_table_has_no_versions(namespace: MemoryNamespace) -> None:
-    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    assert numbers(namespace) == []
-    with pytest.raises(errors.TableVersionNotFoundError, match="latest"):
-        namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE))
-
-
 def test_a_table_whose_directory_is_gone_has_no_versions(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
     shutil.rmtree(directory(namespace))
@@ -100,7 +93,7 @@ def test_a_table_whose_directory_is_gone_has_no_versions(namespace: MemoryNamesp
 
 
 @pytest.mark.parametrize("version", [3, 2**63, 2**64, 2**70])
-def test_a_version_that_is_not_there_is_not_found(namespace: MemoryNamespace, version: int) -> None:
+def test_a_missing_version_is_not_found(namespace: MemoryNamespace, version: int) -> None:
     build(namespace, 2)
     with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
         namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=version))
@@ -113,17 +106,6 @@ def test_versions_of_a_branch_that_is_not_there_are_not_found(
     build(namespace, 1)
     with pytest.raises(errors.TableBranchNotFoundError):
         numbers(namespace, branch=branch)
-
-
-def test_requests_come_as_mappings_too(namespace: MemoryNamespace) -> None:
-    build(namespace, 2)
-    as_mapping: Any = {"id": TABLE, "limit": 1, "descending": True}
-    assert namespace.list_table_versions(as_mapping).versions[0].version == 2
-    as_mapping = {"id": TABLE, "version": 1}
-    assert namespace.describe_table_version(as_mapping).version.version == 1
-    as_mapping = {"id": TABLE, "version": "one"}
-    with pytest.raises(errors.InvalidInputError, match="DescribeTableVersionRequest"):
-        namespace.describe_table_version(as_mapping)
 
 
 def test_files_that_are_no_versions_are_not_listed(namespace: MemoryNamespace) -> None:
@@ -177,7 +159,7 @@ def test_files_in_a_store_are_like_local_ones() -> None:
 
 
 @given(st.integers(1, 10**18), st.sampled_from(Scheme))
-def test_the_name_of_a_manifest_tells_its_version(version: int, scheme: Scheme) -> None:
+def test_the_name_of_a_manifest_holds_its_version(version: int, scheme: Scheme) -> None:
     assert parse_name(name_of(version, scheme)) == (version, scheme)
 
 
@@ -206,7 +188,7 @@ def test_what_is_no_manifest_has_no_version(data: bytes, position: int) -> None:
     assert version_inside(data + footer) is None or position % 2**64 <= len(data)
 
 
-def test_a_manifest_tells_its_version(namespace: MemoryNamespace) -> None:
+def test_a_manifest_holds_its_version(namespace: MemoryNamespace) -> None:
     build(namespace, 3)
     for version in (1, 2, 3):
         name = name_of(version, Scheme.V2)

@@ -1,4 +1,4 @@
-"""The benchmarks take their options, judge what they find, and run. Their times are not tested."""
+"""Scripts of ``bench/`` and ``demo/`` take their options; benchmarks judge what they measure."""
 
 from __future__ import annotations
 
@@ -14,38 +14,36 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 SUITES = ["hive", "glue", "unity", "operations", "memory", "spark", "migrate"]
+SCRIPTS = [("bench.start",), ("demo.run",), *(("bench.__main__", suite) for suite in SUITES)]
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def in_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY))
-    return importlib.import_module("bench.__main__")
 
 
-@pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(REPOSITORY))
-    return importlib.import_module("bench.runner")
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_a_suite_explains_its_options(
-    bench: Any, suite: str, capsys: pytest.CaptureFixture[str]
+def test_a_script_explains_its_options_and_refuses_others(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        bench.main([suite, "--help"])
-    assert ended.value.code == 0
-    assert f"usage: python -m bench {suite}" in capsys.readouterr().out
+    for module, *suite in SCRIPTS:
+        main = importlib.import_module(module).main
+        for option, code in (("--help", 0), ("--no-such-option", 2)):
+            with pytest.raises(SystemExit) as ended:
+                main([*suite, option])
+            assert ended.value.code == code, (module, suite, option)
+        usage = " ".join(("usage: python -m bench", *suite)) if suite else "usage: "
+        assert usage in capsys.readouterr().out
 
 
-def test_options_out_of_range_are_refused(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_out_of_range_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        bench.main(["hive", "--tables", "1"])
+        importlib.import_module("bench.__main__").main(["hive", "--tables", "1"])
     assert ended.value.code == 2
     assert "argument --tables: must be at least 2" in capsys.readouterr().err
 
 
-def test_ways_take_turns_and_are_compared(runner: Any) -> None:
+def test_ways_take_turns_and_are_compared() -> None:
+    runner = importlib.import_module("bench.runner")
     order: list[str] = []
 
     def way(name: str, seconds: float) -> Any:

@@ -113,24 +113,19 @@ def test_without_extras_each_catalog_says_what_to_install(install: Install) -> N
     assert "hive" in clean.run("lance-bridge", "catalogs", "list").stdout
 
 
-def test_the_extra_hive_alone_makes_tables(
-    install: Install, metastores: Metastores, tmp_path: Path
+@pytest.mark.parametrize("impl", ["hive", "glue", "unity"])
+def test_the_extra_of_a_catalog_alone_makes_tables(
+    install: Install, metastores: Metastores, tmp_path: Path, impl: str
 ) -> None:
-    uri = metastores.get("2.3").uri
-    assert install("hive").python(TABLE, "hive", str(tmp_path), f"uri={uri}") == "2\n"
-
-
-def test_the_extra_glue_alone_makes_tables(install: Install, tmp_path: Path) -> None:
-    with GlueServer() as server:
-        pairs = [f"{key}={value}" for key, value in server.properties.items()]
-        assert install("glue").python(TABLE, "glue", str(tmp_path), *pairs) == "2\n"
-
-
-def test_the_extra_unity_alone_makes_tables(install: Install, tmp_path: Path) -> None:
-    with UnityServer(OPEN_SOURCE_0_6) as server:
-        server.add_catalog("lake")
-        pairs = [f"host={server.url}", "catalog=lake"]
-        assert install("unity").python(TABLE, "unity", str(tmp_path), *pairs) == "2\n"
+    with GlueServer() as glue, UnityServer(OPEN_SOURCE_0_6) as unity:
+        unity.add_catalog("lake")
+        properties = {
+            "hive": {"uri": metastores.get("2.3").uri},
+            "glue": glue.properties,
+            "unity": {"host": unity.url, "catalog": "lake"},
+        }
+        pairs = [f"{key}={value}" for key, value in properties[impl].items()]
+        assert install(impl).python(TABLE, impl, str(tmp_path), *pairs) == "2\n"
 
 
 def test_the_extra_spark_alone_writes_merges_compacts_and_reads(
@@ -194,10 +189,6 @@ def test_the_extras_of_the_readmes_first_command_are_enough_for_its_first_table(
     uri = f"uri={metastores.get('2.3').uri}"
     clean.python(TABLE, "hive", str(tmp_path), uri)
     assert "default" in clean.run("lance-bridge", "ns", "list", "hive", "-p", uri).stdout
-
-
-def test_the_extra_hive_embedded_alone_runs_a_metastore(install: Install) -> None:
-    assert install("hive-embedded").python(EMBEDDED) == "['default']\n"
 
 
 def test_the_extra_report_writes_a_page(

@@ -151,14 +151,14 @@ def calls_of(
     return {method: partial(call, ns, method, table, **fields) for method in methods}
 
 
-def test_an_operation_in_a_namespace_that_is_not_there_is_namespace_not_found(
+def test_an_operation_in_a_missing_namespace_is_namespace_not_found(
     ns: MemoryNamespace,
 ) -> None:
     missing = [*DATABASE[:-1], "nope", "orders"]
     require(errors.NamespaceNotFoundError, calls_of(ns, OPERATIONS, missing))
 
 
-def test_an_operation_on_a_table_that_is_not_there_is_table_not_found(ns: MemoryNamespace) -> None:
+def test_an_operation_on_a_missing_table_is_table_not_found(ns: MemoryNamespace) -> None:
     require(errors.TableNotFoundError, calls_of(ns, OPERATIONS, [*DATABASE, "nope"]))
 
 
@@ -188,7 +188,7 @@ def test_an_operation_on_an_entry_without_a_location_is_in_an_invalid_state(
 # -- what a request names --------------------------------------------------------------------------
 
 
-def test_an_operation_on_a_branch_that_is_not_there_is_branch_not_found(
+def test_an_operation_on_a_missing_branch_is_branch_not_found(
     ns: MemoryNamespace,
 ) -> None:
     calls = {}
@@ -205,7 +205,7 @@ def in_query(method: str, **fields: Any) -> dict[str, Any]:
     return fields
 
 
-def test_an_operation_on_a_version_that_is_not_there_is_version_not_found(
+def test_an_operation_on_a_missing_version_is_version_not_found(
     ns: MemoryNamespace,
 ) -> None:
     calls = {}
@@ -247,7 +247,7 @@ NO_SUCH_COLUMN: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def test_an_operation_on_a_column_that_is_not_there_is_column_not_found(
+def test_an_operation_on_a_missing_column_is_column_not_found(
     ns: MemoryNamespace,
 ) -> None:
     calls = {name: partial(call, ns, name, **each) for name, each in NO_SUCH_COLUMN.items()}
@@ -290,7 +290,7 @@ def test_a_change_of_what_was_overwritten_meanwhile_is_a_concurrent_modification
     assert behind(uri).to_table() == pa.table({"other": [1]})
 
 
-def test_restores_at_once_each_make_a_version_or_are_told(ns: MemoryNamespace) -> None:
+def test_concurrent_restores_each_make_a_version_or_fail(ns: MemoryNamespace) -> None:
     before = lance.dataset(str(place(ns))).latest_version
 
     def restore(_: int) -> int:

@@ -125,7 +125,7 @@ def require_nothing_left(table: Table) -> None:
     assert left == [], left
 
 
-def require_told(rows: Rows, reports: Sequence[Report]) -> None:
+def require_true_reports(rows: Rows, reports: Sequence[Report]) -> None:
     """Check that writers were told the truth: which version has their row, and which has not."""
     for report in reports:
         assert report.false == [], f"refused, and committed all the same: {report}"

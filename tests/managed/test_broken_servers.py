@@ -1,4 +1,4 @@
-"""Catalogs that go away and writers that are killed, while eight processes commit to one table.
+"""Catalogs that go away and writers that are killed, while processes commit to one table.
 
 Metastores are killed and started again, with their state. What moto's Glue holds is gone when it
 ends, so that there, and for lost replies, a proxy stands between.
@@ -12,7 +12,13 @@ from itertools import cycle
 
 import pytest
 from managed import death
-from managed.building import Table, described, require_exactly, require_nothing_left, require_told
+from managed.building import (
+    Table,
+    described,
+    require_exactly,
+    require_nothing_left,
+    require_true_reports,
+)
 from managed.conftest import GLUE, NewTable
 from managed.writer import Job
 from managed.writers import Work, Writers
@@ -27,8 +33,8 @@ from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 
-PROCESSES, COMMITS, DIES_AT = 8, 25, 12
-GOES_AWAY_AT = 60
+PROCESSES, COMMITS, DIES_AT = 6, 12, 6
+GOES_AWAY_AT = 24
 """The version after which the server goes away."""
 FAULTS = 10
 _POLL = 0.05
@@ -73,7 +79,7 @@ def test_no_commit_is_lost_or_made_twice_though_glue_is_cut_off_and_writers_die(
 def require_all_commits(
     table: Table, writers: Writers, go_away: Callable[[], None], steps: Sequence[str]
 ) -> None:
-    """Have eight processes commit while the server goes away and one of them dies at each step."""
+    """Have processes commit while the server goes away and one of them dies at each step."""
     doomed = dict(enumerate(steps))
     jobs = [_job(table, writer, doomed.get(writer, "")) for writer in range(PROCESSES)]
     with writers.running(jobs) as work:
@@ -87,7 +93,7 @@ def require_all_commits(
         reports += writers.run(again)
     print(table.impl, described(reports))
     expected = [(writer, number) for writer in range(PROCESSES) for number in range(COMMITS)]
-    require_told(require_exactly(table, expected), reports)
+    require_true_reports(require_exactly(table, expected), reports)
 
 
 def _job(table: Table, writer: int, step: str) -> Job:
@@ -170,6 +176,6 @@ def require_all_in_spite_of(
         reports = work.reports()
     print(table.impl, described(reports))
     expected = [(writer, number) for writer in range(4) for number in range(10)]
-    require_told(require_exactly(table, expected), reports)
+    require_true_reports(require_exactly(table, expected), reports)
     require_nothing_left(table)
     assert len(fired()) > 3

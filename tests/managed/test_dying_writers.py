@@ -36,7 +36,7 @@ DEAD, NEXT = 7, 8
 
 @pytest.mark.parametrize(("catalog", "way"), [(GLUE, 0), ("2.3", 1)])
 @pytest.mark.parametrize("step", death.STEPS)
-def test_a_commit_whose_writer_was_killed_is_there_or_not_at_all(
+def test_a_commit_whose_writer_was_killed_is_made_whole_or_not_at_all(
     catalog: str, way: int, step: str, new_table: NewTable, writers: Writers
 ) -> None:
     table = new_table(catalog)

@@ -7,7 +7,14 @@ import time
 import lance
 import lance_namespace as api
 import pytest
-from managed.building import FIRST, described, difference, location_of, require_told, rows_of
+from managed.building import (
+    FIRST,
+    described,
+    difference,
+    location_of,
+    require_true_reports,
+    rows_of,
+)
 from managed.conftest import GLUE, NewTable
 from managed.writer import row
 from managed.writers import Writers
@@ -41,7 +48,7 @@ def test_rows_that_were_written_past_the_catalog_never_show_up(
         rows = rows_of(namespace, table)
         wanted = sorted([FIRST, *expected])
         assert sorted(rows) == wanted, difference(rows, wanted)
-        require_told(rows, reports)
+        require_true_reports(rows, reports)
         assert written > 0
         found = namespace.list_out_of_band_versions(table.id)
         assert found.versions or found.set_aside

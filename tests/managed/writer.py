@@ -99,7 +99,7 @@ class Writer:
         for sequence in range(job.first, job.last + 1):
             if sequence == job.dies_at:
                 death.at(job.step)
-            is_there = job.resumes and sequence == job.first and self._is_there(sequence)
+            is_there = job.resumes and sequence == job.first and self._exists(sequence)
             self.report.versions[sequence] = None if is_there else self._commit(sequence)
         if job.rename_to:
             death.at(job.step)
@@ -115,13 +115,13 @@ class Writer:
                 return write(row(self._job.writer, sequence))
             except ConcurrentModificationError:
                 self.report.beaten += 1
-                if self._is_there(sequence):
+                if self._exists(sequence):
                     self.report.false.append(sequence)
                     return None
             except (ServiceUnavailableError, OSError) as error:
                 kind = _kind(error)
                 self.report.unsure[kind] = self.report.unsure.get(kind, 0) + 1
-                if self._is_there(sequence):
+                if self._exists(sequence):
                     return None
             if time.monotonic() > self._ends:
                 raise TimeoutError(f"row {sequence} of writer {self._job.writer}: {self.report}")
@@ -138,7 +138,7 @@ class Writer:
         )
         return int(dataset.version)
 
-    def _is_there(self, sequence: int) -> bool:
+    def _exists(self, sequence: int) -> bool:
         predicate = f"writer = {self._job.writer} AND sequence = {sequence}"
         request = api.CountTableRowsRequest(id=self._job.table_id, predicate=predicate)
         while True:

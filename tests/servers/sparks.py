@@ -25,7 +25,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 INSTALLED = "4.3"
 """The release in the virtual environment."""
-RELEASES = ("4.1", "4.2", INSTALLED)
 LOCAL = "local[2]"
 CLUSTER = "local-cluster[2,1,1024]"
 """Two executors in processes of their own, with one core and 1024 MB each."""

@@ -90,7 +90,7 @@ def test_unknown_keys_are_refused_only_while_keys_are_looked_at(server: GlueServ
     assert stranger.get_databases()["DatabaseList"] == []
 
 
-def test_lake_formation_gives_credentials_for_a_table_that_is_there(server: GlueServer) -> None:
+def test_lake_formation_gives_credentials_for_an_existing_table(server: GlueServer) -> None:
     server.glue.create_database(DatabaseInput={"Name": "db"})
     server.glue.create_table(DatabaseName="db", TableInput={"Name": "t"})
     lake_formation = boto3.client(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 from databricks.sdk import WorkspaceClient
-from databricks.sdk.errors import NotFound, PermissionDenied, ResourceConflict, Unauthenticated
+from databricks.sdk.errors import NotFound, PermissionDenied, ResourceConflict
 from databricks.sdk.service.catalog import (
     DataSourceFormat,
     PathOperation,
@@ -73,20 +73,6 @@ def test_a_new_catalog_has_schemas_of_which_one_stays(client: WorkspaceClient) -
     client.catalogs.delete("c")
     with pytest.raises(NotFound):
         client.catalogs.get("c")
-
-
-def test_information_schema_cannot_be_deleted(raw: Raw) -> None:
-    refused = raw.error("DELETE", "/schemas/c.information_schema")
-    assert refused == (400, "INVALID_PARAMETER_VALUE")
-
-
-def test_replies_leave_nulls_out_and_deletes_answer_json(raw: Raw) -> None:
-    assert "comment" not in raw.get("/schemas/c.s")
-    assert raw.send("DELETE", "/schemas/c.s").json() == {}
-
-
-def test_an_unknown_route_says_so_in_json(raw: Raw) -> None:
-    assert raw.error("GET", "/nowhere") == (404, "ENDPOINT_NOT_FOUND")
 
 
 def test_only_external_delta_tables_are_made_by_the_tables_api(
@@ -218,14 +204,6 @@ def test_a_token_that_ended_is_replaced(server: UnityServer) -> None:
     assert server.databricks.authority.issued >= 3
 
 
-def test_a_token_that_was_revoked_is_refused(server: UnityServer) -> None:
-    client = machine(server)
-    assert list(client.catalogs.list()) == []
-    server.databricks.authority.revoke()
-    with pytest.raises(Unauthenticated):
-        list(client.catalogs.list())
-
-
 def test_a_wrong_secret_gets_no_token(server: UnityServer) -> None:
     with pytest.raises(ValueError, match="invalid_client"):
         list(machine(server, "wrong").catalogs.list())
@@ -233,6 +211,6 @@ def test_a_wrong_secret_gets_no_token(server: UnityServer) -> None:
     assert (reply.status_code, reply.json()["error"]) == (400, "unsupported_grant_type")
 
 
-def test_no_token_and_a_wrong_one_are_told_apart(server: UnityServer) -> None:
+def test_no_token_and_a_wrong_one_have_different_errors(server: UnityServer) -> None:
     assert Raw(server.url).error("GET", "/catalogs") == (401, "UNAUTHENTICATED")
     assert Raw(server.url, "wrong").error("GET", "/catalogs") == (403, "403")

@@ -107,13 +107,6 @@ def test_routes_can_be_refused_and_allowed_again(new: UnityServer) -> None:
     raw.post("/tables", table())
 
 
-def test_a_server_with_authorization_wants_its_token(new: UnityServer) -> None:
-    new.token = "right"
-    for token in (None, "wrong"):
-        assert Raw(new.url, token).error("GET", "/catalogs") == (401, "UNAUTHENTICATED")
-    assert Raw(new.url, "right").get("/catalogs")["catalogs"] == []
-
-
 def test_a_stopped_server_refuses_connections_and_comes_back_with_what_it_knew(
     new: UnityServer,
 ) -> None:

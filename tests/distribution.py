@@ -1,0 +1,53 @@
+"""How pytest-xdist gives tests to its workers: files that share a server or Spark stay together.
+
+A pytest plugin, used by ``--dist loadfile``. A worker starts each server and each Spark session
+once, when the first test asks for it, and ends it after the last one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+FIRST = (
+    "tests/migrate/",
+    "tests/spark/",
+    "tests/conformance/",
+    "tests/adapters/hive/",
+    "tests/managed/",
+    "tests/cli/",
+)
+"""What takes longest is started first, so that all workers end at about the same time."""
+BY_FILE = "tests/conformance/"
+"""Each of its files has one catalog of its own."""
+
+
+def unit_of(node_id: str) -> str:
+    """Return what a test belongs to that runs on one worker: a directory of `FIRST`, or a file."""
+    directory = next((each for each in FIRST if node_id.startswith(each)), BY_FILE)
+    return node_id.split("::", 1)[0] if directory == BY_FILE else directory
+
+
+def rank(item: pytest.Item) -> int:
+    """Return when a test runs: the lower, the earlier."""
+    ranks = (rank for rank, each in enumerate(FIRST) if item.nodeid.startswith(each))
+    return next(ranks, len(FIRST))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests into the order of `FIRST`."""
+    items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute units, in the order in which their tests were collected."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - may not be installed
+
+    config.option.loadscopereorder = False
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = unit_of
+    return scheduler

@@ -1,0 +1,25 @@
+"""Which tests share a worker, and the order in which workers get them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distribution import FIRST, unit_of
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def test_tests_that_share_a_server_or_spark_run_on_one_worker() -> None:
+    units = {
+        "tests/migrate/test_copy.py::test_a[x::y]": "tests/migrate/",
+        "tests/spark/service/test_service_tables.py::test_a": "tests/spark/",
+        "tests/conformance/test_hive_2_3.py::TestHive::test_a": (
+            "tests/conformance/test_hive_2_3.py"
+        ),
+        "tests/core/test_tags.py::test_a": "tests/core/test_tags.py",
+    }
+    assert {node_id: unit_of(node_id) for node_id in units} == units
+
+
+def test_every_directory_that_is_ordered_exists() -> None:
+    assert [each for each in FIRST if not (REPOSITORY / each).is_dir()] == []

@@ -59,8 +59,8 @@ class RunningHiveTarget(Target):
 
     features = FEATURES
     identity_resolution = 1.1  # the time of creation, in seconds
-    odd_marks = tuple(MARKS)
-    broken_marks = tuple(BROKEN_MARKS)
+    other_entry_types = tuple(MARKS)
+    broken_entry_types = tuple(BROKEN_MARKS)
     types: Any = hive
     client: Any = HMSClient
 
@@ -80,11 +80,11 @@ class RunningHiveTarget(Target):
         table.sd.cols = [self.types.FieldSchema("id", "int", "")]
         self._create(namespace_id, table)
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
         table = raw_table(namespace_id[-1], name, location, self.types)
-        {**MARKS, **BROKEN_MARKS}[mark](table)
+        {**MARKS, **BROKEN_MARKS}[entry_type](table)
         self._create(namespace_id, table)
 
     def make_partitioned_table(

@@ -21,8 +21,8 @@ from lance_bridge.catalog import Catalog, NamespaceRecord, TableRecord
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Features, RawEntry, Target
 from lance_bridge.testing.bad_requests import BadRequestCases
+from lance_bridge.testing.data_operations.suite import DataOperationSuite
 from lance_bridge.testing.declared import from_capabilities, inherited_operations
-from lance_bridge.testing.inside.suite import InsideTableCases
 from lance_bridge.testing.managed import ManagedCases
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.registration import RegistrationCases
@@ -116,7 +116,7 @@ class MemoryTarget(Target):
 
 class TestMemory(
     ManagedCases,
-    InsideTableCases,
+    DataOperationSuite,
     BadRequestCases,
     NamespaceCases,
     RegistrationCases,

@@ -13,12 +13,12 @@ from servers.http_proxy import HttpProxy
 
 from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.data import DataCases
+from lance_bridge.testing.data_operations.references import BranchCases, TagCases
+from lance_bridge.testing.data_operations.suite import DataOperationSuite
+from lance_bridge.testing.data_operations.transactions import TransactionCases
+from lance_bridge.testing.data_operations.versions import VersionCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.foreign import ForeignCases
-from lance_bridge.testing.inside.references import BranchCases, TagCases
-from lance_bridge.testing.inside.suite import InsideTableCases
-from lance_bridge.testing.inside.transactions import TransactionCases
-from lance_bridge.testing.inside.versions import VersionCases
 from lance_bridge.testing.names import NameCases
 from lance_bridge.testing.paging import PagingCases
 from lance_bridge.testing.pylance_io import PylanceCases
@@ -64,12 +64,12 @@ class TestGlue(OnGlue, ServerSuite, RequestSuite):
 
 @pytest.mark.server
 @pytest.mark.slow
-class TestGlueInFull(OnGlue, InsideTableCases, StatefulCases):
+class TestGlueInFull(OnGlue, DataOperationSuite, StatefulCases):
     """All other cases."""
 
 
 @pytest.mark.server
-class TestGlueOnS3(InsideTableCases, PylanceCases, DataCases, DropCases, RegistrationCases):
+class TestGlueOnS3(DataOperationSuite, PylanceCases, DataCases, DropCases, RegistrationCases):
     """What touches data, with the data in S3."""
 
     test_the_longest_namespace_name_works = NameCases.test_the_longest_namespace_name_works

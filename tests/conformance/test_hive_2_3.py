@@ -6,7 +6,7 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import CatalogSuite, RequestSuite, ServerSuite, Target
-from lance_bridge.testing.inside.suite import InsideTableCases
+from lance_bridge.testing.data_operations.suite import DataOperationSuite
 from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import hive_target
@@ -25,7 +25,7 @@ class TestHive(ServerSuite):
 
 
 @pytest.mark.slow
-class TestHiveInFull(RequestSuite, InsideTableCases, StatefulCases):
+class TestHiveInFull(RequestSuite, DataOperationSuite, StatefulCases):
     """All other cases."""
 
 

@@ -20,16 +20,16 @@ from servers.unity import (
 from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.case_namespace import CaseNamespace
 from lance_bridge.testing.data import DataCases
+from lance_bridge.testing.data_operations.suite import DataOperationSuite
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.expect import refused
 from lance_bridge.testing.foreign import ForeignCases
-from lance_bridge.testing.inside.suite import InsideTableCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.restart import RestartCases
-from lance_bridge.testing.space import Space
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import TableCases
 
@@ -51,7 +51,7 @@ class TestUnity(OnUnity, ServerSuite, RequestSuite):
 
 
 @pytest.mark.slow
-class TestUnityInFull(OnUnity, InsideTableCases, StatefulCases):
+class TestUnityInFull(OnUnity, DataOperationSuite, StatefulCases):
     """All other cases."""
 
 
@@ -78,7 +78,7 @@ class TestOldUnityWithPinnedCatalog(OnOldUnityWithPinnedCatalog, ServerSuite):
 
 @pytest.mark.slow
 class TestOldUnityWithPinnedCatalogInFull(
-    OnOldUnityWithPinnedCatalog, RequestSuite, InsideTableCases, StatefulCases
+    OnOldUnityWithPinnedCatalog, RequestSuite, DataOperationSuite, StatefulCases
 ):
     """All other cases."""
 
@@ -105,7 +105,7 @@ class TestDatabricks(OnDatabricks, ServerSuite, RequestSuite):
 
 
 @pytest.mark.slow
-class TestDatabricksInFull(OnDatabricks, InsideTableCases, StatefulCases):
+class TestDatabricksInFull(OnDatabricks, DataOperationSuite, StatefulCases):
     """All other cases."""
 
 
@@ -121,7 +121,7 @@ class TestDatabricksThatReservesTableType(
 
 
 @pytest.mark.server
-class TestUnityOnS3(InsideTableCases, DataCases, DropCases, PylanceCases):
+class TestUnityOnS3(DataOperationSuite, DataCases, DropCases, PylanceCases):
     """Tables on S3, reached with credentials that the catalog vends."""
 
     @pytest.fixture(scope="class")
@@ -145,7 +145,7 @@ class _ForgetfulTarget(UnityTarget):
 
 def test_a_server_that_loses_what_it_acknowledged_is_told_how_to_keep_it(tmp_path: Path) -> None:
     with UnityServer(OPEN_SOURCE_0_6) as server:
-        space = Space(_ForgetfulTarget(server, str(tmp_path)))
+        space = CaseNamespace(_ForgetfulTarget(server, str(tmp_path)))
         with pytest.raises(AssertionError, match=r"acknowledged.*WRITE_DELAY=0"):
             RestartCases().test_the_first_call_of_an_idle_client_after_a_restart_succeeds(space)
         space.close()

@@ -71,8 +71,8 @@ makes none. A name that answers 500 cannot even be dropped: `test_unity` looks a
 class UnityTarget(Target):
     """The open-source server; ``pinned`` leaves the catalog out of identifiers."""
 
-    odd_marks = tuple(MARKS)
-    broken_marks = tuple(BROKEN_MARKS)
+    other_entry_types = tuple(MARKS)
+    broken_entry_types = tuple(BROKEN_MARKS)
 
     def __init__(self, server: UnityServer, data_root: str, *, pinned: bool = False) -> None:
         self.server = server
@@ -102,11 +102,11 @@ class UnityTarget(Target):
     def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
         self._add(namespace_id, name, storage_location=_uri(location))
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
         plain = {"data_source_format": "TEXT", "storage_location": _uri(location)}
-        self._add(namespace_id, name, **{**plain, **{**MARKS, **BROKEN_MARKS}[mark]})
+        self._add(namespace_id, name, **{**plain, **{**MARKS, **BROKEN_MARKS}[entry_type]})
 
     def _add(self, namespace_id: Sequence[str], name: str, **more: Any) -> None:
         self.server.add_table(CATALOG, namespace_id[-1], name, **more)

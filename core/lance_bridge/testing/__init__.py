@@ -97,7 +97,7 @@ _CASES = (
     "declarations",
     "drops",
     "foreign",
-    "inside",
+    "data_operations",
     "managed",
     "mapping_requests",
     "names",

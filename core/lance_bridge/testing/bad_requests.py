@@ -8,10 +8,10 @@ import typing
 from lance_namespace import ErrorCode, LanceNamespace
 
 from .build import unique_name
+from .case_namespace import CaseNamespace
 from .cases import Cases, Operations, needs
 from .expect import refused
 from .names import NAMESPACE_OPERATIONS, TABLE_OPERATIONS, calls_of, check_refused
-from .space import Space
 
 INVALID = ErrorCode.INVALID_INPUT
 
@@ -20,56 +20,56 @@ class BadRequestCases(Cases):
     """Requests that must be refused before anything is changed."""
 
     def test_a_table_operation_without_an_identifier_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        operations.refuse(calls_of(space, TABLE_OPERATIONS), [None, []], INVALID)
+        operations.refuse(calls_of(ns, TABLE_OPERATIONS), [None, []], INVALID)
 
     @needs("fixed_depth")
     def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        depths = [depth for depth in range(1, 7) if depth != len(space.id) + 1]
+        depths = [depth for depth in range(1, 7) if depth != len(ns.id) + 1]
         wrong = [[unique_name()] * depth for depth in depths]
-        operations.refuse(calls_of(space, TABLE_OPERATIONS), wrong, INVALID)
+        operations.refuse(calls_of(ns, TABLE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")
     def test_a_namespace_identifier_with_too_many_names_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        wrong = [[*space.id, "n"], [*space.id, "n", "n"]]
-        operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), wrong, INVALID)
+        wrong = [[*ns.id, "n"], [*ns.id, "n", "n"]]
+        operations.refuse(calls_of(ns, NAMESPACE_OPERATIONS), wrong, INVALID)
 
     @needs("fixed_depth")
     def test_list_tables_above_the_level_that_holds_tables_is_invalid_input(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        outer = [space.id[:depth] for depth in range(len(space.id))]
-        check_refused(outer, space.api.list_tables)
+        outer = [ns.id[:depth] for depth in range(len(ns.id))]
+        check_refused(outer, ns.list_tables)
 
     @needs("fixed_depth", "rename")
-    def test_rename_into_a_namespace_of_another_level_is_invalid_input(self, space: Space) -> None:
-        table_id = space.with_rows()
-        wrong = [[*space.id, "n"], [*space.id, "n", "n"]]
-        check_refused(
-            wrong, lambda id: space.api.rename_table(table_id, "new", new_namespace_id=id)
-        )
-        assert space.names() == ["t"]
+    def test_rename_into_a_namespace_of_another_level_is_invalid_input(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows()
+        wrong = [[*ns.id, "n"], [*ns.id, "n", "n"]]
+        check_refused(wrong, lambda id: ns.rename_table(table_id, "new", new_namespace_id=id))
+        assert ns.names() == ["t"]
 
     @needs("absent")
-    def test_operations_that_are_not_there_are_unsupported(self, space: Space) -> None:
+    def test_operations_that_are_not_there_are_unsupported(self, ns: CaseNamespace) -> None:
         wrong = {}
-        for name in sorted(space.features.absent):
+        for name in sorted(ns.features.absent):
             try:
                 with refused(ErrorCode.UNSUPPORTED, naming=name):
-                    _call_bare(space.api.namespace, name, space.table())
+                    _call_bare(ns.client, name, ns.table())
             except AssertionError as error:
                 wrong[name] = str(error)
         assert not wrong
 
-    def test_the_client_has_an_identity_for_people(self, space: Space) -> None:
-        first = space.api.namespace.namespace_id()
+    def test_the_client_has_an_identity_for_people(self, ns: CaseNamespace) -> None:
+        first = ns.client.namespace_id()
         assert first
-        assert first == space.target.connect().namespace_id()
+        assert first == ns.target.connect().namespace_id()
 
 
 def _call_bare(namespace: LanceNamespace, name: str, table_id: list[str]) -> object:

@@ -9,8 +9,8 @@ import pytest
 from lance_namespace import ErrorCode
 
 from .calls import Id
+from .case_namespace import CaseNamespace
 from .expect import answer_of
-from .space import Space
 from .target import Target
 
 _NEEDS = "lance_bridge_needs"
@@ -125,8 +125,8 @@ class Cases:
         return Operations(target, request.node.originalname)
 
     @pytest.fixture
-    def space(self, target: Target, _declared: None) -> Iterator[Space]:
+    def ns(self, target: Target, _declared: None) -> Iterator[CaseNamespace]:
         """A client and a namespace of the case's own."""
-        space = Space(target)
-        yield space
-        space.close()
+        ns = CaseNamespace(target)
+        yield ns
+        ns.close()

@@ -10,9 +10,9 @@ from lance_namespace import ErrorCode
 
 from .build import ipc
 from .calls import request_model
+from .case_namespace import CaseNamespace
 from .cases import Cases, skip_if_absent
 from .expect import code_of, refused
-from .space import Space
 
 _MESSAGES = {
     "describe_table": (ErrorCode.TABLE_NOT_FOUND, "table not found"),
@@ -40,40 +40,42 @@ def _request(operation: str, **fields: Any) -> _Request:
 class MappingRequestCases(Cases):
     """A request that is a mapping is answered as the model with the same fields is."""
 
-    def test_a_table_lives_its_life_through_requests_that_are_mappings(self, space: Space) -> None:
-        api: Any = space.api.namespace
-        table_id = space.table()
+    def test_a_table_lives_its_life_through_requests_that_are_mappings(
+        self, ns: CaseNamespace
+    ) -> None:
+        api: Any = ns.client
+        table_id = ns.table()
         rows = ipc(pa.table({"a": [1, 2]}))
         api.create_table(_request("create_table", id=table_id, mode="Create"), rows)
         described = api.describe_table(_request("describe_table", id=table_id))
-        space.api.locations.add(described.location)
-        names = api.list_tables(_request("list_tables", id=space.id)).tables
+        ns.locations.add(described.location)
+        names = api.list_tables(_request("list_tables", id=ns.id)).tables
         assert names == [table_id[-1]]
         api.table_exists(_request("table_exists", id=table_id))
         api.drop_table(_request("drop_table", id=table_id))
-        assert space.names() == []
+        assert ns.names() == []
 
     def test_a_mapping_without_what_the_operation_needs_is_invalid_input(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        skip_if_absent(space.target, "rename_table")
-        api: Any = space.api.namespace
-        request = _request("rename_table", id=space.with_rows())
+        skip_if_absent(ns.target, "rename_table")
+        api: Any = ns.client
+        request = _request("rename_table", id=ns.with_rows())
         assert code_of(api.rename_table, request) == ErrorCode.INVALID_INPUT
 
     @pytest.mark.parametrize("operation", _MESSAGES)
     def test_the_message_of_an_error_begins_as_clients_expect(
-        self, space: Space, operation: str
+        self, ns: CaseNamespace, operation: str
     ) -> None:
         """Rust clients see the text of an error alone, and decide by it."""
         ids = {
-            "describe_table": space.table(),
-            "describe_namespace": space.missing_namespace(),
-            "create_namespace": space.id,
+            "describe_table": ns.table(),
+            "describe_namespace": ns.missing_namespace(),
+            "create_namespace": ns.id,
         }
         if operation == "create_namespace":
-            skip_if_absent(space.target, operation)
+            skip_if_absent(ns.target, operation)
         code, beginning = _MESSAGES[operation]
-        call = getattr(space.api.namespace, operation)
+        call = getattr(ns.client, operation)
         with refused(code, naming=beginning):
             call(_request(operation, id=ids[operation]))

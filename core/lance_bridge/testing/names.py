@@ -10,9 +10,9 @@ from lance_namespace import ErrorCode
 
 from .build import rows, unique_name
 from .calls import Id
+from .case_namespace import CaseNamespace
 from .cases import Cases, Operations, needs
 from .expect import code_of, refused
-from .space import Space
 
 _T = TypeVar("_T")
 
@@ -20,37 +20,37 @@ INVALID = ErrorCode.INVALID_INPUT
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
 NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
 
-TABLE_OPERATIONS: dict[str, Callable[[Space, Id], object]] = {
-    "declare_table": lambda space, id: space.api.declare_table(id),
-    "create_table": lambda space, id: space.api.create_table(id, rows(range(3))),
-    "register_table": lambda space, id: space.api.register_table(
-        id, space.target.register_location(space.place("anything"))
+TABLE_OPERATIONS: dict[str, Callable[[CaseNamespace, Id], object]] = {
+    "declare_table": lambda ns, id: ns.declare_table(id),
+    "create_table": lambda ns, id: ns.create_table(id, rows(range(3))),
+    "register_table": lambda ns, id: ns.register_table(
+        id, ns.target.register_location(ns.new_location("anything"))
     ),
-    "describe_table": lambda space, id: space.api.describe_table(id),
-    "table_exists": lambda space, id: space.api.table_exists(id),
-    "count_table_rows": lambda space, id: space.api.count(id),
-    "rename_table": lambda space, id: space.api.rename_table(id, "new"),
-    "deregister_table": lambda space, id: space.api.deregister_table(id),
-    "drop_table": lambda space, id: space.api.drop_table(id),
+    "describe_table": lambda ns, id: ns.describe_table(id),
+    "table_exists": lambda ns, id: ns.table_exists(id),
+    "count_table_rows": lambda ns, id: ns.count(id),
+    "rename_table": lambda ns, id: ns.rename_table(id, "new"),
+    "deregister_table": lambda ns, id: ns.deregister_table(id),
+    "drop_table": lambda ns, id: ns.drop_table(id),
 }
 """Every operation on one table, called with any identifier."""
 
-NAMESPACE_OPERATIONS: dict[str, Callable[[Space, Id], object]] = {
-    "create_namespace": lambda space, id: space.api.create_namespace(id),
-    "describe_namespace": lambda space, id: space.api.describe_namespace(id),
-    "namespace_exists": lambda space, id: space.api.namespace_exists(id),
-    "list_namespaces": lambda space, id: space.api.list_namespaces(id),
-    "list_tables": lambda space, id: space.api.list_tables(id),
-    "drop_namespace": lambda space, id: space.api.drop_namespace(id),
+NAMESPACE_OPERATIONS: dict[str, Callable[[CaseNamespace, Id], object]] = {
+    "create_namespace": lambda ns, id: ns.create_namespace(id),
+    "describe_namespace": lambda ns, id: ns.describe_namespace(id),
+    "namespace_exists": lambda ns, id: ns.namespace_exists(id),
+    "list_namespaces": lambda ns, id: ns.list_namespaces(id),
+    "list_tables": lambda ns, id: ns.list_tables(id),
+    "drop_namespace": lambda ns, id: ns.drop_namespace(id),
 }
 """Every operation on one namespace, called with any identifier."""
 
 
 def calls_of(
-    space: Space, operations: Mapping[str, Callable[[Space, Id], object]]
+    ns: CaseNamespace, operations: Mapping[str, Callable[[CaseNamespace, Id], object]]
 ) -> dict[str, Callable[[Id], object]]:
     """Return each operation as a call with an identifier."""
-    return {name: partial(call, space) for name, call in operations.items()}
+    return {name: partial(call, ns) for name, call in operations.items()}
 
 
 def check_refused(candidates: Iterable[_T], call: Callable[[_T], object]) -> None:
@@ -68,173 +68,173 @@ class NameCases(Cases):
 
     # -- names that must work --------------------------------------------------------------------
 
-    def test_odd_table_names_work(self, space: Space) -> None:
-        names = list(space.features.good_names)
+    def test_odd_table_names_work(self, ns: CaseNamespace) -> None:
+        names = list(ns.features.good_names)
         for number, name in enumerate(names):
-            space.api.create_table(space.table(name), rows(range(number + 1)))
-        assert space.names() == sorted(names)
+            ns.create_table(ns.table(name), rows(range(number + 1)))
+        assert ns.names() == sorted(names)
         for number, name in enumerate(names):
-            assert space.ids(space.table(name)) == list(range(number + 1))
-            space.api.drop_table(space.table(name))
-        assert space.names() == []
+            assert ns.ids(ns.table(name)) == list(range(number + 1))
+            ns.drop_table(ns.table(name))
+        assert ns.names() == []
 
     @needs("namespace_changes")
-    def test_odd_namespace_names_work(self, space: Space) -> None:
+    def test_odd_namespace_names_work(self, ns: CaseNamespace) -> None:
         own = unique_name()
-        for name in space.features.good_names:
-            odd = space.adopt([*space.target.parent, f"{name}_{own}"])
-            space.api.create_namespace(odd)
-            space.api.namespace_exists(odd)
-            space.api.create_table([*odd, "t"], rows(range(3)))
-            assert space.ids([*odd, "t"]) == [0, 1, 2]
-            assert odd[-1] in space.api.all_namespaces(space.target.parent)
-            space.api.drop_table([*odd, "t"])
-            space.api.drop_namespace(odd)
+        for name in ns.features.good_names:
+            odd = ns.track([*ns.target.parent, f"{name}_{own}"])
+            ns.create_namespace(odd)
+            ns.namespace_exists(odd)
+            ns.create_table([*odd, "t"], rows(range(3)))
+            assert ns.ids([*odd, "t"]) == [0, 1, 2]
+            assert odd[-1] in ns.all_namespaces(ns.target.parent)
+            ns.drop_table([*odd, "t"])
+            ns.drop_namespace(odd)
 
     @needs("max_table_name")
-    def test_the_longest_table_name_works(self, space: Space) -> None:
-        longest = "t" * (space.features.max_table_name or 0)
-        table_id = space.with_rows(longest)
-        assert space.names() == [longest]
-        assert space.ids(table_id) == [0, 1, 2]
+    def test_the_longest_table_name_works(self, ns: CaseNamespace) -> None:
+        longest = "t" * (ns.features.max_table_name or 0)
+        table_id = ns.with_rows(longest)
+        assert ns.names() == [longest]
+        assert ns.ids(table_id) == [0, 1, 2]
 
     @needs("max_namespace_name", "namespace_changes")
-    def test_the_longest_namespace_name_works(self, space: Space) -> None:
-        name = unique_name().ljust(space.features.max_namespace_name or 0, "n")
-        longest = space.adopt([*space.target.parent, name])
-        space.api.create_namespace(longest)
-        space.api.create_table([*longest, "t"], rows(range(3)))
-        assert space.ids([*longest, "t"]) == [0, 1, 2]
+    def test_the_longest_namespace_name_works(self, ns: CaseNamespace) -> None:
+        name = unique_name().ljust(ns.features.max_namespace_name or 0, "n")
+        longest = ns.track([*ns.target.parent, name])
+        ns.create_namespace(longest)
+        ns.create_table([*longest, "t"], rows(range(3)))
+        assert ns.ids([*longest, "t"]) == [0, 1, 2]
 
     # -- names that must be refused --------------------------------------------------------------
 
     def test_a_hostile_table_name_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        hostile = [space.table(name) for name in space.features.hostile_names]
-        operations.refuse(calls_of(space, TABLE_OPERATIONS), hostile, INVALID)
-        assert space.names() == []
+        hostile = [ns.table(name) for name in ns.features.hostile_names]
+        operations.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
+        assert ns.names() == []
 
     def test_a_hostile_namespace_name_of_a_table_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        parent, table = space.target.parent, unique_name()
-        hostile = [[*parent, name, table] for name in space.features.hostile_names]
-        operations.refuse(calls_of(space, TABLE_OPERATIONS), hostile, INVALID)
+        parent, table = ns.target.parent, unique_name()
+        hostile = [[*parent, name, table] for name in ns.features.hostile_names]
+        operations.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
 
     def test_a_hostile_namespace_name_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        parent = space.target.parent
-        hostile = set(space.features.hostile_names)
+        parent = ns.target.parent
+        hostile = set(ns.features.hostile_names)
         # A catalog that takes such a name may have one already, which is not ours to drop.
-        hostile -= set(space.api.all_namespaces(parent))
+        hostile -= set(ns.all_namespaces(parent))
         try:
             identifiers = [[*parent, name] for name in sorted(hostile)]
-            operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), identifiers, INVALID)
+            operations.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
         finally:
-            made = hostile & set(space.api.all_namespaces(parent))
+            made = hostile & set(ns.all_namespaces(parent))
             for name in made:
-                space.adopt([*parent, name])
+                ns.track([*parent, name])
         assert not made
 
     @needs("rename")
-    def test_rename_to_a_hostile_name_is_invalid_input(self, space: Space) -> None:
-        table_id = space.with_rows()
+    def test_rename_to_a_hostile_name_is_invalid_input(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
         check_refused(
-            ("", *space.features.hostile_names),
-            lambda name: space.api.rename_table(table_id, name),
+            ("", *ns.features.hostile_names),
+            lambda name: ns.rename_table(table_id, name),
         )
-        assert space.names() == ["t"]
-        assert space.ids(table_id) == [0, 1, 2]
+        assert ns.names() == ["t"]
+        assert ns.ids(table_id) == [0, 1, 2]
 
     def test_an_empty_name_in_a_table_identifier_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        identifiers = [space.table(""), [*space.target.parent, "", unique_name()]]
-        operations.refuse(calls_of(space, TABLE_OPERATIONS), identifiers, INVALID)
-        assert space.names() == []
+        identifiers = [ns.table(""), [*ns.target.parent, "", unique_name()]]
+        operations.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
+        assert ns.names() == []
 
     def test_an_empty_name_in_a_namespace_identifier_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        identifiers = [[*space.target.parent, ""]]
-        operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), identifiers, INVALID)
+        identifiers = [[*ns.target.parent, ""]]
+        operations.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
 
     @needs("max_table_name")
     def test_an_overlong_table_name_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        longest = space.features.max_table_name or 0
-        identifiers = [space.table("t" * length) for length in (longest + 1, 10_000)]
-        operations.refuse(calls_of(space, TABLE_OPERATIONS), identifiers, INVALID)
-        assert space.names() == []
+        longest = ns.features.max_table_name or 0
+        identifiers = [ns.table("t" * length) for length in (longest + 1, 10_000)]
+        operations.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
+        assert ns.names() == []
 
     @needs("max_namespace_name")
     def test_an_overlong_namespace_name_is_invalid_input(
-        self, space: Space, operations: Operations
+        self, ns: CaseNamespace, operations: Operations
     ) -> None:
-        longest = space.features.max_namespace_name or 0
-        identifiers = [[*space.target.parent, "n" * n] for n in (longest + 1, 10_000)]
-        operations.refuse(calls_of(space, NAMESPACE_OPERATIONS), identifiers, INVALID)
+        longest = ns.features.max_namespace_name or 0
+        identifiers = [[*ns.target.parent, "n" * n] for n in (longest + 1, 10_000)]
+        operations.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
 
     # -- letter case -----------------------------------------------------------------------------
 
     @needs("folds_case")
-    def test_a_folding_catalog_finds_tables_in_any_case(self, space: Space) -> None:
-        space.api.create_table(space.table("MixedCase"), rows(range(3)))
-        assert space.names() == ["mixedcase"]
-        shouted = [*space.target.parent, space.name.upper(), "MIXEDCASE"]
-        for table_id in (space.table("mixedcase"), space.table("MixedCase"), shouted):
-            space.api.table_exists(table_id)
-            assert space.ids(table_id) == [0, 1, 2]
-            assert space.api.count(table_id) == 3
-        assert space.api.all_tables(shouted[:-1]) == ["mixedcase"]
+    def test_a_folding_catalog_finds_tables_in_any_case(self, ns: CaseNamespace) -> None:
+        ns.create_table(ns.table("MixedCase"), rows(range(3)))
+        assert ns.names() == ["mixedcase"]
+        shouted = [*ns.target.parent, ns.name.upper(), "MIXEDCASE"]
+        for table_id in (ns.table("mixedcase"), ns.table("MixedCase"), shouted):
+            ns.table_exists(table_id)
+            assert ns.ids(table_id) == [0, 1, 2]
+            assert ns.count(table_id) == 3
+        assert ns.all_tables(shouted[:-1]) == ["mixedcase"]
 
     @needs("folds_case")
-    def test_a_folding_catalog_answers_with_its_own_spelling(self, space: Space) -> None:
-        space.api.create_table(space.table("MixedCase"), rows(range(3)))
-        answer = space.api.describe_table(
-            space.table("MIXEDCASE"), load_detailed_metadata=True, with_table_uri=True
+    def test_a_folding_catalog_answers_with_its_own_spelling(self, ns: CaseNamespace) -> None:
+        ns.create_table(ns.table("MixedCase"), rows(range(3)))
+        answer = ns.describe_table(
+            ns.table("MIXEDCASE"), load_detailed_metadata=True, with_table_uri=True
         )
         assert answer.table == "mixedcase"
-        assert answer.namespace == space.id
+        assert answer.namespace == ns.id
 
     @needs("folds_case")
     def test_names_that_differ_in_case_are_one_table_in_a_folding_catalog(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        space.api.create_table(space.table("mixedcase"), rows(range(3)))
+        ns.create_table(ns.table("mixedcase"), rows(range(3)))
         with refused(ALREADY_EXISTS, naming="mixedcase"):
-            space.api.create_table(space.table("MixedCase"), rows(range(9)))
-        space.api.drop_table(space.table("MIXEDCASE"))
-        assert space.names() == []
+            ns.create_table(ns.table("MixedCase"), rows(range(9)))
+        ns.drop_table(ns.table("MIXEDCASE"))
+        assert ns.names() == []
 
     @needs("folds_case", "rename")
-    def test_a_folding_catalog_renames_from_and_to_any_case(self, space: Space) -> None:
-        space.with_rows("old")
-        space.api.rename_table(space.table("OLD"), "NEW")
-        assert space.names() == ["new"]
-        assert space.ids(space.table("New")) == [0, 1, 2]
+    def test_a_folding_catalog_renames_from_and_to_any_case(self, ns: CaseNamespace) -> None:
+        ns.with_rows("old")
+        ns.rename_table(ns.table("OLD"), "NEW")
+        assert ns.names() == ["new"]
+        assert ns.ids(ns.table("New")) == [0, 1, 2]
 
     @needs("folds_case", "namespace_changes")
-    def test_a_folding_catalog_finds_namespaces_in_any_case(self, space: Space) -> None:
-        shouted = [*space.target.parent, space.name.upper()]
-        space.api.namespace_exists(shouted)
-        space.api.describe_namespace(shouted)
-        with refused(ErrorCode.NAMESPACE_ALREADY_EXISTS, naming=space.name):
-            space.api.create_namespace(shouted)
-        space.api.drop_namespace(shouted)
-        assert space.name not in space.api.all_namespaces(space.target.parent)
+    def test_a_folding_catalog_finds_namespaces_in_any_case(self, ns: CaseNamespace) -> None:
+        shouted = [*ns.target.parent, ns.name.upper()]
+        ns.namespace_exists(shouted)
+        ns.describe_namespace(shouted)
+        with refused(ErrorCode.NAMESPACE_ALREADY_EXISTS, naming=ns.name):
+            ns.create_namespace(shouted)
+        ns.drop_namespace(shouted)
+        assert ns.name not in ns.all_namespaces(ns.target.parent)
 
-    def test_names_that_differ_in_case_are_two_tables_elsewhere(self, space: Space) -> None:
-        if space.features.folds_case:
+    def test_names_that_differ_in_case_are_two_tables_elsewhere(self, ns: CaseNamespace) -> None:
+        if ns.features.folds_case:
             with refused(ALREADY_EXISTS):
-                space.with_rows("t")
-                space.with_rows("T")
+                ns.with_rows("t")
+                ns.with_rows("T")
             return
-        space.with_rows("t", range(3))
-        space.with_rows("T", range(5))
-        assert space.names() == ["T", "t"]
-        assert space.ids(space.table("t")) == [0, 1, 2]
-        assert space.ids(space.table("T")) == [0, 1, 2, 3, 4]
+        ns.with_rows("t", range(3))
+        ns.with_rows("T", range(5))
+        assert ns.names() == ["T", "t"]
+        assert ns.ids(ns.table("t")) == [0, 1, 2]
+        assert ns.ids(ns.table("T")) == [0, 1, 2, 3, 4]

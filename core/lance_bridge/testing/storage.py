@@ -21,7 +21,7 @@ def local_path(location: str) -> Path | None:
     return Path(location) if not parts.scheme else None
 
 
-def same_place(one: str, other: str) -> bool:
+def same_location(one: str, other: str) -> bool:
     """Return whether two spellings of a location mean the same place."""
     return _normal(one) == _normal(other)
 
@@ -98,14 +98,14 @@ class Storage:
         for name in session.list():
             session.delete_file(name)
 
-    def remove_empty_parents(self, location: str, mark: str) -> None:
-        """Delete the directories around a location on local disk that have ``mark`` in their names.
+    def remove_empty_parents(self, location: str, name_part: str) -> None:
+        """Delete the local directories around a location whose names contain ``name_part``.
 
         One that is not empty stays, and so do those around it.
         """
         path = local_path(location)
         for parent in path.parents if path is not None else ():
-            if mark not in parent.name:
+            if name_part not in parent.name:
                 return
             try:
                 parent.rmdir()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from .bad_requests import BadRequestCases
 from .concurrency import ConcurrencyCases
 from .data import DataCases
+from .data_operations.smoke import SmokeCases
+from .data_operations.suite import DataOperationSuite
 from .declarations import DeclarationCases
 from .drops import DropCases
 from .foreign import ForeignCases
-from .inside.smoke import SmokeCases
-from .inside.suite import InsideTableCases
 from .managed import ManagedCases
 from .mapping_requests import MappingRequestCases
 from .names import NameCases
@@ -60,7 +60,7 @@ class RequestSuite(
 class ConformanceSuite(
     ServerSuite,
     RequestSuite,
-    InsideTableCases,
+    DataOperationSuite,
     StatefulCases,
 ):
     """Every case of the kit. A subclass needs only a ``target`` fixture in its module or class.

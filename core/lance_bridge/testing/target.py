@@ -125,10 +125,10 @@ class Target(ABC):
     """Case to reason: known deviations. The key is a case's name, or that with the values of its
     own parameters, ``test_case[value]``. Each must fail; when one no longer does, the run fails
     until it is taken out."""
-    odd_marks: Sequence[str] = ()
-    """Kinds of Lance entries by other hands that ``make_marked_table`` can make."""
-    broken_marks: Sequence[str] = ()
-    """Kinds of entries, marked as Lance's, that cannot be read; likewise."""
+    other_entry_types: Sequence[str] = ()
+    """Lance entries as other implementations write them, by names that ``make_entry`` takes."""
+    broken_entry_types: Sequence[str] = ()
+    """Entries that claim to be Lance's and cannot be read; likewise."""
     stateful_bounds: StatefulBounds = StatefulBounds()
     restart_deadline: float = 60.0
     """Seconds in which the catalog must be back to work after ``start_server`` returned."""
@@ -161,10 +161,10 @@ class Target(ABC):
         """Make an entry that is not Lance's, with its data at ``location``."""
         raise NotImplementedError
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
-        """Make an entry of the kind ``mark``, one of ``odd_marks`` or ``broken_marks``.
+        """Make an entry of one of ``other_entry_types`` or ``broken_entry_types``.
 
         A Lance dataset lies at ``location`` already.
         """
@@ -233,7 +233,7 @@ class Target(ABC):
         if hasattr(LanceNamespace, need):
             is_absent = need in self.features.absent
             return f"{type(self).__name__} declares that {need} is absent" if is_absent else ""
-        if need in ("odd_marks", "broken_marks", "secrets"):
+        if need in ("other_entry_types", "broken_entry_types", "secrets"):
             return "" if getattr(self, need) else f"{type(self).__name__} declares no {need}"
         if getattr(type(self), need) is getattr(Target, need):
             return f"{type(self).__name__} does not implement {need}"

@@ -233,7 +233,7 @@ def test_an_entry_that_somebody_makes_anew_is_a_concurrent_modification_on_datab
 ) -> None:
     workspace, calls = on_databricks
     calls.declare_table(TABLE, properties={"by": "us"})
-    namespace = calls.namespace
+    namespace = calls.client
     assert isinstance(namespace, UnityNamespace)
     catalog = namespace._bridge.catalog
     ours = catalog.alter_table

@@ -26,7 +26,7 @@ class TinyTarget(Target):
 
     page_size = PAGE
     secrets = (_TOKEN,)
-    broken_marks = ("no etag",)
+    broken_entry_types = ("no etag",)
 
     def __init__(self, data_root: FilePath, kind: Callable[[TinyConfig], Catalog]) -> None:
         self.data_root = str(data_root)
@@ -58,10 +58,10 @@ class TinyTarget(Target):
             kind="EXTERNAL" if entry.is_external else "MANAGED",
         )
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
-        assert mark == "no etag"
+        assert entry_type == "no etag"
         self.server.tables[namespace_id[0], name] = {"name": name, "broken": location}
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:

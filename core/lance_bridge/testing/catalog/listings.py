@@ -155,17 +155,17 @@ class ListingCases(CatalogCases):
         assert list(LISTINGS[listing](workspace.catalog, other)) == []
         assert list(LISTINGS[listing](workspace.catalog, workspace.path)) == ["here"]
 
-    @needs("broken_marks", "make_marked_table", "remove_entry")
+    @needs("broken_entry_types", "make_entry", "remove_entry")
     def test_a_broken_entry_does_not_stop_a_listing(self, workspace: Workspace) -> None:
-        marks = workspace.target.broken_marks
+        entry_types = workspace.target.broken_entry_types
         whole = ["a", "m", "z"]
         for name in whole:
             workspace.create(name)
-        broken = [f"m{number}" for number, _ in enumerate(marks)]
+        broken = [f"m{number}" for number, _ in enumerate(entry_types)]
         try:
-            for name, mark in zip(broken, marks, strict=True):
+            for name, entry_type in zip(broken, entry_types, strict=True):
                 place = workspace.location(name)
-                workspace.target.make_marked_table(list(workspace.path), name, place, mark)
+                workspace.target.make_entry(list(workspace.path), name, place, entry_type)
             for name, listing in LISTINGS.items():
                 found = list(listing(workspace.catalog, workspace.path))
                 assert set(whole) <= set(found), f"{name} returned {found}"

@@ -55,7 +55,7 @@ class NamespaceCases(CatalogCases):
     def test_a_namespace_whose_name_begins_another_is_another(self, workspace: Workspace) -> None:
         skip_if(workspace, "no_namespace_changes")
         longer = (*workspace.path[:-1], f"{workspace.path[-1]}_longer")
-        workspace.adopt(longer)
+        workspace.track(longer)
         workspace.catalog.create_namespace(workspace.namespace_record(longer))
         workspace.create("here")
         assert workspace.names(longer) == []
@@ -71,7 +71,7 @@ class NamespaceCases(CatalogCases):
         skip_if(workspace, "no_namespace_changes")
         parent, name = workspace.path[:-1], workspace.path[-1]
         for end in ("_b", "b", "_a", "a", "1", "10", "9", "__"):
-            path = workspace.adopt((*parent, name + end))
+            path = workspace.track((*parent, name + end))
             workspace.catalog.create_namespace(workspace.namespace_record(path))
         found = list(workspace.catalog.list_namespaces(parent))
         assert found == sorted(found)
@@ -203,7 +203,7 @@ class NamespaceCases(CatalogCases):
     ) -> None:
         skip_unless(workspace, "atomic_restrict")
         catalog, outer = workspace.catalog, _outer(workspace)
-        inner = workspace.adopt((*outer, "inner"))
+        inner = workspace.track((*outer, "inner"))
         catalog.create_namespace(workspace.namespace_record(outer))
         catalog.create_namespace(workspace.namespace_record(inner))
         assert "inner" in catalog.list_namespaces(outer)
@@ -217,7 +217,7 @@ def _outer(workspace: Workspace) -> Path:
     skip_if(workspace, "no_namespace_changes", "no_outer_namespace_changes")
     if workspace.capabilities.levels < 2:
         pytest.skip("the catalog has one level of namespaces")
-    return workspace.adopt((*workspace.path[:-2], unique_name()))
+    return workspace.track((*workspace.path[:-2], unique_name()))
 
 
 def _is_kept(workspace: Workspace, properties: Mapping[str, str]) -> bool:

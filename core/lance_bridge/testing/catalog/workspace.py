@@ -63,14 +63,14 @@ class Workspace:
         """Return the path of a table in the namespace."""
         return (*self.path, name)
 
-    def adopt(self, namespace: Path) -> Path:
+    def track(self, namespace: Path) -> Path:
         """Remove this namespace, too, at the end of the case."""
         self._namespaces.append(namespace)
         return namespace
 
     def missing_namespace(self) -> Path:
         """Return the path of a namespace that does not exist, and is removed if it does later."""
-        return self.adopt((*self.target.parent, unique_name()))
+        return self.track((*self.target.parent, unique_name()))
 
     def new_namespace(self, properties: Mapping[str, str] | None = None) -> Path:
         """Create a namespace and return its path."""

@@ -6,19 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from .ground import InsideCases, InsideTable, thin
+from .case_table import CaseTable, DataOperationCases, thin
 from .items import items
 
 _UPSERT = {"on": ["id"], "when_matched_update_all": True, "when_not_matched_insert_all": True}
 _FIRST: dict[str, Any] = {"k": 100, "vector": {}, "filter": "id < 2"}
 
 
-class SmokeCases(InsideCases):
+class SmokeCases(DataOperationCases):
     """What a target runs in place of all cases inside a table; see `ServerSuite`."""
 
     @thin
     def test_one_table_is_written_queried_indexed_tagged_and_branched(
-        self, table: InsideTable
+        self, table: CaseTable
     ) -> None:
         _change_rows(table)
         _change_columns(table)
@@ -35,7 +35,7 @@ class SmokeCases(InsideCases):
         assert {each.version for each in listed} == set(range(1, latest + 1))
 
 
-def _change_rows(table: InsideTable) -> None:
+def _change_rows(table: CaseTable) -> None:
     table.call("insert_into_table", items(range(40, 43)))
     table.call("merge_insert_into_table", items(range(42, 45)), **_UPSERT)
     table.call("update_table", updates=[["word", "'new'"]], predicate="id = 0")
@@ -45,7 +45,7 @@ def _change_rows(table: InsideTable) -> None:
     assert pa.ipc.open_file(answer.data).read_all()["word"].to_pylist() == ["new"]
 
 
-def _change_columns(table: InsideTable) -> None:
+def _change_columns(table: CaseTable) -> None:
     table.call("alter_table_add_columns", new_columns=[{"name": "twice", "expression": "id * 2"}])
     table.call("alter_table_drop_columns", columns=["n"])
     assert table.values("twice") == [number * 2 for number in table.ids()]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ..space import Space
-from .ground import InsideCases, InsideTable, make_table, thin
+from ..case_namespace import CaseNamespace
+from .case_table import CaseTable, DataOperationCases, make_table, thin
 from .items import items
 from .operations import BRANCHED, INSIDE
 
@@ -39,52 +39,54 @@ _APART = frozenset(
 WRITERS = sorted(set(BRANCHED) - READERS - _APART)
 
 
-def _computed(table: InsideTable) -> None:
+def _computed(table: CaseTable) -> None:
     fields = {"new_columns": [{"name": "word2", "computed": "word"}], "branch": "dev"}
     table.call("alter_table_add_columns", **fields)
 
 
-def _indexed(table: InsideTable) -> None:
+def _indexed(table: CaseTable) -> None:
     table.dataset("dev").create_scalar_index("id", "BTREE", name="id_idx")
 
 
-_PREPARED: dict[str, tuple[Callable[[InsideTable], None], dict[str, Any]]] = {
+_PREPARED: dict[str, tuple[Callable[[CaseTable], None], dict[str, Any]]] = {
     "alter_table_backfill_columns": (_computed, {"column": "word2"}),
     "drop_table_index": (_indexed, {}),
 }
 """Operation to what must be on the branch first, and to fields of its request."""
 
 
-class BranchedCases(InsideCases):
+class BranchedCases(DataOperationCases):
     """The branch of a request is where it takes effect."""
 
     @pytest.mark.parametrize("operation", WRITERS)
     def test_an_operation_on_a_branch_leaves_main_alone(
-        self, ground: Space, operation: str
+        self, shared_namespace: CaseNamespace, operation: str
     ) -> None:
-        reason = ground.target.lacks(operation)
+        reason = shared_namespace.target.lacks(operation)
         if reason:
             pytest.skip(reason)
-        table = make_table(ground)
+        table = make_table(shared_namespace)
         table.dataset().create_branch("dev", 1)
         prepare, fields = _PREPARED.get(operation, (None, {}))
         if prepare is not None:
             prepare(table)
         main, before = table.state(), table.dataset("dev").version
-        INSIDE[operation](ground.api, table.id, {"branch": "dev", **fields})
+        INSIDE[operation](shared_namespace, table.id, {"branch": "dev", **fields})
         assert table.state() == main
         assert table.dataset("dev").version > before
 
     @thin
-    def test_rows_are_inserted_into_a_branch(self, ground: Space) -> None:
-        table = make_table(ground)
+    def test_rows_are_inserted_into_a_branch(self, shared_namespace: CaseNamespace) -> None:
+        table = make_table(shared_namespace)
         table.dataset().create_branch("dev", 1)
         table.call("insert_into_table", items([40]), branch="dev")
         assert table.ids("dev") == list(range(41))
         assert table.ids() == list(range(40))
 
-    def test_versions_of_a_branch_are_deleted_by_themselves(self, ground: Space) -> None:
-        table = make_table(ground)
+    def test_versions_of_a_branch_are_deleted_by_themselves(
+        self, shared_namespace: CaseNamespace
+    ) -> None:
+        table = make_table(shared_namespace)
         table.dataset().create_branch("dev", 1).delete("id < 3")
         ranges = [{"start_version": 1, "end_version": 2}]
         answer = table.call("batch_delete_table_versions", ranges=ranges, branch="dev")

@@ -8,7 +8,7 @@ import pytest
 from lance_namespace import ErrorCode
 
 from ..expect import code_of
-from .ground import InsideCases, InsideTable, thin
+from .case_table import CaseTable, DataOperationCases, thin
 from .items import distance, nearest, text_of, vector_of, word_of
 from .queries import found, query
 
@@ -24,21 +24,21 @@ def match(terms: str, **options: Any) -> dict[str, Any]:
     return {"match": {"terms": terms, "column": "text", **options}}
 
 
-class VectorCases(InsideCases):
+class VectorCases(DataOperationCases):
     """QueryTable with a vector."""
 
     @thin
-    def test_a_search_finds_the_nearest_first(self, library: InsideTable) -> None:
-        rows = query(library, 5, vector=NEAR, columns=["id"])
+    def test_a_search_finds_the_nearest_first(self, indexed_table: CaseTable) -> None:
+        rows = query(indexed_table, 5, vector=NEAR, columns=["id"])
         assert rows["id"].to_pylist() == nearest(NEAR, ALL, 5)
         exact = [distance(NEAR, vector_of(number)) for number in rows["id"].to_pylist()]
         assert rows["_distance"].to_pylist() == pytest.approx(exact, rel=1e-4)
 
     @pytest.mark.parametrize("metric", ["l2", "cosine", "dot", "L2", "Cosine"])
     def test_a_search_measures_by_the_distance_type(
-        self, library: InsideTable, metric: str
+        self, indexed_table: CaseTable, metric: str
     ) -> None:
-        ids = found(library, 5, vector=NEAR, distance_type=metric, bypass_vector_index=True)
+        ids = found(indexed_table, 5, vector=NEAR, distance_type=metric, bypass_vector_index=True)
         assert ids == nearest(NEAR, ALL, 5, metric.lower())
 
     @pytest.mark.parametrize(
@@ -56,39 +56,39 @@ class VectorCases(InsideCases):
         ids=str,
     )
     def test_a_search_that_is_told_how_finds_the_same(
-        self, library: InsideTable, options: dict[str, Any]
+        self, indexed_table: CaseTable, options: dict[str, Any]
     ) -> None:
-        assert found(library, 5, vector=NEAR, **options) == nearest(NEAR, ALL, 5)
+        assert found(indexed_table, 5, vector=NEAR, **options) == nearest(NEAR, ALL, 5)
 
-    def test_a_search_filters_after_it_or_before(self, library: InsideTable) -> None:
+    def test_a_search_filters_after_it_or_before(self, indexed_table: CaseTable) -> None:
         few = [each for each in nearest(NEAR, ALL, 5) if each > 21]
-        assert found(library, 5, vector=NEAR, filter="id > 21") == few
-        before = found(library, 5, vector=NEAR, filter="id > 21", prefilter=True)
+        assert found(indexed_table, 5, vector=NEAR, filter="id > 21") == few
+        before = found(indexed_table, 5, vector=NEAR, filter="id > 21", prefilter=True)
         assert before == nearest(NEAR, range(22, 50), 5)
 
-    def test_a_search_keeps_to_the_bounds_of_distance(self, library: InsideTable) -> None:
+    def test_a_search_keeps_to_the_bounds_of_distance(self, indexed_table: CaseTable) -> None:
         far = [distance(NEAR, vector_of(number)) for number in nearest(NEAR, ALL, 6)]
         low, high = (far[1] + far[2]) / 2, (far[4] + far[5]) / 2
-        bounded = found(library, 20, vector=NEAR, lower_bound=low, upper_bound=high)
+        bounded = found(indexed_table, 20, vector=NEAR, lower_bound=low, upper_bound=high)
         assert bounded == nearest(NEAR, ALL, 5)[2:]
 
-    def test_a_search_answers_with_k_rows_after_the_offset(self, library: InsideTable) -> None:
-        assert found(library, 3, vector=NEAR, offset=2) == nearest(NEAR, ALL, 5)[2:]
+    def test_a_search_answers_with_k_rows_after_the_offset(self, indexed_table: CaseTable) -> None:
+        assert found(indexed_table, 3, vector=NEAR, offset=2) == nearest(NEAR, ALL, 5)[2:]
 
-    def test_several_vectors_are_each_searched_for(self, library: InsideTable) -> None:
+    def test_several_vectors_are_each_searched_for(self, indexed_table: CaseTable) -> None:
         other = vector_of(40)
-        ids = found(library, 3, vectors=[NEAR, other])
+        ids = found(indexed_table, 3, vectors=[NEAR, other])
         assert sorted(ids) == sorted([*nearest(NEAR, ALL, 3), *nearest(other, ALL, 3)])
 
-    def test_a_search_sees_the_version_and_the_branch(self, library: InsideTable) -> None:
+    def test_a_search_sees_the_version_and_the_branch(self, indexed_table: CaseTable) -> None:
         far = vector_of(49)
-        assert found(library, 2, vector=far, version=1) == nearest(far, range(40), 2)
+        assert found(indexed_table, 2, vector=far, version=1) == nearest(far, range(40), 2)
         near = vector_of(0)
-        assert found(library, 2, vector=near, branch="dev") == nearest(near, range(10, 40), 2)
+        assert found(indexed_table, 2, vector=near, branch="dev") == nearest(near, range(10, 40), 2)
 
-    def test_a_search_in_an_unknown_column_names_it(self, library: InsideTable) -> None:
-        with library.refuses(NO_COLUMN, naming="nocolumn"):
-            query(library, vector=NEAR, vector_column="nocolumn")
+    def test_a_search_in_an_unknown_column_names_it(self, indexed_table: CaseTable) -> None:
+        with indexed_table.refuses(NO_COLUMN, naming="nocolumn"):
+            query(indexed_table, vector=NEAR, vector_column="nocolumn")
 
     @pytest.mark.parametrize(
         "options",
@@ -104,10 +104,10 @@ class VectorCases(InsideCases):
         ids=lambda options: str(options)[:40],
     )
     def test_a_search_that_makes_no_sense_is_invalid_input(
-        self, library: InsideTable, options: dict[str, Any]
+        self, indexed_table: CaseTable, options: dict[str, Any]
     ) -> None:
-        with library.refuses(INVALID):
-            query(library, **({"vector": NEAR} if "vectors" not in options else {}) | options)
+        with indexed_table.refuses(INVALID):
+            query(indexed_table, **({"vector": NEAR} if "vectors" not in options else {}) | options)
 
 
 def texts_with(*words: str) -> list[int]:
@@ -115,28 +115,28 @@ def texts_with(*words: str) -> list[int]:
     return [number for number in ALL if set(words) <= set(text_of(number).split())]
 
 
-class TextCases(InsideCases):
+class TextCases(DataOperationCases):
     """QueryTable with a full text query."""
 
     @thin
-    def test_a_text_query_finds_the_rows_with_the_word(self, library: InsideTable) -> None:
-        rows = query(library, text="apple", among=["text"])
+    def test_a_text_query_finds_the_rows_with_the_word(self, indexed_table: CaseTable) -> None:
+        rows = query(indexed_table, text="apple", among=["text"])
         assert sorted(rows["id"].to_pylist()) == texts_with("apple")
         assert all(score > 0 for score in rows["_score"].to_pylist())
 
     def test_a_text_query_without_columns_looks_into_every_index(
-        self, library: InsideTable
+        self, indexed_table: CaseTable
     ) -> None:
         either = {n for n in ALL if "apple" in (word_of(n), *text_of(n).split())}
-        assert set(found(library, text="apple")) == either
+        assert set(found(indexed_table, text="apple")) == either
 
-    def test_a_text_query_answers_with_the_k_best(self, library: InsideTable) -> None:
-        best = found(library, 3, text="red apple", among=["text"])
+    def test_a_text_query_answers_with_the_k_best(self, indexed_table: CaseTable) -> None:
+        best = found(indexed_table, 3, text="red apple", among=["text"])
         assert set(best) <= set(texts_with("red", "apple"))
         assert len(best) == 3
 
-    def test_a_text_query_filters(self, library: InsideTable) -> None:
-        ids = found(library, text="apple", among=["text"], filter="id > 20", prefilter=True)
+    def test_a_text_query_filters(self, indexed_table: CaseTable) -> None:
+        ids = found(indexed_table, text="apple", among=["text"], filter="id > 20", prefilter=True)
         assert sorted(ids) == [25, 30, 35, 40, 45]
 
     @pytest.mark.parametrize(
@@ -167,24 +167,24 @@ class TextCases(InsideCases):
         ids=str,
     )
     def test_a_structured_text_query_finds_what_it_says(
-        self, library: InsideTable, text: dict[str, Any], ids: list[int]
+        self, indexed_table: CaseTable, text: dict[str, Any], ids: list[int]
     ) -> None:
-        assert sorted(found(library, text=text)) == ids
+        assert sorted(found(indexed_table, text=text)) == ids
 
     def test_a_text_query_of_several_columns_is_answered_or_unsupported(
-        self, library: InsideTable
+        self, indexed_table: CaseTable
     ) -> None:
         columns = ("text", "word")
         matches = [match("apple", column=column)["match"] for column in columns]
         text = {"multi_match": {"match_queries": matches}}
-        if code_of(lambda: query(library, text=text)) == ErrorCode.UNSUPPORTED:
+        if code_of(lambda: query(indexed_table, text=text)) == ErrorCode.UNSUPPORTED:
             return
         either = {n for n in ALL if "apple" in (word_of(n), *text_of(n).split())}
-        assert set(found(library, text=text)) == either
+        assert set(found(indexed_table, text=text)) == either
 
-    def test_a_text_query_of_an_unknown_column_names_it(self, library: InsideTable) -> None:
-        with library.refuses(NO_COLUMN, naming="nocolumn"):
-            query(library, text=match("apple", column="nocolumn"))
+    def test_a_text_query_of_an_unknown_column_names_it(self, indexed_table: CaseTable) -> None:
+        with indexed_table.refuses(NO_COLUMN, naming="nocolumn"):
+            query(indexed_table, text=match("apple", column="nocolumn"))
 
     @pytest.mark.parametrize(
         "text",
@@ -192,17 +192,19 @@ class TextCases(InsideCases):
         ids=str,
     )
     def test_a_text_query_that_makes_no_sense_is_invalid_input(
-        self, library: InsideTable, text: dict[str, Any]
+        self, indexed_table: CaseTable, text: dict[str, Any]
     ) -> None:
-        with library.refuses(INVALID):
-            query(library, text=text)
+        with indexed_table.refuses(INVALID):
+            query(indexed_table, text=text)
 
 
 class SearchCases(VectorCases, TextCases):
     """Searches by vector, by text, and by both."""
 
-    def test_a_search_by_vector_and_text_finds_the_best_of_both(self, library: InsideTable) -> None:
-        ids = found(library, 5, vector=NEAR, text="lime", among=["text"])
+    def test_a_search_by_vector_and_text_finds_the_best_of_both(
+        self, indexed_table: CaseTable
+    ) -> None:
+        ids = found(indexed_table, 5, vector=NEAR, text="lime", among=["text"])
         assert len(ids) == 5
         assert set(ids) & set(nearest(NEAR, ALL, 5))
         assert set(ids) & set(texts_with("lime"))

@@ -9,36 +9,36 @@ import pytest
 from lance_namespace import ErrorCode
 
 from ..cases import needs
-from .ground import InsideCases, InsideTable, thin
-from .items import LIBRARY, SCHEMA
+from .case_table import CaseTable, DataOperationCases, thin
+from .items import IDS, SCHEMA
 
 INVALID = ErrorCode.INVALID_INPUT
 NO_COLUMN = ErrorCode.TABLE_COLUMN_NOT_FOUND
 UNSUPPORTED = ErrorCode.UNSUPPORTED
 
 
-def add(table: InsideTable, *entries: dict[str, Any], **more: Any) -> Any:
+def add(table: CaseTable, *entries: dict[str, Any], **more: Any) -> Any:
     """Call AlterTableAddColumns."""
     return table.call("alter_table_add_columns", new_columns=list(entries), **more)
 
 
-def alter(table: InsideTable, *entries: dict[str, Any]) -> Any:
+def alter(table: CaseTable, *entries: dict[str, Any]) -> Any:
     """Call AlterTableAlterColumns."""
     return table.call("alter_table_alter_columns", alterations=list(entries))
 
 
-class ColumnCases(InsideCases):
+class ColumnCases(DataOperationCases):
     """Operations on the columns of a table."""
 
     # -- add -------------------------------------------------------------------------------------
 
     @thin
-    def test_a_column_is_added_with_the_values_of_its_expression(self, table: InsideTable) -> None:
+    def test_a_column_is_added_with_the_values_of_its_expression(self, table: CaseTable) -> None:
         answer = add(table, {"name": "twice", "expression": "id * 2"})
         assert answer.version == table.dataset().version
-        assert table.values("twice") == [number * 2 for number in LIBRARY]
+        assert table.values("twice") == [number * 2 for number in IDS]
 
-    def test_columns_are_added_together(self, table: InsideTable) -> None:
+    def test_columns_are_added_together(self, table: CaseTable) -> None:
         add(
             table,
             {"name": "x", "expression": "inner.x"},
@@ -55,15 +55,15 @@ class ColumnCases(InsideCases):
         ids=str,
     )
     def test_a_column_of_typed_nulls_is_added(
-        self, table: InsideTable, sql: str, kind: pa.DataType
+        self, table: CaseTable, sql: str, kind: pa.DataType
     ) -> None:
         add(table, {"name": "empty", "expression": f"CAST(NULL AS {sql})"})
         assert table.dataset().schema.field("empty").type == kind
         assert set(table.values("empty")) == {None}
 
-    def test_an_added_column_over_an_unknown_one_names_it(self, scratch: InsideTable) -> None:
-        with scratch.refuses(NO_COLUMN, naming="nocolumn"):
-            add(scratch, {"name": "new", "expression": "nocolumn + 1"})
+    def test_an_added_column_over_an_unknown_one_names_it(self, shared_table: CaseTable) -> None:
+        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
+            add(shared_table, {"name": "new", "expression": "nocolumn + 1"})
 
     @pytest.mark.parametrize(
         "entry",
@@ -80,38 +80,38 @@ class ColumnCases(InsideCases):
         ids=str,
     )
     def test_a_column_that_cannot_be_added_is_invalid_input(
-        self, scratch: InsideTable, entry: dict[str, str]
+        self, shared_table: CaseTable, entry: dict[str, str]
     ) -> None:
-        with scratch.refuses(INVALID):
-            add(scratch, {"name": "good", "expression": "1"}, entry)
+        with shared_table.refuses(INVALID):
+            add(shared_table, {"name": "good", "expression": "1"}, entry)
 
     # -- computed columns ------------------------------------------------------------------------
 
     @thin
     @needs("alter_table_backfill_columns")
-    def test_a_computed_column_is_filled_by_a_backfill(self, table: InsideTable) -> None:
+    def test_a_computed_column_is_filled_by_a_backfill(self, table: CaseTable) -> None:
         add(table, {"name": "twice", "computed": "id * 2"})
         assert set(table.values("twice")) == {None}
         answer = table.call("alter_table_backfill_columns", column="twice", where="id < 10")
         assert answer.job_id
         assert table.values("twice")[9:11] == [18, None]
         table.call("alter_table_backfill_columns", column="twice")
-        assert table.values("twice") == [number * 2 for number in LIBRARY]
+        assert table.values("twice") == [number * 2 for number in IDS]
 
     @needs("alter_table_backfill_columns")
-    def test_a_backfill_of_an_unknown_column_names_it(self, scratch: InsideTable) -> None:
-        with scratch.refuses(NO_COLUMN, naming="nocolumn"):
-            scratch.call("alter_table_backfill_columns", column="nocolumn")
+    def test_a_backfill_of_an_unknown_column_names_it(self, shared_table: CaseTable) -> None:
+        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
+            shared_table.call("alter_table_backfill_columns", column="nocolumn")
 
     @needs("alter_table_backfill_columns")
     def test_a_backfill_of_a_column_that_is_not_computed_is_invalid_input(
-        self, scratch: InsideTable
+        self, shared_table: CaseTable
     ) -> None:
-        with scratch.refuses(INVALID, naming="word"):
-            scratch.call("alter_table_backfill_columns", column="word")
+        with shared_table.refuses(INVALID, naming="word"):
+            shared_table.call("alter_table_backfill_columns", column="word")
 
     def test_a_column_of_a_function_in_an_image_is_refused_by_name(
-        self, scratch: InsideTable
+        self, shared_table: CaseTable
     ) -> None:
         virtual = {
             "input_columns": ["id"],
@@ -121,36 +121,40 @@ class ColumnCases(InsideCases):
             "udf_name": "n",
             "udf_version": "1",
         }
-        with scratch.refuses(UNSUPPORTED, naming="virtual_column"):
-            add(scratch, {"name": "new", "virtual_column": virtual})
+        with shared_table.refuses(UNSUPPORTED, naming="virtual_column"):
+            add(shared_table, {"name": "new", "virtual_column": virtual})
 
     # -- alter -----------------------------------------------------------------------------------
 
     @thin
-    def test_a_column_is_renamed(self, table: InsideTable) -> None:
+    def test_a_column_is_renamed(self, table: CaseTable) -> None:
         answer = alter(table, {"path": "word", "rename": "noun"})
         assert answer.version == table.dataset().version
         assert table.values("noun")[:2] == ["apple", "pear"]
         assert "word" not in table.dataset().schema.names
 
-    def test_a_column_gets_another_type(self, table: InsideTable) -> None:
+    def test_a_column_gets_another_type(self, table: CaseTable) -> None:
         alter(table, {"path": "n", "data_type": {"type": "int64"}})
         assert table.dataset().schema.field("n").type == pa.int64()
         assert table.values("n")[8:11] == [8, None, 10]
 
-    def test_a_required_column_may_become_nullable(self, table: InsideTable) -> None:
+    def test_a_required_column_may_become_nullable(self, table: CaseTable) -> None:
         alter(table, {"path": "id", "nullable": True})
         assert table.dataset().schema.field("id").nullable
 
-    def test_columns_are_altered_together(self, table: InsideTable) -> None:
+    def test_columns_are_altered_together(self, table: CaseTable) -> None:
         alter(table, {"path": "word", "rename": "noun"}, {"path": "inner.x", "rename": "y"})
         names = table.dataset().schema.names
         assert "noun" in names
         assert table.rows()[5]["inner"] == {"y": 10}
 
-    def test_an_alteration_of_an_unknown_column_names_it(self, scratch: InsideTable) -> None:
-        with scratch.refuses(NO_COLUMN, naming="nocolumn"):
-            alter(scratch, {"path": "word", "rename": "noun"}, {"path": "nocolumn", "rename": "x"})
+    def test_an_alteration_of_an_unknown_column_names_it(self, shared_table: CaseTable) -> None:
+        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
+            alter(
+                shared_table,
+                {"path": "word", "rename": "noun"},
+                {"path": "nocolumn", "rename": "x"},
+            )
 
     @pytest.mark.parametrize(
         "entry",
@@ -165,36 +169,36 @@ class ColumnCases(InsideCases):
         ids=str,
     )
     def test_an_alteration_that_cannot_be_is_invalid_input(
-        self, scratch: InsideTable, entry: dict[str, Any]
+        self, shared_table: CaseTable, entry: dict[str, Any]
     ) -> None:
-        with scratch.refuses(INVALID):
-            alter(scratch, entry)
+        with shared_table.refuses(INVALID):
+            alter(shared_table, entry)
 
     # -- drop ------------------------------------------------------------------------------------
 
     @thin
-    def test_columns_are_dropped(self, table: InsideTable) -> None:
+    def test_columns_are_dropped(self, table: CaseTable) -> None:
         answer = table.call("alter_table_drop_columns", columns=["word", "inner"])
         assert answer.version == table.dataset().version
         kept = [name for name in SCHEMA.names if name not in ("word", "inner")]
         assert table.dataset().schema.names == kept
-        assert table.ids() == list(LIBRARY)
+        assert table.ids() == list(IDS)
 
-    def test_a_drop_of_an_unknown_column_names_it(self, scratch: InsideTable) -> None:
-        with scratch.refuses(NO_COLUMN, naming="nocolumn"):
-            scratch.call("alter_table_drop_columns", columns=["word", "nocolumn"])
+    def test_a_drop_of_an_unknown_column_names_it(self, shared_table: CaseTable) -> None:
+        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
+            shared_table.call("alter_table_drop_columns", columns=["word", "nocolumn"])
 
     @pytest.mark.parametrize("columns", [[], SCHEMA.names], ids=["none", "all"])
     def test_a_drop_of_no_column_or_of_all_is_invalid_input(
-        self, scratch: InsideTable, columns: list[str]
+        self, shared_table: CaseTable, columns: list[str]
     ) -> None:
-        with scratch.refuses(INVALID):
-            scratch.call("alter_table_drop_columns", columns=columns)
+        with shared_table.refuses(INVALID):
+            shared_table.call("alter_table_drop_columns", columns=columns)
 
     # -- metadata --------------------------------------------------------------------------------
 
     @thin
-    def test_metadata_of_the_schema_is_replaced(self, table: InsideTable) -> None:
+    def test_metadata_of_the_schema_is_replaced(self, table: CaseTable) -> None:
         first = {"author": "Ines", "unit": "m"}
         answer = table.call("update_table_schema_metadata", metadata=first)
         assert answer.metadata == first
@@ -203,7 +207,7 @@ class ColumnCases(InsideCases):
 
     @thin
     @needs("update_field_metadata")
-    def test_metadata_of_a_field_is_merged_or_replaced(self, table: InsideTable) -> None:
+    def test_metadata_of_a_field_is_merged_or_replaced(self, table: CaseTable) -> None:
         def update(metadata: dict[str, str | None], **more: Any) -> Any:
             entry = {"path": "word", "metadata": metadata, **more}
             return table.call("update_field_metadata", updates=[entry])
@@ -219,10 +223,10 @@ class ColumnCases(InsideCases):
         assert now() == {b"unit": b"km"}
 
     @needs("update_field_metadata")
-    def test_metadata_of_an_unknown_field_names_it(self, scratch: InsideTable) -> None:
+    def test_metadata_of_an_unknown_field_names_it(self, shared_table: CaseTable) -> None:
         entries = [
             {"path": "word", "metadata": {"unit": "m"}},
             {"path": "nocolumn", "metadata": {"unit": "m"}},
         ]
-        with scratch.refuses(NO_COLUMN, naming="nocolumn"):
-            scratch.call("update_field_metadata", updates=entries)
+        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
+            shared_table.call("update_field_metadata", updates=entries)

@@ -14,7 +14,7 @@ from .transactions import TransactionCases
 from .versions import VersionCases
 
 
-class InsideTableCases(
+class DataOperationSuite(
     MissingCases,
     BranchedCases,
     TransactionCases,

@@ -1,4 +1,4 @@
-"""The ground under the cases inside a table: one namespace for all, and tables to work on."""
+"""What the cases on a table's data share: a namespace, and tables in it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import lance
 import pytest
 from lance_namespace import ErrorCode
 
-from ..build import unique_name
+from ..case_namespace import CaseNamespace
 from ..cases import Cases
 from ..expect import code_of, refused
-from ..space import Space
 from ..target import Target
-from .items import LIBRARY, LIBRARY_LATER, TEXT_COLUMNS, items
+from .items import IDS, LATER_IDS, TEXT_COLUMNS, items
 
 _THIN = "lance_bridge_thin"
 _PACKAGE = __name__.rpartition(".")[0]
@@ -29,21 +28,21 @@ def thin(test: _Test) -> _Test:
     return test
 
 
-class InsideTable:
+class CaseTable:
     """A table under a case: `call` goes through the namespace, all else past it."""
 
-    def __init__(self, space: Space, table_id: list[str], location: str) -> None:
-        self.space = space
+    def __init__(self, ns: CaseNamespace, table_id: list[str], location: str) -> None:
+        self.ns = ns
         self.id = table_id
         self.location = location
 
     def call(self, operation: str, data: Any = None, **fields: Any) -> Any:
         """Call an operation on the table by its name; see `Calls.call`."""
-        return self.space.api.call(operation, self.id, data, **fields)
+        return self.ns.call(operation, self.id, data, **fields)
 
     def dataset(self, branch: str | None = None, version: int | None = None) -> lance.LanceDataset:
         """Open it by its path: the latest version, or a version, of main or of a branch."""
-        options = self.space.storage.options
+        options = self.ns.storage.options
         at = version if branch is None else None
         found = lance.dataset(self.location, version=at, storage_options=options)
         return found if branch is None else found.checkout_version((branch, version))
@@ -83,7 +82,7 @@ class InsideTable:
         assert self.state() == before, "the request was refused, and yet it changed the table"
 
 
-class SharedTable(InsideTable):
+class SharedTable(CaseTable):
     """A table that no case may change; one that a case did change is not used again."""
 
     is_spoiled = False
@@ -106,22 +105,22 @@ class SharedTable(InsideTable):
         self.is_spoiled = False
 
 
-class Shelf:
+class TableCache:
     """The tables that cases share, made when they are first wanted."""
 
-    def __init__(self, space: Space) -> None:
-        self._space = space
-        self._tables: dict[Callable[[Space], SharedTable], SharedTable] = {}
+    def __init__(self, ns: CaseNamespace) -> None:
+        self._ns = ns
+        self._tables: dict[Callable[[CaseNamespace], SharedTable], SharedTable] = {}
 
-    def get(self, make: Callable[[Space], SharedTable]) -> SharedTable:
+    def get(self, make: Callable[[CaseNamespace], SharedTable]) -> SharedTable:
         """Return the table that ``make`` makes, or has made."""
         found = self._tables.get(make)
         if found is None or found.is_spoiled:
-            found = self._tables[make] = make(self._space)
+            found = self._tables[make] = make(self._ns)
         return found
 
 
-class InsideCases(Cases):
+class DataOperationCases(Cases):
     """Base of the groups of cases inside a table."""
 
     @pytest.fixture(autouse=True)
@@ -135,65 +134,65 @@ class InsideCases(Cases):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def ground(cls, target: Target) -> Iterator[Space]:
+    def shared_namespace(cls, target: Target) -> Iterator[CaseNamespace]:
         """A client and a namespace that all these cases share."""
-        space = Space(target)
-        yield space
+        ns = CaseNamespace(target)
+        yield ns
         # Dropping them would have the catalog look through all others for each.
-        for name in space.names():
-            code_of(space.api.deregister_table, space.table(name))
-        space.close()
+        for name in ns.names():
+            code_of(ns.deregister_table, ns.table(name))
+        ns.close()
 
     @pytest.fixture
-    def table(self, ground: Space, _chosen: None) -> InsideTable:
+    def table(self, shared_namespace: CaseNamespace, _chosen: None) -> CaseTable:
         """A table with 40 rows, for one case to change."""
-        return make_table(ground)
+        return make_table(shared_namespace)
 
     @pytest.fixture(scope="class")
     @classmethod
-    def shelf(cls, ground: Space) -> Shelf:
+    def table_cache(cls, shared_namespace: CaseNamespace) -> TableCache:
         """The tables that these cases share."""
-        return Shelf(ground)
+        return TableCache(shared_namespace)
 
     @pytest.fixture
-    def scratch(self, shelf: Shelf, _chosen: None) -> SharedTable:
+    def shared_table(self, table_cache: TableCache, _chosen: None) -> SharedTable:
         """A table with 40 rows and the tag ``first``, for requests that must not change it."""
-        return shelf.get(_scratch)
+        return table_cache.get(_make_shared_table)
 
     @pytest.fixture
-    def library(self, shelf: Shelf, _chosen: None) -> SharedTable:
+    def indexed_table(self, table_cache: TableCache, _chosen: None) -> SharedTable:
         """A table that cases only read, with versions, a tag, a branch and indices.
 
-        Version 1 has `LIBRARY`, and so has the tag ``first``. The branch ``dev`` is of it, and has
-        lost the ids below 10. Version 2 has `LIBRARY_LATER` too. The latest has the same rows, a
+        Version 1 has `IDS`, and so has the tag ``first``. The branch ``dev`` is of it, and has
+        lost the ids below 10. Version 2 has `LATER_IDS` too. The latest has the same rows, a
         full text index on each of `TEXT_COLUMNS`, and one on ``vector``.
         """
-        return shelf.get(_library)
+        return table_cache.get(_make_indexed_table)
 
 
 _numbers = itertools.count()
 
 
-def make_table(space: Space, ids: range = LIBRARY) -> InsideTable:
+def make_table(ns: CaseNamespace, ids: range = IDS) -> CaseTable:
     """Make a table with items of these ids by CreateTable."""
-    return InsideTable(space, *_made(space, ids))
+    return CaseTable(ns, *_made(ns, ids))
 
 
-def _made(space: Space, ids: range) -> tuple[list[str], str]:
-    table_id = space.table(f"t{next(_numbers)}")
-    answer = space.api.create_table(table_id, items(ids))
-    return table_id, answer.location or space.location(table_id)
+def _made(ns: CaseNamespace, ids: range) -> tuple[list[str], str]:
+    table_id = ns.table(f"t{next(_numbers)}")
+    answer = ns.create_table(table_id, items(ids))
+    return table_id, answer.location or ns.location(table_id)
 
 
-def _scratch(space: Space) -> SharedTable:
-    table = SharedTable(space, *_made(space, LIBRARY))
+def _make_shared_table(ns: CaseNamespace) -> SharedTable:
+    table = SharedTable(ns, *_made(ns, IDS))
     table.dataset().tags.create("first", 1)
     return table
 
 
-def _library(space: Space) -> SharedTable:
-    table = SharedTable(space, *_made(space, LIBRARY))
-    space.storage.write(table.location, items(LIBRARY_LATER), mode="append")
+def _make_indexed_table(ns: CaseNamespace) -> SharedTable:
+    table = SharedTable(ns, *_made(ns, IDS))
+    ns.storage.write(table.location, items(LATER_IDS), mode="append")
     dataset = table.dataset()
     dataset.tags.create("first", 1)
     dataset.create_branch("dev", 1).delete("id < 10")
@@ -201,8 +200,3 @@ def _library(space: Space) -> SharedTable:
         dataset.create_scalar_index(column, "INVERTED", with_position=True)
     dataset.create_index("vector", "IVF_FLAT", num_partitions=1, metric="l2")
     return table
-
-
-def nowhere(space: Space) -> list[str]:
-    """Return the identifier of a table that does not exist, in a namespace that does."""
-    return space.table(unique_name())

@@ -11,15 +11,15 @@ import pytest
 from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
+from lance_bridge.testing import RequestSuite, ServerSuite, Target
 from lance_bridge.testing.data import DataCases
 from lance_bridge.testing.data_operations.references import BranchCases, TagCases
-from lance_bridge.testing.data_operations.suite import DataOperationSuite
+from lance_bridge.testing.data_operations.smoke import SmokeCases
 from lance_bridge.testing.data_operations.transactions import TransactionCases
 from lance_bridge.testing.data_operations.versions import VersionCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.foreign import ForeignCases
-from lance_bridge.testing.names import NameCases
+from lance_bridge.testing.identifiers import IdentifierCases
 from lance_bridge.testing.paging import PagingCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
@@ -64,15 +64,15 @@ class TestGlue(OnGlue, ServerSuite, RequestSuite):
 
 @pytest.mark.server
 @pytest.mark.slow
-class TestGlueInFull(OnGlue, DataOperationSuite, StatefulCases):
-    """All other cases."""
+class TestGlueAtRandom(OnGlue, StatefulCases):
+    """Random sequences of operations."""
 
 
 @pytest.mark.server
-class TestGlueOnS3(DataOperationSuite, PylanceCases, DataCases, DropCases, RegistrationCases):
-    """What touches data, with the data in S3."""
+class TestGlueOnS3(SmokeCases, PylanceCases, DataCases, DropCases, RegistrationCases):
+    """What reads or writes data, with the data in S3."""
 
-    test_the_longest_namespace_name_works = NameCases.test_the_longest_namespace_name_works
+    test_the_longest_namespace_name_works = IdentifierCases.test_the_longest_namespace_name_works
     test_entries_by_other_implementations_are_listed_described_and_read = (
         ForeignCases.test_entries_by_other_implementations_are_listed_described_and_read
     )
@@ -84,9 +84,7 @@ class TestGlueOnS3(DataOperationSuite, PylanceCases, DataCases, DropCases, Regis
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls, glue_server: GlueServer, glue_proxy: HttpProxy) -> Target:
-        target = GlueOnS3Target(glue_server, glue_proxy)
-        target.features = without(target.features, "inside_in_full")
-        return target
+        return GlueOnS3Target(glue_server, glue_proxy)
 
 
 @pytest.mark.server

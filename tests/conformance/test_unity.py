@@ -22,7 +22,7 @@ from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.case_namespace import CaseNamespace
 from lance_bridge.testing.data import DataCases
-from lance_bridge.testing.data_operations.suite import DataOperationSuite
+from lance_bridge.testing.data_operations.smoke import SmokeCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.expect import refused
 from lance_bridge.testing.foreign import ForeignCases
@@ -51,8 +51,8 @@ class TestUnity(OnUnity, ServerSuite, RequestSuite):
 
 
 @pytest.mark.slow
-class TestUnityInFull(OnUnity, DataOperationSuite, StatefulCases):
-    """All other cases."""
+class TestUnityAtRandom(OnUnity, StatefulCases):
+    """Random sequences of operations."""
 
 
 class OnOldUnityWithPinnedCatalog:
@@ -77,10 +77,8 @@ class TestOldUnityWithPinnedCatalog(OnOldUnityWithPinnedCatalog, ServerSuite):
 
 
 @pytest.mark.slow
-class TestOldUnityWithPinnedCatalogInFull(
-    OnOldUnityWithPinnedCatalog, RequestSuite, DataOperationSuite, StatefulCases
-):
-    """All other cases."""
+class TestOldUnityRequests(OnOldUnityWithPinnedCatalog, RequestSuite, StatefulCases):
+    """What depends little on the release."""
 
 
 def databricks(root: Path, *, reserves_table_type: bool) -> Iterator[Target]:
@@ -105,8 +103,8 @@ class TestDatabricks(OnDatabricks, ServerSuite, RequestSuite):
 
 
 @pytest.mark.slow
-class TestDatabricksInFull(OnDatabricks, DataOperationSuite, StatefulCases):
-    """All other cases."""
+class TestDatabricksAtRandom(OnDatabricks, StatefulCases):
+    """Random sequences of operations."""
 
 
 class TestDatabricksThatReservesTableType(
@@ -121,7 +119,7 @@ class TestDatabricksThatReservesTableType(
 
 
 @pytest.mark.server
-class TestUnityOnS3(DataOperationSuite, DataCases, DropCases, PylanceCases):
+class TestUnityOnS3(SmokeCases, DataCases, DropCases, PylanceCases):
     """Tables on S3, reached with credentials that the catalog vends."""
 
     @pytest.fixture(scope="class")
@@ -129,7 +127,6 @@ class TestUnityOnS3(DataOperationSuite, DataCases, DropCases, PylanceCases):
     def target(cls) -> Iterator[Target]:
         with MotoServer() as moto, UnityServer(OPEN_SOURCE_0_6) as server:
             target = UnityOnS3Target(server, moto, "unity-kit")
-            target.features = without(target.features, "inside_in_full")
             yield target
             assert server.counts["POST /temporary-table-credentials"]
 

@@ -70,8 +70,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .catalog.hooks import Faults, HeldChange, RawEntry
 from .declared import from_capabilities, inherited_operations, without
+from .hooks import Faults, HeldChange, RawEntry
 from .target import Features, StatefulBounds, Target
 
 if TYPE_CHECKING:
@@ -79,28 +79,18 @@ if TYPE_CHECKING:
     from .suite import ConformanceSuite, RequestSuite, ServerSuite
 
 _CASES = (
-    "bad_requests",
     "cases",
-    "catalog.cases",
-    "catalog.connections",
-    "catalog.declarations",
-    "catalog.entries",
-    "catalog.faults",
-    "catalog.guards",
-    "catalog.listings",
-    "catalog.namespaces",
-    "catalog.properties",
-    "catalog.renames",
-    "catalog.workspace",
+    "catalog",
+    "client_requests",
     "concurrency",
     "data",
+    "data_operations",
     "declarations",
     "drops",
     "foreign",
-    "data_operations",
+    "identifiers",
     "managed",
-    "mapping_requests",
-    "names",
+    "missing",
     "namespaces",
     "paging",
     "pylance_io",
@@ -110,6 +100,7 @@ _CASES = (
     "stateful",
     "tables",
 )
+"""The modules and packages with asserts."""
 
 
 def rewrite_asserts() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from lance_namespace import ErrorCode
 
 from .build import rows
 from .case_namespace import CaseNamespace
-from .cases import Cases, needs
-from .expect import code_of, refused
+from .cases import Cases, Refusals, needs
+from .expect import answer_of, code_of, refused
+from .requests import CREATE_TABLE, ENTRY_OPERATIONS, calls_of
 from .storage import same_location
 
 INVALID = ErrorCode.INVALID_INPUT
-ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NOT_EMPTY = ErrorCode.NAMESPACE_NOT_EMPTY
 
 
 class ForeignCases(Cases):
@@ -36,110 +34,60 @@ class ForeignCases(Cases):
         assert foreign not in ns.list_all_tables().tables
 
     @needs("make_foreign_table")
-    @pytest.mark.parametrize(
-        "operation", ["describe_table", "table_exists", "count_table_rows", "rename_table"]
-    )
-    def test_reading_or_renaming_a_foreign_table_is_invalid_input(
-        self, ns: CaseNamespace, operation: str
+    def test_operations_on_a_foreign_table_are_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         foreign = ns.foreign()
-        calls: dict[str, Callable[[], object]] = {
-            "describe_table": lambda: ns.describe_table(foreign),
-            "table_exists": lambda: ns.table_exists(foreign),
-            "count_table_rows": lambda: ns.count(foreign),
-            "rename_table": lambda: ns.rename_table(foreign, "new"),
-        }
-        if operation == "rename_table" and ns.target.lacks("rename"):
-            pytest.skip(ns.target.lacks("rename"))
-        with refused(INVALID, naming="foreign"):
-            calls[operation]()
-        self._is_untouched(ns, foreign)
+        calls = calls_of(ns, [name for name in ENTRY_OPERATIONS if name not in CREATE_TABLE])
+        refusals.refuse(calls, [foreign], INVALID, naming="foreign")
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table")
-    def test_deregister_of_a_foreign_table_is_invalid_input(self, ns: CaseNamespace) -> None:
-        foreign = ns.foreign()
-        with refused(INVALID, naming="foreign"):
-            ns.deregister_table(foreign)
-        self._is_untouched(ns, foreign)
-
-    @needs("make_foreign_table")
-    def test_drop_of_a_foreign_table_is_invalid_input(self, ns: CaseNamespace) -> None:
-        foreign = ns.foreign()
-        with refused(INVALID, naming="foreign"):
-            ns.drop_table(foreign)
-        self._is_untouched(ns, foreign)
-
-    @needs("make_foreign_table")
-    def test_declare_under_the_name_of_a_foreign_table_is_table_already_exists(
-        self, ns: CaseNamespace
+    def test_the_name_of_a_foreign_table_is_taken_in_every_mode(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        foreign = ns.foreign()
-        with refused(ALREADY_EXISTS, naming="foreign"):
-            ns.declare_table(foreign)
-        self._is_untouched(ns, foreign)
-
-    @needs("make_foreign_table")
-    @pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])
-    def test_create_under_the_name_of_a_foreign_table_is_table_already_exists(
-        self, ns: CaseNamespace, mode: str
-    ) -> None:
-        foreign = ns.foreign()
-        with refused(ALREADY_EXISTS, naming="foreign"):
-            ns.create_table(foreign, rows(range(3)), mode=mode)
-        self._is_untouched(ns, foreign)
-
-    @needs("make_foreign_table", "register")
-    @pytest.mark.parametrize("mode", ["Create", "Overwrite"])
-    def test_register_under_the_name_of_a_foreign_table_is_table_already_exists(
-        self, ns: CaseNamespace, mode: str
-    ) -> None:
-        foreign = ns.foreign()
-        location = ns.target.register_location(ns.dataset("other"))
-        with refused(ALREADY_EXISTS, naming="foreign"):
-            ns.register_table(foreign, location, mode=mode)
-        self._is_untouched(ns, foreign)
+        foreign, code = ns.foreign(), ErrorCode.TABLE_ALREADY_EXISTS
+        refusals.refuse(calls_of(ns, CREATE_TABLE), [foreign], code, naming="foreign")
+        for mode in ("ExistOk", "Overwrite"):
+            calls = calls_of(ns, ["create_table"], mode=mode)
+            refusals.refuse(calls, [foreign], code, naming="foreign")
+        if not ns.target.lacks("register"):
+            calls = calls_of(ns, ["register_table"], mode="Overwrite")
+            refusals.refuse(calls, [foreign], code, naming="foreign")
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "rename")
     def test_rename_onto_a_foreign_table_is_table_already_exists(self, ns: CaseNamespace) -> None:
         foreign = ns.foreign()
         table_id = ns.with_rows()
-        with refused(ALREADY_EXISTS, naming="foreign"):
+        with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="foreign"):
             ns.rename_table(table_id, "foreign")
         assert ns.ids(table_id) == [0, 1, 2]
-        self._is_untouched(ns, foreign)
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "namespace_changes")
-    @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
-    def test_drop_of_a_namespace_with_a_foreign_table_is_namespace_not_empty(
-        self, ns: CaseNamespace, behavior: str
+    def test_a_namespace_with_a_foreign_table_is_neither_dropped_nor_overwritten(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         foreign = ns.foreign()
+        calls: dict[str, Callable[[str], object]] = {
+            "Restrict": lambda mode: ns.drop_namespace(ns.id, behavior=mode),
+            "Overwrite": lambda mode: ns.create_namespace(ns.id, mode=mode),
+        }
+        if ns.features.cascade:
+            calls["Cascade"] = calls["Restrict"]
+
+        def complaints() -> dict[str, str]:
+            codes = [ErrorCode.NAMESPACE_NOT_EMPTY]
+            return {name: answer_of(calls[name], name, codes, ns.name) for name in calls}
+
+        refusals.compare(complaints())
+        self._check_untouched(ns, foreign)
         table_id = ns.with_rows("zz_lance")
-        if behavior == "Cascade" and ns.target.lacks("cascade"):
-            pytest.skip(ns.target.lacks("cascade"))
-        with refused(NOT_EMPTY, naming=ns.name):
-            ns.drop_namespace(ns.id, behavior=behavior)
+        refusals.compare(complaints())
         assert ns.names() == ["zz_lance"]
         assert ns.ids(table_id) == [0, 1, 2]
-        self._is_untouched(ns, foreign)
-
-    @needs("make_foreign_table", "namespace_changes")
-    def test_drop_of_a_namespace_with_only_a_foreign_table_is_namespace_not_empty(
-        self, ns: CaseNamespace
-    ) -> None:
-        foreign = ns.foreign()
-        with refused(NOT_EMPTY, naming=ns.name):
-            ns.drop_namespace(ns.id)
-        self._is_untouched(ns, foreign)
-
-    @needs("make_foreign_table", "namespace_changes")
-    def test_create_overwrite_of_a_namespace_with_a_foreign_table_is_namespace_not_empty(
-        self, ns: CaseNamespace
-    ) -> None:
-        foreign = ns.foreign()
-        with refused(NOT_EMPTY, naming=ns.name):
-            ns.create_namespace(ns.id, mode="Overwrite")
-        self._is_untouched(ns, foreign)
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "register")
     def test_drop_of_a_table_at_the_location_of_a_foreign_one_is_invalid_table_state(
@@ -152,10 +100,10 @@ class ForeignCases(Cases):
         with refused(ErrorCode.INVALID_TABLE_STATE, naming="shares"):
             ns.drop_table(table_id)
         assert ns.storage.ids(place) == [0, 1, 2]
-        self._is_untouched(ns, foreign)
+        self._check_untouched(ns, foreign)
 
-    def _is_untouched(self, ns: CaseNamespace, foreign: list[str]) -> None:
-        """Require that the entry is still there, still foreign, with its file."""
+    def _check_untouched(self, ns: CaseNamespace, foreign: list[str]) -> None:
+        """Require that the entry exists, is foreign, and has its file."""
         with refused(INVALID, naming="foreign"):
             ns.describe_table(foreign)
         assert "part-0.parquet" in ns.storage.files(ns.new_location("foreign"))

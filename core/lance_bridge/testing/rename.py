@@ -11,7 +11,6 @@ from .expect import refused
 from .storage import same_location
 
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NAMESPACE_NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
 NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
 
 
@@ -73,27 +72,6 @@ class RenameCases(Cases):
             ns.rename_table(source, "taken", new_namespace_id=other)
         assert ns.ids(source) == [0, 1, 2]
         assert ns.ids([*other, "taken"]) == [0, 1, 2, 3, 4]
-
-    @needs("rename")
-    def test_rename_of_a_missing_table_is_table_not_found(self, ns: CaseNamespace) -> None:
-        with refused(NOT_FOUND, naming="missing"):
-            ns.rename_table(ns.table("missing"), "new")
-
-    @needs("rename")
-    def test_rename_in_a_missing_namespace_is_namespace_not_found(self, ns: CaseNamespace) -> None:
-        missing = ns.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            ns.rename_table([*missing, "t"], "new")
-
-    @needs("rename", "rename_across")
-    def test_rename_into_a_missing_namespace_is_namespace_not_found(
-        self, ns: CaseNamespace
-    ) -> None:
-        missing = ns.missing_namespace()
-        table_id = ns.with_rows()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            ns.rename_table(table_id, "new", new_namespace_id=missing)
-        assert ns.ids(table_id) == [0, 1, 2]
 
     @needs("rename")
     def test_a_new_table_under_the_old_name_does_not_touch_the_renamed_one(

@@ -39,6 +39,9 @@ TABLES = st.sampled_from(["a", "b", "c", "d"])
 CREATE_MODES = st.sampled_from(["Create", "ExistOk", "Overwrite"])
 COUNTS = st.integers(0, 5)
 
+_IN_A_MISSING_NAMESPACE = (
+    "test_operations_on_a_table_of_a_missing_namespace_are_namespace_not_found"
+)
 _Answer = tuple[ErrorCode | None, Any]
 
 
@@ -73,7 +76,7 @@ class CatalogMachine(RuleBasedStateMachine):
                 self.create(which=0, name=name, mode="Create", count=max(count, 1))
 
     def teardown(self) -> None:
-        if not hasattr(self, "space"):
+        if not hasattr(self, "ns"):
             return
         try:
             self._check_data()
@@ -125,7 +128,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES)
     def declare(self, which: int, name: str) -> None:
-        if self._skips(which, "test_declare_table_in_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "declare_table"):
             return
         answers = self._same(
             lambda: self.ns.declare_table(self._id(which, name)).location,
@@ -135,7 +138,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES, mode=CREATE_MODES, count=COUNTS)
     def create(self, which: int, name: str, mode: str, count: int) -> None:
-        if self._skips(which, "test_create_table_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "create_table"):
             return
         if count == 0 and self._deviates(
             "test_create_table_from_a_stream_without_rows_makes_an_empty_table"
@@ -157,7 +160,7 @@ class CatalogMachine(RuleBasedStateMachine):
         which=NAMESPACES, name=TABLES, mode=st.sampled_from(["Create", "Overwrite"]), count=COUNTS
     )
     def register(self, which: int, name: str, mode: str, count: int) -> None:
-        if self._skips(which, "test_register_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "register_table"):
             return
         if mode == "Overwrite" and (
             not self.features.alter
@@ -191,7 +194,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES)
     def deregister(self, which: int, name: str) -> None:
-        if self._skips(which, "test_deregister_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "deregister_table"):
             return
         self._same(
             lambda: self.ns.deregister_table(self._id(which, name)),
@@ -200,7 +203,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES)
     def drop(self, which: int, name: str) -> None:
-        if self._skips(which, "test_drop_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "drop_table"):
             return
         answers = self._same(
             lambda: self.ns.drop_table(self._id(which, name)),
@@ -214,7 +217,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES, shout=st.booleans())
     def describe(self, which: int, name: str, shout: bool) -> None:
-        if self._skips(which, "test_describe_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "describe_table"):
             return
         asked = name.upper() if self.features.folds_case and shout else name
         answers = self._same(
@@ -228,7 +231,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(which=NAMESPACES, name=TABLES)
     def exists(self, which: int, name: str) -> None:
-        if self._skips(which, "test_exists_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "table_exists"):
             return
         self._same(
             lambda: self.ns.table_exists(self._id(which, name)),
@@ -252,7 +255,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @invariant()
     def listings_agree(self) -> None:
-        if not hasattr(self, "space"):
+        if not hasattr(self, "ns"):
             return
         for which, namespace_id in enumerate(self.ids):
             tables = self.model.namespaces.get(self._name(which))
@@ -272,9 +275,10 @@ class CatalogMachine(RuleBasedStateMachine):
     def _deviates(self, case: str) -> bool:
         return self.target.deviates(case)
 
-    def _skips(self, which: int, case: str) -> bool:
+    def _skips(self, which: int, operation: str) -> bool:
         """Return whether the namespace is missing and the target deviates there."""
-        return self._name(which) not in self.model.namespaces and self._deviates(case)
+        is_missing = self._name(which) not in self.model.namespaces
+        return is_missing and self._deviates(f"{_IN_A_MISSING_NAMESPACE}[{operation}]")
 
     def _same(self, real: Callable[[], Any], model: Callable[[], Any]) -> tuple[Any, Any] | None:
         """Require the same code from both; return both answers, or None if both refused."""

@@ -15,8 +15,6 @@ from .expect import refused
 from .storage import same_location
 
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NAMESPACE_NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
-NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
 
 
@@ -80,13 +78,6 @@ class TableCases(Cases):
         with refused(ALREADY_EXISTS, naming="taken"):
             ns.declare_table(table_id)
         assert ns.ids(table_id) == [0, 1, 2]
-
-    def test_declare_table_in_missing_namespace_is_namespace_not_found(
-        self, ns: CaseNamespace
-    ) -> None:
-        missing = ns.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            ns.declare_table([*missing, "t"])
 
     # -- describe --------------------------------------------------------------------------------
 
@@ -197,27 +188,7 @@ class TableCases(Cases):
         with refused(NO_VERSION, naming="99"):
             ns.describe_table(table_id, version=99, load_detailed_metadata=True)
 
-    def test_describe_of_a_missing_table_is_table_not_found(self, ns: CaseNamespace) -> None:
-        with refused(NOT_FOUND, naming="missing"):
-            ns.describe_table(ns.table("missing"))
-
-    def test_describe_in_a_missing_namespace_is_namespace_not_found(
-        self, ns: CaseNamespace
-    ) -> None:
-        missing = ns.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            ns.describe_table([*missing, "t"])
-
     # -- exists ----------------------------------------------------------------------------------
-
-    def test_exists_of_a_missing_table_is_table_not_found(self, ns: CaseNamespace) -> None:
-        with refused(NOT_FOUND, naming="missing"):
-            ns.table_exists(ns.table("missing"))
-
-    def test_exists_in_a_missing_namespace_is_namespace_not_found(self, ns: CaseNamespace) -> None:
-        missing = ns.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            ns.table_exists([*missing, "t"])
 
     def test_exists_looks_at_the_version(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows()
@@ -245,13 +216,6 @@ class TableCases(Cases):
         assert ns.names() == ["declared", "written"]
         assert ns.all_tables(ns.id, include_declared=True) == ["declared", "written"]
         assert ns.all_tables(ns.id, include_declared=False) == ["written"]
-
-    def test_list_tables_of_a_missing_namespace_is_namespace_not_found(
-        self, ns: CaseNamespace
-    ) -> None:
-        missing = ns.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            ns.list_tables(missing)
 
     @needs("list_all")
     def test_list_all_tables_gives_full_identifiers(self, ns: CaseNamespace) -> None:

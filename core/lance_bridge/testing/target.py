@@ -14,7 +14,7 @@ from ..catalog import Catalog, Path
 from ..namespace import LanceBridgeNamespace
 
 if TYPE_CHECKING:
-    from .catalog.hooks import Faults, RawEntry
+    from .hooks import Faults, RawEntry
 
 HOSTILE_NAMES = (
     "a/b",
@@ -77,9 +77,6 @@ class Features:
     managed_tables: bool = True
     """The catalog can hold a table's latest version: ``managed_by=impl`` among the properties. The
     entry is compared and set by each commit. False: Unsupported (0)."""
-    inside_in_full: bool = True
-    """Every case of what happens inside a table. False: one of each group of operations, for
-    targets that differ from another one in their catalog only."""
     pickles: bool = False
     """A client object can be pickled."""
     delimiter: str = "$"
@@ -240,5 +237,6 @@ class Target(ABC):
         return ""
 
     def deviates(self, case: str) -> bool:
-        """Return whether the test of this name, with any parameter, is a known deviation."""
-        return any(key.split("[")[0] == case for key in self.deviations)
+        """Return whether a case, or ``case[name]``, is a known deviation, with any parameter."""
+        plain = case.partition("[")[0]
+        return any(case in (key, key.partition("[")[0]) or key == plain for key in self.deviations)

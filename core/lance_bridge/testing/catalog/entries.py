@@ -10,9 +10,9 @@ from lance_namespace import ErrorCode
 from ...catalog import TableRecord
 from ..cases import needs
 from ..expect import code_of, refused
+from ..hooks import RawEntry
 from ..storage import local_path
 from .cases import CatalogCases, skip_if
-from .hooks import RawEntry
 from .workspace import (
     Workspace,
     accepted,

@@ -15,8 +15,8 @@ from ...catalog import GUARD, TableRecord
 from ..cases import needs
 from ..concurrency import DEADLINE, check_one_winner, race
 from ..expect import described, refused
+from ..hooks import RawEntry
 from .cases import CatalogCases, skip_if
-from .hooks import RawEntry
 from .workspace import Workspace, faults_of, require_properties, require_same, with_properties
 
 _CHANGED = ErrorCode.CONCURRENT_MODIFICATION

@@ -24,9 +24,9 @@ from ...catalog import (
 )
 from ..build import PREFIX, unique_name
 from ..expect import described
+from ..hooks import Faults
 from ..storage import Storage
 from ..target import Target
-from .hooks import Faults
 
 ENTRY_ID = RESERVED_PREFIX + "id"
 MARKS = {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE}

@@ -1,6 +1,6 @@
-"""Cases: what happens inside a table: rows, queries, columns, indices, versions, tags, branches.
+"""Cases: what operations do to the data of a table: rows, columns, indices, versions, branches.
 
-None of it depends on how a catalog keeps its entries, so that a target may ask for one case of
-each group only: `Features.inside_in_full`. Cases here share a namespace, and those that only read
+None of it depends on how a catalog keeps its entries, so that one target of each kind of catalog
+runs it in full, and the others `SmokeCases`. The cases share a namespace, and those that only read
 share a table.
 """

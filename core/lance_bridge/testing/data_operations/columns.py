@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from lance_namespace import ErrorCode
 
-from ..cases import needs
-from .case_table import CaseTable, DataOperationCases, thin
+from ..cases import Refusals, needs
+from .case_table import BadRequest, CaseTable, DataOperationCases, SharedTable, bad
 from .items import IDS, SCHEMA
 
-INVALID = ErrorCode.INVALID_INPUT
 NO_COLUMN = ErrorCode.TABLE_COLUMN_NOT_FOUND
 UNSUPPORTED = ErrorCode.UNSUPPORTED
+
+_VIRTUAL = {
+    "input_columns": ["id"],
+    "outputs": [],
+    "image": "i",
+    "udf": "u",
+    "udf_name": "n",
+    "udf_version": "1",
+}
 
 
 def add(table: CaseTable, *entries: dict[str, Any], **more: Any) -> Any:
@@ -27,12 +34,67 @@ def alter(table: CaseTable, *entries: dict[str, Any]) -> Any:
     return table.call("alter_table_alter_columns", alterations=list(entries))
 
 
+def _bad_add(*codes: ErrorCode, naming: str = "", **entry: Any) -> BadRequest:
+    good = {"name": "good", "expression": "1"}
+    return bad("alter_table_add_columns", *codes, naming=naming, new_columns=[good, entry])
+
+
+def _bad_alter(*codes: ErrorCode, naming: str = "", **entry: Any) -> BadRequest:
+    entries = [{"path": "word", "rename": "noun"}, entry] if codes else [entry]
+    return bad("alter_table_alter_columns", *codes, naming=naming, alterations=entries)
+
+
+BAD_ADDITIONS = {
+    "over an unknown column": _bad_add(
+        NO_COLUMN, naming="nocolumn", name="new", expression="nocolumn + 1"
+    ),
+    "a name that exists": _bad_add(name="id", expression="1"),
+    "an empty name": _bad_add(name="", expression="1"),
+    "a name of Lance's own": _bad_add(name="_rowid", expression="1"),
+    "an expression that ends early": _bad_add(name="new", expression="id +"),
+    "an unknown function": _bad_add(name="new", expression="nosuchfunction(id)"),
+    "two statements": _bad_add(name="new", expression="1; drop table t"),
+    "a cast that fails": _bad_add(name="new", expression="CAST(word AS INT)"),
+    "neither expression nor function": _bad_add(name="new"),
+    "a function in an image": _bad_add(
+        UNSUPPORTED, naming="virtual_column", name="new", virtual_column=_VIRTUAL
+    ),
+}
+BAD_ALTERATIONS = {
+    "of an unknown column": _bad_alter(NO_COLUMN, naming="nocolumn", path="nocolumn", rename="x"),
+    "a name that exists": _bad_alter(path="word", rename="text"),
+    "an empty name": _bad_alter(path="word", rename=""),
+    "a type that words are not of": _bad_alter(path="word", data_type={"type": "int64"}),
+    "an unknown type": _bad_alter(path="word", data_type={"type": "nosuchtype"}),
+    "required, where it has nulls": _bad_alter(path="n", nullable=False),
+    "nothing": _bad_alter(path="word"),
+}
+BAD_COLUMNS = {
+    "drop of an unknown column": bad(
+        "alter_table_drop_columns", NO_COLUMN, naming="nocolumn", columns=["word", "nocolumn"]
+    ),
+    "drop of none": bad("alter_table_drop_columns", columns=[]),
+    "drop of all": bad("alter_table_drop_columns", columns=SCHEMA.names),
+    "backfill of an unknown column": bad(
+        "alter_table_backfill_columns", NO_COLUMN, naming="nocolumn", column="nocolumn"
+    ),
+    "backfill of a column that is not computed": bad(
+        "alter_table_backfill_columns", naming="word", column="word"
+    ),
+    "metadata of an unknown field": bad(
+        "update_field_metadata",
+        NO_COLUMN,
+        naming="nocolumn",
+        updates=[{"path": path, "metadata": {"unit": "m"}} for path in ("word", "nocolumn")],
+    ),
+}
+
+
 class ColumnCases(DataOperationCases):
     """Operations on the columns of a table."""
 
     # -- add -------------------------------------------------------------------------------------
 
-    @thin
     def test_a_column_is_added_with_the_values_of_its_expression(self, table: CaseTable) -> None:
         answer = add(table, {"name": "twice", "expression": "id * 2"})
         assert answer.version == table.dataset().version
@@ -49,45 +111,13 @@ class ColumnCases(DataOperationCases):
         row = table.rows()[5]
         assert (row["x"], row["shout"], row["one"]) == (10, "PEAR", 1)
 
-    @pytest.mark.parametrize(
-        ("sql", "kind"),
-        [("INT", pa.int32()), ("DOUBLE", pa.float64()), ("STRING", pa.string())],
-        ids=str,
-    )
-    def test_a_column_of_typed_nulls_is_added(
-        self, table: CaseTable, sql: str, kind: pa.DataType
-    ) -> None:
-        add(table, {"name": "empty", "expression": f"CAST(NULL AS {sql})"})
-        assert table.dataset().schema.field("empty").type == kind
-        assert set(table.values("empty")) == {None}
+    def test_columns_of_typed_nulls_are_added(self, table: CaseTable) -> None:
+        types = {"INT": pa.int32(), "DOUBLE": pa.float64(), "STRING": pa.string()}
+        add(table, *({"name": sql, "expression": f"CAST(NULL AS {sql})"} for sql in types))
+        schema = table.dataset().schema
+        assert {sql: schema.field(sql).type for sql in types} == types
+        assert {value for sql in types for value in table.values(sql)} == {None}
 
-    def test_an_added_column_over_an_unknown_one_names_it(self, shared_table: CaseTable) -> None:
-        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
-            add(shared_table, {"name": "new", "expression": "nocolumn + 1"})
-
-    @pytest.mark.parametrize(
-        "entry",
-        [
-            {"name": "id", "expression": "1"},
-            {"name": "", "expression": "1"},
-            {"name": "_rowid", "expression": "1"},
-            {"name": "new", "expression": "id +"},
-            {"name": "new", "expression": "nosuchfunction(id)"},
-            {"name": "new", "expression": "1; drop table t"},
-            {"name": "new", "expression": "CAST(word AS INT)"},
-            {"name": "new"},
-        ],
-        ids=str,
-    )
-    def test_a_column_that_cannot_be_added_is_invalid_input(
-        self, shared_table: CaseTable, entry: dict[str, str]
-    ) -> None:
-        with shared_table.refuses(INVALID):
-            add(shared_table, {"name": "good", "expression": "1"}, entry)
-
-    # -- computed columns ------------------------------------------------------------------------
-
-    @thin
     @needs("alter_table_backfill_columns")
     def test_a_computed_column_is_filled_by_a_backfill(self, table: CaseTable) -> None:
         add(table, {"name": "twice", "computed": "id * 2"})
@@ -98,35 +128,8 @@ class ColumnCases(DataOperationCases):
         table.call("alter_table_backfill_columns", column="twice")
         assert table.values("twice") == [number * 2 for number in IDS]
 
-    @needs("alter_table_backfill_columns")
-    def test_a_backfill_of_an_unknown_column_names_it(self, shared_table: CaseTable) -> None:
-        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
-            shared_table.call("alter_table_backfill_columns", column="nocolumn")
+    # -- alter and drop --------------------------------------------------------------------------
 
-    @needs("alter_table_backfill_columns")
-    def test_a_backfill_of_a_column_that_is_not_computed_is_invalid_input(
-        self, shared_table: CaseTable
-    ) -> None:
-        with shared_table.refuses(INVALID, naming="word"):
-            shared_table.call("alter_table_backfill_columns", column="word")
-
-    def test_a_column_of_a_function_in_an_image_is_refused_by_name(
-        self, shared_table: CaseTable
-    ) -> None:
-        virtual = {
-            "input_columns": ["id"],
-            "outputs": [],
-            "image": "i",
-            "udf": "u",
-            "udf_name": "n",
-            "udf_version": "1",
-        }
-        with shared_table.refuses(UNSUPPORTED, naming="virtual_column"):
-            add(shared_table, {"name": "new", "virtual_column": virtual})
-
-    # -- alter -----------------------------------------------------------------------------------
-
-    @thin
     def test_a_column_is_renamed(self, table: CaseTable) -> None:
         answer = alter(table, {"path": "word", "rename": "noun"})
         assert answer.version == table.dataset().version
@@ -144,39 +147,9 @@ class ColumnCases(DataOperationCases):
 
     def test_columns_are_altered_together(self, table: CaseTable) -> None:
         alter(table, {"path": "word", "rename": "noun"}, {"path": "inner.x", "rename": "y"})
-        names = table.dataset().schema.names
-        assert "noun" in names
+        assert "noun" in table.dataset().schema.names
         assert table.rows()[5]["inner"] == {"y": 10}
 
-    def test_an_alteration_of_an_unknown_column_names_it(self, shared_table: CaseTable) -> None:
-        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
-            alter(
-                shared_table,
-                {"path": "word", "rename": "noun"},
-                {"path": "nocolumn", "rename": "x"},
-            )
-
-    @pytest.mark.parametrize(
-        "entry",
-        [
-            {"path": "word", "rename": "text"},
-            {"path": "word", "rename": ""},
-            {"path": "word", "data_type": {"type": "int64"}},
-            {"path": "word", "data_type": {"type": "nosuchtype"}},
-            {"path": "n", "nullable": False},
-            {"path": "word"},
-        ],
-        ids=str,
-    )
-    def test_an_alteration_that_cannot_be_is_invalid_input(
-        self, shared_table: CaseTable, entry: dict[str, Any]
-    ) -> None:
-        with shared_table.refuses(INVALID):
-            alter(shared_table, entry)
-
-    # -- drop ------------------------------------------------------------------------------------
-
-    @thin
     def test_columns_are_dropped(self, table: CaseTable) -> None:
         answer = table.call("alter_table_drop_columns", columns=["word", "inner"])
         assert answer.version == table.dataset().version
@@ -184,20 +157,8 @@ class ColumnCases(DataOperationCases):
         assert table.dataset().schema.names == kept
         assert table.ids() == list(IDS)
 
-    def test_a_drop_of_an_unknown_column_names_it(self, shared_table: CaseTable) -> None:
-        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
-            shared_table.call("alter_table_drop_columns", columns=["word", "nocolumn"])
-
-    @pytest.mark.parametrize("columns", [[], SCHEMA.names], ids=["none", "all"])
-    def test_a_drop_of_no_column_or_of_all_is_invalid_input(
-        self, shared_table: CaseTable, columns: list[str]
-    ) -> None:
-        with shared_table.refuses(INVALID):
-            shared_table.call("alter_table_drop_columns", columns=columns)
-
     # -- metadata --------------------------------------------------------------------------------
 
-    @thin
     def test_metadata_of_the_schema_is_replaced(self, table: CaseTable) -> None:
         first = {"author": "Ines", "unit": "m"}
         answer = table.call("update_table_schema_metadata", metadata=first)
@@ -205,7 +166,6 @@ class ColumnCases(DataOperationCases):
         table.call("update_table_schema_metadata", metadata={"unit": "km"})
         assert table.dataset().schema.metadata == {b"unit": b"km"}
 
-    @thin
     @needs("update_field_metadata")
     def test_metadata_of_a_field_is_merged_or_replaced(self, table: CaseTable) -> None:
         def update(metadata: dict[str, str | None], **more: Any) -> Any:
@@ -222,11 +182,19 @@ class ColumnCases(DataOperationCases):
         update({"unit": "km"}, replace=True)
         assert now() == {b"unit": b"km"}
 
-    @needs("update_field_metadata")
-    def test_metadata_of_an_unknown_field_names_it(self, shared_table: CaseTable) -> None:
-        entries = [
-            {"path": "word", "metadata": {"unit": "m"}},
-            {"path": "nocolumn", "metadata": {"unit": "m"}},
-        ]
-        with shared_table.refuses(NO_COLUMN, naming="nocolumn"):
-            shared_table.call("update_field_metadata", updates=entries)
+    # -- what is refused -------------------------------------------------------------------------
+
+    def test_bad_additions_of_columns_are_refused(
+        self, shared_table: SharedTable, refusals: Refusals
+    ) -> None:
+        self.refuse(refusals, shared_table, BAD_ADDITIONS)
+
+    def test_bad_alterations_of_columns_are_refused(
+        self, shared_table: SharedTable, refusals: Refusals
+    ) -> None:
+        self.refuse(refusals, shared_table, BAD_ALTERATIONS)
+
+    def test_other_bad_requests_on_columns_are_refused(
+        self, shared_table: SharedTable, refusals: Refusals
+    ) -> None:
+        self.refuse(refusals, shared_table, BAD_COLUMNS)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import pytest
 from lance_namespace import ErrorCode
 
-from ..cases import needs
+from ..cases import needs, why_absent
 from ..expect import refused
-from .case_table import CaseTable, DataOperationCases, thin
+from .case_table import CaseTable, DataOperationCases
 
 INVALID = ErrorCode.INVALID_INPUT
 NOT_FOUND = ErrorCode.TRANSACTION_NOT_FOUND
@@ -26,15 +25,14 @@ def uuid_of(table: CaseTable, version: int) -> str:
 class TransactionCases(DataOperationCases):
     """DescribeTransaction and AlterTransaction."""
 
-    @thin
     def test_a_transaction_is_described_by_its_id_and_by_its_version(
-        self, indexed_table: CaseTable
+        self, shared_table: CaseTable
     ) -> None:
-        api = indexed_table.ns
-        for name in ("2", uuid_of(indexed_table, 2)):
-            answer = api.call("describe_transaction", [*indexed_table.id, name])
+        api = shared_table.ns
+        for name in ("2", uuid_of(shared_table, 2)):
+            answer = api.call("describe_transaction", [*shared_table.id, name])
             assert answer.status.upper() == "SUCCEEDED"
-            assert answer.properties["uuid"] == uuid_of(indexed_table, 2)
+            assert answer.properties["uuid"] == uuid_of(shared_table, 2)
             assert answer.properties["operation"] == "Append"
             assert answer.properties["version"] == "2"
 
@@ -44,40 +42,36 @@ class TransactionCases(DataOperationCases):
             answer = table.ns.call("describe_transaction", [*table.id, name])
             assert answer.properties["operation"] == "Update"
 
-    @pytest.mark.parametrize("operation", ["describe_transaction", "alter_transaction"])
-    def test_an_unknown_transaction_is_transaction_not_found(
-        self, indexed_table: CaseTable, operation: str
-    ) -> None:
-        reason = indexed_table.ns.target.lacks(operation)
-        if reason:
-            pytest.skip(reason)
-        more = {"actions": [status("Succeeded")]} if operation.startswith("alter") else {}
-        for name in ("99", str(uuid.uuid4())):
-            with refused(NOT_FOUND, naming=name):
-                indexed_table.ns.call(operation, [*indexed_table.id, name], **more)
+    def test_an_unknown_transaction_is_transaction_not_found(self, shared_table: CaseTable) -> None:
+        more = {"describe_transaction": {}, "alter_transaction": {"actions": [status("Succeeded")]}}
+        for operation, fields in more.items():
+            if why_absent(shared_table.ns.target, operation):
+                continue
+            for name in ("99", str(uuid.uuid4())):
+                with refused(NOT_FOUND, naming=name):
+                    shared_table.ns.call(operation, [*shared_table.id, name], **fields)
 
-    def test_a_name_that_no_transaction_can_have_is_refused(self, indexed_table: CaseTable) -> None:
+    def test_a_name_that_no_transaction_can_have_is_refused(self, shared_table: CaseTable) -> None:
         with refused(INVALID, NOT_FOUND, naming="no id"):
-            indexed_table.ns.call("describe_transaction", [*indexed_table.id, "no id"])
+            shared_table.ns.call("describe_transaction", [*shared_table.id, "no id"])
 
-    @thin
     @needs("alter_transaction")
     def test_a_transaction_is_never_altered_but_what_holds_is_accepted(
-        self, indexed_table: CaseTable
+        self, shared_table: CaseTable
     ) -> None:
-        answer = _alter(indexed_table, status("Succeeded"))
+        answer = _alter(shared_table, status("Succeeded"))
         assert answer.status.upper() == "SUCCEEDED"
         for action in (status("Canceled"), {"setPropertyAction": {"key": "a", "value": "b"}}):
             with refused(ErrorCode.UNSUPPORTED, INVALID):
-                _alter(indexed_table, action)
+                _alter(shared_table, action)
 
     @needs("alter_transaction")
-    @pytest.mark.parametrize("action", [{}, {"setStatusAction": {"status": "Odd"}}], ids=str)
     def test_an_alteration_that_says_nothing_is_invalid_input(
-        self, indexed_table: CaseTable, action: dict[str, Any]
+        self, shared_table: CaseTable
     ) -> None:
-        with refused(INVALID):
-            _alter(indexed_table, action)
+        for action in ({}, {"setStatusAction": {"status": "Odd"}}):
+            with refused(INVALID):
+                _alter(shared_table, action)
 
 
 def status(name: str) -> dict[str, Any]:

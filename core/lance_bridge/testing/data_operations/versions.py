@@ -5,15 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import pytest
 from lance_namespace import ErrorCode
 
 from ..build import unique_name
 from ..case_namespace import CaseNamespace
-from ..cases import needs
+from ..cases import Refusals, needs
 from ..expect import refused
-from .case_table import CaseTable, DataOperationCases, make_table, thin
-from .items import IDS, items
+from .case_table import CaseTable, DataOperationCases, SharedTable, bad
+from .items import IDS
 
 INVALID = ErrorCode.INVALID_INPUT
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
@@ -28,7 +27,7 @@ def numbers(table: CaseTable, **more: Any) -> list[int]:
 def with_versions(table: CaseTable, count: int) -> CaseTable:
     """Append rows, past the catalog, until a table has so many versions."""
     while table.dataset().version < count:
-        table.ns.storage.write(table.location, items([100]), mode="append")
+        table.append([100])
     return table
 
 
@@ -74,52 +73,72 @@ def entry(table: CaseTable, **fields: Any) -> dict[str, Any]:
     return {"id": table.id, **fields}
 
 
+def _ranges(*bounds: tuple[int, int]) -> list[dict[str, int]]:
+    return [{"start_version": start, "end_version": end} for start, end in bounds]
+
+
+BAD_VERSIONS = {
+    "describe a missing one": bad("describe_table_version", NO_VERSION, naming="99", version=99),
+    "restore a missing one": bad("restore_table", NO_VERSION, naming="99", version=99),
+    "delete one that a tag and a branch need": bad(
+        "batch_delete_table_versions", naming="1", ranges=_ranges((1, 3))
+    ),
+    "delete a range that ends before it starts": bad(
+        "batch_delete_table_versions", ranges=_ranges((3, 2))
+    ),
+}
+BAD_MANIFESTS = (
+    {"manifest_path": "no/such/manifest"},
+    {"manifest_size": 1},
+    {"naming_scheme": "V9"},
+)
+
+
 class VersionCases(DataOperationCases):
     """Operations on versions."""
 
     # -- list and describe -----------------------------------------------------------------------
 
-    @thin
-    def test_versions_are_listed_with_their_manifests(self, indexed_table: CaseTable) -> None:
-        latest = indexed_table.dataset().version
-        assert sorted(numbers(indexed_table)) == list(range(1, latest + 1))
-        assert numbers(indexed_table, descending=True) == list(range(latest, 0, -1))
-        for each in indexed_table.call("list_table_versions").versions:
+    def test_versions_are_listed_with_their_manifests(self, shared_table: CaseTable) -> None:
+        latest = shared_table.dataset().version
+        assert sorted(numbers(shared_table)) == list(range(1, latest + 1))
+        assert numbers(shared_table, descending=True) == list(range(latest, 0, -1))
+        for each in shared_table.call("list_table_versions").versions:
             assert each.manifest_path
             assert each.manifest_size in (None, *range(1, 100_000))
 
-    def test_versions_are_listed_page_by_page(self, indexed_table: CaseTable) -> None:
+    def test_versions_are_listed_page_by_page(self, shared_table: CaseTable) -> None:
         seen: list[int] = []
         token = None
         while token or not seen:
-            page = indexed_table.call(
+            page = shared_table.call(
                 "list_table_versions", limit=2, page_token=token, descending=True
             )
             assert 0 < len(page.versions) <= 2
             seen += [each.version for each in page.versions]
             token = page.page_token
             assert len(seen) < 100, "the listing never ends"
-        assert seen == list(range(indexed_table.dataset().version, 0, -1))
+        assert seen == list(range(shared_table.dataset().version, 0, -1))
 
-    def test_versions_of_a_branch_are_its_own(self, indexed_table: CaseTable) -> None:
-        assert sorted(numbers(indexed_table, branch="dev")) == [1, 2]
+    def test_versions_of_a_branch_are_its_own(self, shared_table: CaseTable) -> None:
+        assert sorted(numbers(shared_table, branch="dev")) == [1, 2]
 
-    def test_a_version_is_described_as_it_is_listed(self, indexed_table: CaseTable) -> None:
-        every = {each.version: each for each in indexed_table.call("list_table_versions").versions}
-        latest = indexed_table.dataset().version
-        assert indexed_table.call("describe_table_version").version == every[latest]
-        assert indexed_table.call("describe_table_version", version=2).version == every[2]
-        of_branch = indexed_table.call("describe_table_version", branch="dev").version
+    def test_a_version_is_described_as_it_is_listed(self, shared_table: CaseTable) -> None:
+        every = {each.version: each for each in shared_table.call("list_table_versions").versions}
+        latest = shared_table.dataset().version
+        assert shared_table.call("describe_table_version").version == every[latest]
+        assert shared_table.call("describe_table_version", version=2).version == every[2]
+        of_branch = shared_table.call("describe_table_version", branch="dev").version
         assert of_branch.version == 2
         assert of_branch.manifest_path != every[2].manifest_path
 
-    def test_a_missing_version_is_version_not_found(self, indexed_table: CaseTable) -> None:
-        with indexed_table.refuses(NO_VERSION, naming="99"):
-            indexed_table.call("describe_table_version", version=99)
+    def test_bad_requests_on_versions_are_refused(
+        self, shared_table: SharedTable, refusals: Refusals
+    ) -> None:
+        self.refuse(refusals, shared_table, BAD_VERSIONS)
 
     # -- create ----------------------------------------------------------------------------------
 
-    @thin
     def test_a_staged_manifest_becomes_the_next_version(self, table: CaseTable) -> None:
         staged = stage(table)
         answer = table.call("create_table_version", **staged)
@@ -136,26 +155,19 @@ class VersionCases(DataOperationCases):
             with table.refuses(CONFLICT, naming=str(version)):
                 table.call("create_table_version", **{**staged, "version": version})
 
-    @pytest.mark.parametrize(
-        "wrong",
-        [{"manifest_path": "no/such/manifest"}, {"manifest_size": 1}, {"naming_scheme": "V9"}],
-        ids=str,
-    )
-    def test_a_manifest_that_is_not_the_one_meant_is_invalid_input(
-        self, table: CaseTable, wrong: dict[str, Any]
-    ) -> None:
+    def test_a_manifest_that_is_not_the_one_meant_is_invalid_input(self, table: CaseTable) -> None:
         staged = stage(table)
-        with table.refuses(INVALID):
-            table.call("create_table_version", **{**staged, **wrong})
+        for wrong in BAD_MANIFESTS:
+            with table.refuses(INVALID):
+                table.call("create_table_version", **{**staged, **wrong})
 
     # -- several tables --------------------------------------------------------------------------
 
-    @thin
     @needs("batch_create_table_versions")
     def test_versions_of_several_tables_are_created_together(
         self, shared_namespace: CaseNamespace, table: CaseTable
     ) -> None:
-        other = make_table(shared_namespace)
+        other = CaseTable(shared_namespace)
         entries = [entry(table, **stage(table)), entry(other, **stage(other))]
         answer = shared_namespace.call("batch_create_table_versions", None, entries=entries)
         assert [each.version for each in answer.versions] == [2, 2]
@@ -165,7 +177,7 @@ class VersionCases(DataOperationCases):
     def test_no_version_is_created_where_one_cannot_be(
         self, shared_namespace: CaseNamespace, table: CaseTable
     ) -> None:
-        other = make_table(shared_namespace)
+        other = CaseTable(shared_namespace)
         good, bad = entry(table, **stage(table)), entry(other, **stage(other))
         for wrong, code in (
             ({"version": 9}, CONFLICT),
@@ -177,13 +189,12 @@ class VersionCases(DataOperationCases):
                     "batch_create_table_versions", None, entries=[good, {**bad, **wrong}]
                 )
 
-    @thin
     @needs("batch_commit_tables")
     def test_operations_on_several_tables_are_done_together(
         self, shared_namespace: CaseNamespace, table: CaseTable
     ) -> None:
         pruned, gone = (
-            with_versions(make_table(shared_namespace), 3),
+            with_versions(CaseTable(shared_namespace), 3),
             shared_namespace.table(unique_name()),
         )
         operations = [
@@ -208,7 +219,7 @@ class VersionCases(DataOperationCases):
     def test_no_operation_is_done_where_one_cannot_be(
         self, shared_namespace: CaseNamespace, table: CaseTable
     ) -> None:
-        fresh, taken = shared_namespace.table(unique_name()), make_table(shared_namespace)
+        fresh, taken = shared_namespace.table(unique_name()), CaseTable(shared_namespace)
         good = [
             {"create_table_version": entry(table, **stage(table))},
             {"declare_table": {"id": fresh}},
@@ -228,7 +239,6 @@ class VersionCases(DataOperationCases):
 
     # -- delete ----------------------------------------------------------------------------------
 
-    @thin
     def test_versions_in_the_ranges_are_deleted(self, table: CaseTable) -> None:
         with_versions(table, 5)
         ranges = _ranges((1, 2), (3, 5))
@@ -244,34 +254,10 @@ class VersionCases(DataOperationCases):
                 table.call("batch_delete_table_versions", ranges=_ranges(bounds))
         assert sorted(numbers(table)) == [1, 2, 3]
 
-    def test_a_version_that_a_tag_or_a_branch_needs_is_never_deleted(
-        self, indexed_table: CaseTable
-    ) -> None:
-        with indexed_table.refuses(INVALID, naming="1"):
-            indexed_table.call("batch_delete_table_versions", ranges=_ranges((1, 3)))
-        assert 2 in numbers(indexed_table)
-
-    def test_a_range_that_ends_before_it_starts_is_invalid_input(
-        self, indexed_table: CaseTable
-    ) -> None:
-        with indexed_table.refuses(INVALID):
-            indexed_table.call("batch_delete_table_versions", ranges=_ranges((3, 2)))
-
     # -- restore ---------------------------------------------------------------------------------
 
-    @thin
     def test_a_restored_version_is_a_new_one_with_the_old_rows(self, table: CaseTable) -> None:
         with_versions(table, 3)
         table.call("restore_table", version=1)
         assert table.dataset().version == 4
         assert table.ids() == list(IDS)
-
-    def test_a_restore_of_a_missing_version_is_version_not_found(
-        self, shared_table: CaseTable
-    ) -> None:
-        with shared_table.refuses(NO_VERSION, naming="99"):
-            shared_table.call("restore_table", version=99)
-
-
-def _ranges(*bounds: tuple[int, int]) -> list[dict[str, int]]:
-    return [{"start_version": start, "end_version": end} for start, end in bounds]

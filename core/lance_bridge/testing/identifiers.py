@@ -1,70 +1,20 @@
-"""Cases: odd, hostile and overlong names, and letter case."""
+"""Cases: identifiers with odd, hostile or overlong names, in any letter case, or too long."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import TypeVar
 
 from lance_namespace import ErrorCode
 
 from .build import rows, unique_name
-from .calls import Id
 from .case_namespace import CaseNamespace
-from .cases import Cases, Operations, needs
-from .expect import code_of, refused
-
-_T = TypeVar("_T")
+from .cases import Cases, Refusals, needs
+from .expect import answer_of, refused
+from .requests import NAMESPACE_OPERATIONS, TABLE_OPERATIONS, calls_of
 
 INVALID = ErrorCode.INVALID_INPUT
-ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
-
-TABLE_OPERATIONS: dict[str, Callable[[CaseNamespace, Id], object]] = {
-    "declare_table": lambda ns, id: ns.declare_table(id),
-    "create_table": lambda ns, id: ns.create_table(id, rows(range(3))),
-    "register_table": lambda ns, id: ns.register_table(
-        id, ns.target.register_location(ns.new_location("anything"))
-    ),
-    "describe_table": lambda ns, id: ns.describe_table(id),
-    "table_exists": lambda ns, id: ns.table_exists(id),
-    "count_table_rows": lambda ns, id: ns.count(id),
-    "rename_table": lambda ns, id: ns.rename_table(id, "new"),
-    "deregister_table": lambda ns, id: ns.deregister_table(id),
-    "drop_table": lambda ns, id: ns.drop_table(id),
-}
-"""Every operation on one table, called with any identifier."""
-
-NAMESPACE_OPERATIONS: dict[str, Callable[[CaseNamespace, Id], object]] = {
-    "create_namespace": lambda ns, id: ns.create_namespace(id),
-    "describe_namespace": lambda ns, id: ns.describe_namespace(id),
-    "namespace_exists": lambda ns, id: ns.namespace_exists(id),
-    "list_namespaces": lambda ns, id: ns.list_namespaces(id),
-    "list_tables": lambda ns, id: ns.list_tables(id),
-    "drop_namespace": lambda ns, id: ns.drop_namespace(id),
-}
-"""Every operation on one namespace, called with any identifier."""
 
 
-def calls_of(
-    ns: CaseNamespace, operations: Mapping[str, Callable[[CaseNamespace, Id], object]]
-) -> dict[str, Callable[[Id], object]]:
-    """Return each operation as a call with an identifier."""
-    return {name: partial(call, ns) for name, call in operations.items()}
-
-
-def check_refused(candidates: Iterable[_T], call: Callable[[_T], object]) -> None:
-    """Require InvalidInput for every candidate; report all that went otherwise at once."""
-    wrong = {}
-    for candidate in candidates:
-        code = code_of(call, candidate)
-        if code != INVALID:
-            wrong[repr(candidate)[:60]] = code.name if code is not None else "accepted"
-    assert not wrong, f"not refused as INVALID_INPUT (13): {wrong}"
-
-
-class NameCases(Cases):
-    """Which names work, and what happens with the others."""
+class IdentifierCases(Cases):
+    """Which identifiers work, and that every operation refuses the others."""
 
     # -- names that must work --------------------------------------------------------------------
 
@@ -109,21 +59,21 @@ class NameCases(Cases):
     # -- names that must be refused --------------------------------------------------------------
 
     def test_a_hostile_table_name_is_invalid_input(
-        self, ns: CaseNamespace, operations: Operations
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         hostile = [ns.table(name) for name in ns.features.hostile_names]
-        operations.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
         assert ns.names() == []
 
     def test_a_hostile_namespace_name_of_a_table_is_invalid_input(
-        self, ns: CaseNamespace, operations: Operations
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         parent, table = ns.target.parent, unique_name()
         hostile = [[*parent, name, table] for name in ns.features.hostile_names]
-        operations.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
 
     def test_a_hostile_namespace_name_is_invalid_input(
-        self, ns: CaseNamespace, operations: Operations
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         parent = ns.target.parent
         hostile = set(ns.features.hostile_names)
@@ -131,7 +81,7 @@ class NameCases(Cases):
         hostile -= set(ns.all_namespaces(parent))
         try:
             identifiers = [[*parent, name] for name in sorted(hostile)]
-            operations.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+            refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
         finally:
             made = hostile & set(ns.all_namespaces(parent))
             for name in made:
@@ -139,44 +89,86 @@ class NameCases(Cases):
         assert not made
 
     @needs("rename")
-    def test_rename_to_a_hostile_name_is_invalid_input(self, ns: CaseNamespace) -> None:
-        table_id = ns.with_rows()
-        check_refused(
-            ("", *ns.features.hostile_names),
-            lambda name: ns.rename_table(table_id, name),
+    def test_rename_to_a_hostile_name_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        table_id, names = ns.with_rows(), ("", *ns.features.hostile_names)
+        refusals.compare(
+            {
+                repr(name): answer_of(lambda new: ns.rename_table(table_id, new), name, [INVALID])
+                for name in names
+            }
         )
         assert ns.names() == ["t"]
         assert ns.ids(table_id) == [0, 1, 2]
 
     def test_an_empty_name_in_a_table_identifier_is_invalid_input(
-        self, ns: CaseNamespace, operations: Operations
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         identifiers = [ns.table(""), [*ns.target.parent, "", unique_name()]]
-        operations.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
         assert ns.names() == []
 
     def test_an_empty_name_in_a_namespace_identifier_is_invalid_input(
-        self, ns: CaseNamespace, operations: Operations
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         identifiers = [[*ns.target.parent, ""]]
-        operations.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
 
     @needs("max_table_name")
     def test_an_overlong_table_name_is_invalid_input(
-        self, ns: CaseNamespace, operations: Operations
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         longest = ns.features.max_table_name or 0
         identifiers = [ns.table("t" * length) for length in (longest + 1, 10_000)]
-        operations.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
         assert ns.names() == []
 
     @needs("max_namespace_name")
     def test_an_overlong_namespace_name_is_invalid_input(
-        self, ns: CaseNamespace, operations: Operations
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         longest = ns.features.max_namespace_name or 0
         identifiers = [[*ns.target.parent, "n" * n] for n in (longest + 1, 10_000)]
-        operations.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+
+    # -- identifiers of the wrong length ---------------------------------------------------------
+
+    def test_a_table_operation_without_an_identifier_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), [None, []], INVALID)
+
+    @needs("fixed_depth")
+    def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        wrong = [[unique_name()] * depth for depth in range(1, 7) if depth != len(ns.id) + 1]
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), wrong, INVALID)
+
+    @needs("fixed_depth")
+    def test_a_namespace_identifier_with_too_many_names_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        wrong = [[*ns.id, "n"], [*ns.id, "n", "n"]]
+        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), wrong, INVALID)
+
+    @needs("fixed_depth")
+    def test_list_tables_above_the_level_that_holds_tables_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        outer = [ns.id[:depth] for depth in range(len(ns.id))]
+        refusals.refuse(calls_of(ns, ["list_tables"]), outer, INVALID)
+
+    @needs("fixed_depth", "rename")
+    def test_rename_into_a_namespace_of_another_level_is_invalid_input(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows()
+        for wrong in ([*ns.id, "n"], [*ns.id, "n", "n"]):
+            with refused(INVALID):
+                ns.rename_table(table_id, "new", new_namespace_id=wrong)
+        assert ns.names() == ["t"]
 
     # -- letter case -----------------------------------------------------------------------------
 
@@ -205,7 +197,7 @@ class NameCases(Cases):
         self, ns: CaseNamespace
     ) -> None:
         ns.create_table(ns.table("mixedcase"), rows(range(3)))
-        with refused(ALREADY_EXISTS, naming="mixedcase"):
+        with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="mixedcase"):
             ns.create_table(ns.table("MixedCase"), rows(range(9)))
         ns.drop_table(ns.table("MIXEDCASE"))
         assert ns.names() == []
@@ -229,7 +221,7 @@ class NameCases(Cases):
 
     def test_names_that_differ_in_case_are_two_tables_elsewhere(self, ns: CaseNamespace) -> None:
         if ns.features.folds_case:
-            with refused(ALREADY_EXISTS):
+            with refused(ErrorCode.TABLE_ALREADY_EXISTS):
                 ns.with_rows("t")
                 ns.with_rows("T")
             return

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from ...catalog import Catalog
+from ..catalog import Catalog
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,19 @@
-"""Cases: requests as the Rust code of pylance and of LanceDB sends them."""
+"""Cases: requests as pylance and LanceDB send them, and operations that are not implemented."""
 
 from __future__ import annotations
 
+import inspect
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from lance_namespace import ErrorCode
+from lance_namespace import ErrorCode, LanceNamespace
 
 from .build import ipc
 from .calls import request_model
 from .case_namespace import CaseNamespace
-from .cases import Cases, skip_if_absent
-from .expect import code_of, refused
+from .cases import Cases, Refusals, needs, why_absent
+from .expect import answer_of, code_of
 
 _MESSAGES = {
     "describe_table": (ErrorCode.TABLE_NOT_FOUND, "table not found"),
@@ -37,7 +38,7 @@ def _request(operation: str, **fields: Any) -> _Request:
     })  # fmt: skip
 
 
-class MappingRequestCases(Cases):
+class ClientCases(Cases):
     """A request that is a mapping is answered as the model with the same fields is."""
 
     def test_a_table_lives_its_life_through_requests_that_are_mappings(
@@ -55,17 +56,16 @@ class MappingRequestCases(Cases):
         api.drop_table(_request("drop_table", id=table_id))
         assert ns.names() == []
 
+    @needs("rename", "rename_table")
     def test_a_mapping_without_what_the_operation_needs_is_invalid_input(
         self, ns: CaseNamespace
     ) -> None:
-        skip_if_absent(ns.target, "rename_table")
         api: Any = ns.client
         request = _request("rename_table", id=ns.with_rows())
         assert code_of(api.rename_table, request) == ErrorCode.INVALID_INPUT
 
-    @pytest.mark.parametrize("operation", _MESSAGES)
     def test_the_message_of_an_error_begins_as_clients_expect(
-        self, ns: CaseNamespace, operation: str
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
         """Rust clients see the text of an error alone, and decide by it."""
         ids = {
@@ -73,9 +73,35 @@ class MappingRequestCases(Cases):
             "describe_namespace": ns.missing_namespace(),
             "create_namespace": ns.id,
         }
-        if operation == "create_namespace":
-            skip_if_absent(ns.target, operation)
-        code, beginning = _MESSAGES[operation]
-        call = getattr(ns.client, operation)
-        with refused(code, naming=beginning):
-            call(_request(operation, id=ids[operation]))
+        complaints = {}
+        for name, (code, beginning) in _MESSAGES.items():
+            if not why_absent(ns.target, name):
+                request, call = _request(name, id=ids[name]), getattr(ns.client, name)
+                complaints[name] = answer_of(call, request, [code], beginning)
+        refusals.compare(complaints)
+
+    @needs("absent")
+    def test_operations_that_are_not_there_are_unsupported(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        codes = [ErrorCode.UNSUPPORTED]
+        refusals.compare(
+            {
+                name: answer_of(partial(_call_bare, ns, name), ns.table(), codes, name)
+                for name in sorted(ns.features.absent)
+            }
+        )
+
+    def test_the_client_describes_its_connection(self, ns: CaseNamespace) -> None:
+        first = ns.client.namespace_id()
+        assert first
+        assert first == ns.target.connect().namespace_id()
+
+
+def _call_bare(ns: CaseNamespace, name: str, table_id: list[str]) -> object:
+    """Call an operation by name with a request that holds nothing but an identifier."""
+    arguments: list[object] = [request_model(name).model_construct(id=table_id)]
+    if "request_data" in inspect.signature(getattr(LanceNamespace, name)).parameters:
+        arguments.append(b"")
+    result: object = getattr(ns.client, name)(*arguments)
+    return result

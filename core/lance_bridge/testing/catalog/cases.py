@@ -21,14 +21,6 @@ class CatalogCases(Cases):
         yield workspace
         workspace.close()
 
-    @pytest.fixture(scope="class")
-    @classmethod
-    def shared_workspace(cls, target: Target) -> Iterator[Workspace]:
-        """A catalog and a namespace that several cases use, each with tables of its own."""
-        workspace = open_workspace(target)
-        yield workspace
-        workspace.close()
-
 
 def open_workspace(target: Target) -> Workspace:
     """Return a workspace; skip where the target has no catalog of lance-bridge's."""

@@ -16,7 +16,7 @@ from servers.http_proxy import HttpProxy
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, RawEntry, Target
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_glue.names import capabilities
 

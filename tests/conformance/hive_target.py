@@ -32,7 +32,7 @@ from servers.thrift_faults import Hold, Refusal
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, HeldChange, RawEntry, Target
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.names import capabilities, database_argument
 from lance_bridge_metastore import Metastore

@@ -20,7 +20,7 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemorySe
 from lance_bridge.catalog import Catalog, NamespaceRecord, TableRecord
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import ConformanceSuite, Features, RawEntry, Target
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 
 REPORT = "LANCE_BRIDGE_TEST_OPERATIONS"
 """Environment variable: the file to write the names of the operations to that were answered."""

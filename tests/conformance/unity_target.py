@@ -17,7 +17,7 @@ from servers.unity import DATABRICKS, WAREHOUSE_ID, Bucket, UnityServer
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, RawEntry, Target
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.names import capabilities
 

@@ -70,9 +70,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .declared import from_capabilities, inherited_operations, without
+from .features import Features, StatefulBounds, from_capabilities, inherited_operations, without
 from .hooks import Faults, HeldChange, RawEntry
-from .target import Features, StatefulBounds, Target
+from .target import Target
 
 if TYPE_CHECKING:
     from .catalog.suite import CatalogSuite

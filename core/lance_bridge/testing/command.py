@@ -30,11 +30,10 @@ from .. import kit_options
 from ..exit_codes import FAILED, FOUND, INTERRUPTED, MISUSED
 from . import rewrite_asserts
 from .build import PREFIX
-from .declared import from_capabilities, inherited_operations, reasons_from, without
-from .groups import groups, groups_of
+from .features import Features, from_capabilities, inherited_operations, reasons_from, without
 from .preflight import PreflightError, check_catalog, check_data_root, check_levels, check_table
-from .results import Results
-from .target import Features, Target
+from .results import Results, groups, groups_of
+from .target import Target
 
 _TESTS_FAILED = int(pytest.ExitCode.TESTS_FAILED)
 _DEFECTS = (TypeError, AttributeError, ImportError, LookupError, OSError, RuntimeError, ValueError)

@@ -5,103 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_namespace import LanceNamespace
 
 from ..catalog import Catalog, Path
 from ..namespace import LanceBridgeNamespace
+from .features import Features, StatefulBounds
 
 if TYPE_CHECKING:
     from .hooks import Faults, RawEntry
-
-HOSTILE_NAMES = (
-    "a/b",
-    "../a",
-    "..",
-    ".",
-    "a\\b",
-    "a'b",
-    'a"b',
-    "a`b",
-    "a;drop table b",
-    "a\nb",
-    "a\tb",
-    "a\x00b",
-    "a b",
-    " a",
-    "a%2Fb",
-    "a*",
-    "a$b",
-    "@a#b",
-    "a?x=1#y",
-)
-
-
-@dataclass(frozen=True)
-class Features:
-    """What the catalog declares about itself. Cases that need what is not there are skipped.
-
-    The defaults are those of a leveled catalog in which everything works.
-    """
-
-    folds_case: bool = False
-    """Names are kept in lower case and looked up in any."""
-    fixed_depth: bool = True
-    """Every table identifier has the same number of names; any other number is InvalidInput."""
-    namespace_changes: bool = True
-    """Namespaces can be created and dropped under the target's parent."""
-    nested_namespaces: bool = False
-    """A namespace that holds tables may hold namespaces too."""
-    namespace_properties: bool = True
-    table_properties: bool = True
-    rename: bool = True
-    rename_across: bool = True
-    """A table can be renamed into another namespace."""
-    register: bool = True
-    alter: bool = True
-    """An entry's properties and location can change, as RegisterTable with Overwrite does it."""
-    chosen_location: bool = True
-    """DeclareTable honours the location in the request."""
-    cascade: bool = True
-    list_all: bool = True
-    declare_again: bool = True
-    """Who declared a table may declare it again while it has no data, with the same answer, so
-    that a failed first write can be repeated. False: TableAlreadyExists."""
-    create_completes: bool = True
-    """CreateTable in mode Create fills a declared table without data. False: TableAlreadyExists."""
-    exclusive_changes: bool = True
-    """Of callers that drop or rename one table at once, exactly one is told that it did so. False:
-    several may be told; what is left must be right all the same."""
-    managed_tables: bool = True
-    """The catalog can hold a table's latest version: ``managed_by=impl`` among the properties. The
-    entry is compared and set by each commit. False: Unsupported (0)."""
-    pickles: bool = False
-    """A client object can be pickled."""
-    delimiter: str = "$"
-    """Joins the names of an identifier in the answer of ListAllTables."""
-    good_names: Sequence[str] = ("a", "_a", "a_b", "a1", "1a", "select", "table", "a" * 60)
-    """Odd names, in the catalog's own spelling, that must work for namespaces and tables."""
-    hostile_names: Sequence[str] = HOSTILE_NAMES
-    """Names that must be refused as InvalidInput."""
-    max_namespace_name: int | None = None
-    """Longest accepted name, in characters; one more is InvalidInput. None: no such limit."""
-    max_table_name: int | None = None
-    absent: frozenset[str] = frozenset()
-    """Operations (method names of ``LanceNamespace``) that must answer Unsupported (0)."""
-
-
-@dataclass(frozen=True)
-class StatefulBounds:
-    """How long the stateful case runs: ``examples`` sequences of at most ``steps`` operations."""
-
-    examples: int = 15
-    steps: int = 25
-    derandomize: bool = True
-    """The same sequences in every run. False searches further, for long runs by hand."""
-    shrink: bool = True
-    """Shorten a sequence that fails before it is shown; that repeats it many times."""
 
 
 class Target(ABC):

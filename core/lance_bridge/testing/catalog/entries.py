@@ -12,14 +12,15 @@ from ..cases import Refusals, needs
 from ..expect import code_of, refused
 from ..hooks import RawEntry
 from ..storage import local_path
-from .cases import CatalogCases, skip_if
 from .workspace import (
+    CatalogCases,
     Workspace,
     accepted,
     require_holds,
     require_properties,
     require_same,
     same_location,
+    skip_if,
     with_properties,
 )
 

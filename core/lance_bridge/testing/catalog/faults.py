@@ -13,8 +13,15 @@ from ...catalog import Catalog, Path, TableRecord
 from ...errors import OutcomeUnknownError
 from ..cases import Refusals, needs
 from ..expect import answer_of, code_of
-from .cases import CatalogCases, skip_if
-from .workspace import Workspace, faults_of, require_same, same_location, with_properties
+from .workspace import (
+    CatalogCases,
+    Workspace,
+    faults_of,
+    require_same,
+    same_location,
+    skip_if,
+    with_properties,
+)
 
 TROUBLE = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.INTERNAL, ErrorCode.THROTTLING)
 """What a server that cannot answer now may be reported as; never that something is missing."""

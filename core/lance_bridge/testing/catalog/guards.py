@@ -16,8 +16,15 @@ from ..cases import Refusals, needs
 from ..concurrency import DEADLINE, check_one_winner, race
 from ..expect import answer_of, described, refused
 from ..hooks import RawEntry
-from .cases import CatalogCases, skip_if
-from .workspace import Workspace, faults_of, require_properties, require_same, with_properties
+from .workspace import (
+    CatalogCases,
+    Workspace,
+    faults_of,
+    require_properties,
+    require_same,
+    skip_if,
+    with_properties,
+)
 
 _CHANGED = ErrorCode.CONCURRENT_MODIFICATION
 _THREADS = 6

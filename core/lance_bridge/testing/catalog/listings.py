@@ -12,9 +12,8 @@ from ...catalog import Catalog, Path
 from ..cases import needs
 from ..expect import code_of, refused
 from ..target import Target
-from .cases import CatalogCases, open_workspace, skip_if
 from .faults import TROUBLE
-from .workspace import Workspace, faults_of, require_same
+from .workspace import CatalogCases, Workspace, faults_of, open_workspace, require_same, skip_if
 
 _MORE = 5
 """Entries on the last page."""

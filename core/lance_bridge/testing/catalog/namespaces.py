@@ -11,9 +11,8 @@ from lance_namespace import ErrorCode
 from ...catalog import NamespaceRecord, Path
 from ..build import unique_name
 from ..expect import refused
-from .cases import CatalogCases, skip_if, skip_unless
 from .properties import ODD_VALUES
-from .workspace import Workspace, accepted, require_same
+from .workspace import CatalogCases, Workspace, accepted, require_same, skip_if, skip_unless
 
 _EXISTS = ErrorCode.NAMESPACE_ALREADY_EXISTS
 _NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ...catalog import RESERVED_PREFIX, TableRecord
 from ..cases import Refusals, needs
-from .cases import CatalogCases, skip_if
 from .workspace import (
     MARKS,
+    CatalogCases,
     Workspace,
     accepted,
     require_properties,
     require_same,
     same_location,
+    skip_if,
     with_properties,
 )
 

@@ -1,4 +1,4 @@
-"""What a case on a catalog works with: a namespace of its own, and builders of records."""
+"""What cases on a catalog share: a namespace for each, builders of records, skips, fixtures."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ...catalog import (
     TableRecord,
 )
 from ..build import PREFIX, unique_name
+from ..cases import Cases
 from ..expect import described
 from ..hooks import Faults
 from ..storage import Storage
@@ -226,3 +227,37 @@ def faults_of(target: Target, *needs: str) -> Iterator[Faults]:
             if reason:
                 pytest.skip(reason)
         yield faults
+
+
+class CatalogCases(Cases):
+    """Base of every group. A test module supplies the ``target`` fixture."""
+
+    @pytest.fixture
+    def workspace(self, target: Target, _declared: None) -> Iterator[Workspace]:
+        """A catalog and a namespace of the case's own."""
+        workspace = open_workspace(target)
+        yield workspace
+        workspace.close()
+
+
+def open_workspace(target: Target) -> Workspace:
+    """Return a workspace; skip where the target has no catalog of lance-bridge's."""
+    catalog = target.catalog()
+    if catalog is None:
+        pytest.skip(f"{type(target).__name__} has no lance_bridge.Catalog to test")
+    return Workspace(target, catalog)
+
+
+def skip_if(workspace: Workspace, *capabilities: str) -> None:
+    """Skip a case where one of these capabilities is set, saying which and what it says."""
+    for name in capabilities:
+        value = getattr(workspace.capabilities, name)
+        if value:
+            pytest.skip(f"capabilities.{name}: {value}")
+
+
+def skip_unless(workspace: Workspace, capability: str) -> None:
+    """Skip a case that is about a capability which is not set."""
+    value = getattr(workspace.capabilities, capability)
+    if not value:
+        pytest.skip(f"capabilities.{capability} is {value!r}")

@@ -66,21 +66,6 @@ class PagingCases(Cases):
         second = ns.list_tables(ns.id, limit=1, page_token=first.page_token)
         assert list(second.tables) == ["b"]
 
-    def test_an_exactly_full_last_page_ends_the_listing(self, ns: CaseNamespace) -> None:
-        self._declare(ns, "a", "b", "c", "d")
-        first = ns.list_tables(ns.id, limit=2)
-        assert list(first.tables) == ["a", "b"]
-        last = ns.list_tables(ns.id, limit=2, page_token=first.page_token)
-        assert list(last.tables) == ["c", "d"]
-        assert not self._rest(ns, last.page_token)
-
-    def test_the_last_page_may_be_short(self, ns: CaseNamespace) -> None:
-        self._declare(ns, "a", "b", "c")
-        first = ns.list_tables(ns.id, limit=2)
-        last = ns.list_tables(ns.id, limit=2, page_token=first.page_token)
-        assert list(last.tables) == ["c"]
-        assert not last.page_token
-
     def test_a_page_is_empty_when_all_later_tables_were_dropped(self, ns: CaseNamespace) -> None:
         self._declare(ns, "a", "b", "c")
         first = ns.list_tables(ns.id, limit=1)

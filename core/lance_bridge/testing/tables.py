@@ -37,7 +37,7 @@ class TableCases(Cases):
 
     def test_data_written_to_a_declared_location_is_the_table(self, ns: CaseNamespace) -> None:
         answer = ns.declare_table(ns.table())
-        options = answer.storage_options or dict(ns.target.storage_options)
+        options = answer.storage_options or ns.storage.options
         lance.write_dataset(rows(range(4)), answer.location, storage_options=options)
         assert ns.ids(ns.table()) == [0, 1, 2, 3]
 
@@ -84,7 +84,7 @@ class TableCases(Cases):
     def test_describe_gives_a_location_that_lance_opens(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows()
         answer = ns.describe_table(table_id)
-        options = answer.storage_options or dict(ns.target.storage_options)
+        options = answer.storage_options or ns.storage.options
         dataset = lance.dataset(answer.location, storage_options=options)
         assert sorted(dataset.to_table()["id"].to_pylist()) == [0, 1, 2]
 
@@ -95,7 +95,7 @@ class TableCases(Cases):
         assert parts.scheme, f"{answer.table_uri!r} is not a URI"
         assert parts.netloc or parts.path.startswith("/"), f"{answer.table_uri!r} is not complete"
         assert not set(answer.table_uri or "") & set(' \\"<>^`{|}'), "not escaped"
-        options = answer.storage_options or dict(ns.target.storage_options)
+        options = answer.storage_options or ns.storage.options
         assert lance.dataset(answer.table_uri, storage_options=options).count_rows() == 3
 
     def test_describe_gives_no_table_uri_unless_asked(self, ns: CaseNamespace) -> None:
@@ -107,18 +107,11 @@ class TableCases(Cases):
     ) -> None:
         ns.declare_table(ns.table("declared"))
         ns.with_rows("written")
-        api = ns
-        assert api.describe_table(ns.table("declared"), check_declared=True).is_only_declared
-        written = api.describe_table(ns.table("written"), check_declared=True)
-        assert written.is_only_declared is False
-
-    def test_describe_does_not_say_so_unless_asked(self, ns: CaseNamespace) -> None:
-        ns.declare_table(ns.table("declared"))
-        ns.with_rows("written")
         for name in ("declared", "written"):
-            answer = ns.describe_table(
-                ns.table(name), check_declared=False, load_detailed_metadata=False
-            )
+            table_id = ns.table(name)
+            answer = ns.describe_table(table_id, check_declared=True)
+            assert answer.is_only_declared == (name == "declared")
+            answer = ns.describe_table(table_id, check_declared=False, load_detailed_metadata=False)
             assert answer.is_only_declared is None
 
     def test_detailed_describe_gives_name_version_schema_and_statistics(
@@ -136,7 +129,7 @@ class TableCases(Cases):
 
     def test_detailed_describe_counts_fragments_and_deleted_rows(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows(ids=range(10))
-        options = dict(ns.target.storage_options)
+        options = ns.storage.options
         lance.dataset(ns.location(table_id), storage_options=options).delete("id < 3")
         answer = ns.describe_table(table_id, load_detailed_metadata=True)
         assert answer.version == 2
@@ -145,8 +138,7 @@ class TableCases(Cases):
 
     def test_detailed_describe_gives_the_metadata_of_the_table(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows()
-        options = dict(ns.target.storage_options)
-        dataset = lance.dataset(ns.location(table_id), storage_options=options)
+        dataset = lance.dataset(ns.location(table_id), storage_options=ns.storage.options)
         dataset.update_metadata({"author": "Ines"})
         answer = ns.describe_table(table_id, load_detailed_metadata=True)
         assert (answer.metadata or {}).get("author") == "Ines"

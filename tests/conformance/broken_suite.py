@@ -152,7 +152,7 @@ class SearchesOtherwise(DirectoryNamespace):
 
 
 class WritesBeforeItRefuses(DirectoryNamespace):
-    """Refuses a kind of index that is not there, and has tagged the table by then."""
+    """Refuses an unknown type of index after it has tagged the table."""
 
     def create_table_index(
         self, request: api.CreateTableIndexRequest

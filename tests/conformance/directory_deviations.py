@@ -60,7 +60,7 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
     },
     "reads the version only when it opens the dataset": {
         "describe_of_a_missing_version_is_table_version_not_found": "",
-        "exists_looks_at_the_version": "",
+        "exists_checks_the_version": "",
     },
     "gives null for no properties, and takes [] but not null for the root": {
         "properties_of_a_namespace_without_any_are_not_null": "",
@@ -121,7 +121,7 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
         "count_with_a_bad_predicate_is_invalid_input": "",
     },
     "NotImplementedError for some operations it lacks, or reads the request first": {
-        "operations_that_are_not_there_are_unsupported": (
+        "absent_operations_are_unsupported": (
             "alter_table_backfill_columns | refresh_materialized_view | rename_table"
         ),
     },
@@ -137,7 +137,7 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
         "a_manifest_that_is_not_the_one_meant_is_invalid_input": "",
         "a_staged_manifest_becomes_the_next_version": "",
         "a_version_is_described_as_it_is_listed": "",
-        "a_version_that_is_there_or_is_not_the_next_is_a_conflict": "",
+        "a_version_that_exists_or_is_not_the_next_is_a_conflict": "",
         "the_latest_version_is_never_deleted": "",
         "versions_in_the_ranges_are_deleted": "",
         "versions_of_a_branch_are_deleted_by_themselves": "",

@@ -25,17 +25,19 @@ from .http_faulty import HttpFaults
 Entry = dict[str, Any]
 
 MARKS: dict[str, Callable[[Entry], None]] = {}
-"""Kinds of Lance entries that other implementations make."""
+"""Lance entries that other implementations make, by name."""
 
 BROKEN_MARKS: dict[str, Callable[[Entry], None]] = {}
 """Entries marked as Lance's that no table can be behind."""
 
 
-def entry_type(kinds: dict[str, Callable[[Entry], None]]) -> Callable[..., Callable[[Entry], None]]:
-    """Add a function that makes a kind out of an ordinary Lance entry."""
+def entry_type(
+    entry_types: dict[str, Callable[[Entry], None]],
+) -> Callable[..., Callable[[Entry], None]]:
+    """Add a function that changes an ordinary Lance entry into one of this type."""
 
     def add(function: Callable[[Entry], None]) -> Callable[[Entry], None]:
-        kinds[function.__name__] = function
+        entry_types[function.__name__] = function
         return function
 
     return add

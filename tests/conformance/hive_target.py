@@ -47,7 +47,7 @@ FEATURES = from_capabilities(
     capabilities(catalog_levels=False),
     Features(
         pickles=True,
-        # A metastore tells several callers that drop one table at once that each of them did it.
+        # Of several callers that drop one table at once, each may get a success.
         exclusive_changes=False,
         absent=inherited_operations(HiveNamespace),
     ),
@@ -55,7 +55,7 @@ FEATURES = from_capabilities(
 
 
 class RunningHiveTarget(Target):
-    """A metastore that somebody else runs: never stopped, and data where both sides see it."""
+    """A metastore that runs already: never stopped, and its data is where both sides see it."""
 
     features = FEATURES
     identity_resolution = 1.1  # the time of creation, in seconds

@@ -52,7 +52,7 @@ class OnGlue:
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Iterator[Target]:
         with pytest.MonkeyPatch.context() as environment:
-            # Pickles hold no secrets: who unpickles finds them in the environment.
+            # Pickles hold no secrets: the reader of a pickle takes them from the environment.
             environment.setenv("LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", SECRET_KEY)
             yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))
 
@@ -89,7 +89,7 @@ class TestGlueOnS3(SmokeCases, PylanceCases, DataCases, DropCases, RegistrationC
 
 @pytest.mark.server
 class TestGlueReferencesOnS3(TransactionCases, BranchCases, TagCases, VersionCases):
-    """In full what works on files of the store itself, and not through Lance."""
+    """Operations that read and write files of the store directly, and not by Lance."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -99,7 +99,7 @@ class TestGlueReferencesOnS3(TransactionCases, BranchCases, TagCases, VersionCas
 
 @pytest.mark.server
 class TestGlueWithSmallPages(PagingCases):
-    """What reads more than one page, with two entries on each."""
+    """Listings of several pages, with two entries on each."""
 
     @pytest.fixture(scope="class")
     @classmethod

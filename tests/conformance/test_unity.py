@@ -140,7 +140,9 @@ class _ForgetfulTarget(UnityTarget):
         super().stop_server()
 
 
-def test_a_server_that_loses_what_it_acknowledged_is_told_how_to_keep_it(tmp_path: Path) -> None:
+def test_a_server_that_loses_what_it_acknowledged_fails_with_the_setting_that_keeps_it(
+    tmp_path: Path,
+) -> None:
     with UnityServer(OPEN_SOURCE_0_6) as server:
         space = CaseNamespace(_ForgetfulTarget(server, str(tmp_path)))
         with pytest.raises(AssertionError, match=r"acknowledged.*WRITE_DELAY=0"):

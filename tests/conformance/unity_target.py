@@ -59,13 +59,13 @@ MARKS: Mapping[str, Mapping[str, Any]] = {
     "no_format": {"properties": _LANCE, "data_source_format": None},
     "with_columns": {"properties": _LANCE, "columns": [_column("id", "LONG", "long")]},
 }
-"""Kinds of Lance entries that other implementations make, or made with older servers."""
+"""Lance entries that other implementations make, or made with older servers, by name."""
 
 BROKEN_MARKS: Mapping[str, Mapping[str, Any]] = {
     "without_location": {"properties": _LANCE, "storage_location": None},
 }
-"""Databricks shows entries without a location to who may only browse them; the open-source server
-makes none. A name that answers 500 cannot even be dropped: `test_unity` looks at that apart."""
+"""Databricks shows entries without a location to users who may only browse them; the open-source
+server makes none. A name that answers 500 cannot be dropped: see `test_unity`."""
 
 
 class UnityTarget(Target):

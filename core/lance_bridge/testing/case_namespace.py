@@ -24,7 +24,7 @@ class CaseNamespace(Calls):
         self.storage = Storage(target.storage_options)
         self.namespaces: list[list[str]] = []
         self._entries: list[tuple[list[str], str]] = []
-        self._places: list[str] = []
+        self._locations: list[str] = []
         with ExitStack() as undo:
             undo.callback(self.close)
             self.id = self.new_namespace()
@@ -69,19 +69,19 @@ class CaseNamespace(Calls):
         return self.table(name)
 
     def new_location(self, name: str) -> str:
-        """Return a place of its own under the target's data root; nothing lies there yet."""
+        """Return a new location under the target's data root, without files."""
         location = f"{self.target.data_root.rstrip('/')}/{self.name}_{name}.lance"
-        self._places.append(location)
+        self._locations.append(location)
         return location
 
     def dataset(self, name: str, ids: range = range(3)) -> str:
-        """Write a Lance dataset to a place of its own, past the catalog; return the place."""
+        """Write a Lance dataset to a new location, without the catalog; return the location."""
         location = self.new_location(name)
         self.storage.write(location, rows(ids))
         return location
 
     def register(self, name: str, location: str) -> list[str]:
-        """Register a table at a place under the target's data root; return its identifier."""
+        """Register a table at a location under the target's data root; return its identifier."""
         self.register_table(self.table(name), self.target.register_location(location))
         return self.table(name)
 
@@ -92,18 +92,18 @@ class CaseNamespace(Calls):
         return location
 
     def ids(self, table_id: list[str]) -> list[int]:
-        """Return the sorted ids in a table, read past the catalog from where it says they lie."""
+        """Return the sorted ids in a table, read from its location."""
         return self.storage.ids(self.location(table_id))
 
     def write(self, table_id: list[str], content: pa.Table) -> None:
-        """Write a dataset to where the catalog says that a table lies, past the catalog."""
+        """Write a dataset to a table's location, without the catalog."""
         self.storage.write(self.location(table_id), content)
 
     def names(self) -> list[str]:
         """Return the names of the tables in the namespace."""
         return self.all_tables(self.id)
 
-    # -- entries by other hands ------------------------------------------------------------------
+    # -- entries of other implementations --------------------------------------------------------
 
     def foreign(self, name: str = "foreign") -> list[str]:
         """Make an entry that is not Lance's; return its identifier."""
@@ -122,13 +122,13 @@ class CaseNamespace(Calls):
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what the case made, as far as the client still can, and close the client."""
+        """Remove what the case made, where the client still can, and close the client."""
         for namespace_id, name in self._entries:
             self.target.remove_entry(namespace_id, name)
         for namespace_id in reversed(self.namespaces):
             self._remove(namespace_id)
-        for location in [*self._places, *self.locations]:
-            # The prefix guards against an answer that names a place which is not ours.
+        for location in [*self._locations, *self.locations]:
+            # The prefix guards against an answer with a location that is not the kit's.
             if PREFIX in location:
                 self.storage.remove(location)
                 self.storage.remove_empty_parents(location, PREFIX)

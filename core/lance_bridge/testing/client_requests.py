@@ -81,9 +81,7 @@ class ClientCases(Cases):
         refusals.compare(complaints)
 
     @needs("absent")
-    def test_operations_that_are_not_there_are_unsupported(
-        self, ns: CaseNamespace, refusals: Refusals
-    ) -> None:
+    def test_absent_operations_are_unsupported(self, ns: CaseNamespace, refusals: Refusals) -> None:
         codes = [ErrorCode.UNSUPPORTED]
         refusals.compare(
             {

@@ -44,7 +44,7 @@ def race(call: Callable[[int], _T], threads: int = THREADS) -> list[_T | LanceNa
 def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> list[int]:
     """Require at least one answer, and this code from the others; return the winners' numbers.
 
-    A loser may also be told ConcurrentModification.
+    A loser may also get ConcurrentModification.
     """
     winners = [n for n, a in enumerate(answers) if not isinstance(a, LanceNamespaceError)]
     wrong = [
@@ -54,7 +54,7 @@ def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> l
         and answer.code not in (code, ErrorCode.CONCURRENT_MODIFICATION)
     ]
     assert not wrong
-    assert winners, "nobody won"
+    assert winners, "no caller succeeded"
     return winners
 
 

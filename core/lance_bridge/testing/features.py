@@ -36,7 +36,7 @@ HOSTILE_NAMES = (
 
 @dataclass(frozen=True)
 class Features:
-    """What the catalog declares about itself. Cases that need what is not there are skipped.
+    """What the catalog declares about itself. Cases that need a missing feature are skipped.
 
     The defaults are those of a leveled catalog in which everything works.
     """
@@ -62,13 +62,13 @@ class Features:
     cascade: bool = True
     list_all: bool = True
     declare_again: bool = True
-    """Who declared a table may declare it again while it has no data, with the same answer, so
-    that a failed first write can be repeated. False: TableAlreadyExists."""
+    """A table without data can be declared again, with the same answer, so that a failed first
+    write can be repeated. False: TableAlreadyExists."""
     create_completes: bool = True
     """CreateTable in mode Create fills a declared table without data. False: TableAlreadyExists."""
     exclusive_changes: bool = True
-    """Of callers that drop or rename one table at once, exactly one is told that it did so. False:
-    several may be told; what is left must be right all the same."""
+    """Of callers that drop or rename one table at once, exactly one succeeds. False: several may be
+    answered that they did; the result must be right all the same."""
     managed_tables: bool = True
     """The catalog can hold a table's latest version: ``managed_by=impl`` among the properties. The
     entry is compared and set by each commit. False: Unsupported (0)."""
@@ -81,7 +81,7 @@ class Features:
     hostile_names: Sequence[str] = HOSTILE_NAMES
     """Names that must be refused as InvalidInput."""
     max_namespace_name: int | None = None
-    """Longest accepted name, in characters; one more is InvalidInput. None: no such limit."""
+    """Longest accepted name, in characters; one more is InvalidInput. None: unlimited."""
     max_table_name: int | None = None
     absent: frozenset[str] = frozenset()
     """Operations (method names of ``LanceNamespace``) that must answer Unsupported (0)."""
@@ -115,7 +115,7 @@ def from_capabilities(capabilities: Capabilities, base: Features | None = None) 
 
 
 def reasons_from(capabilities: Capabilities) -> dict[str, str]:
-    """Return why the features are not there that `from_capabilities` turns off, by their names."""
+    """Return the features that `from_capabilities` turns off, with the reasons."""
     no_managed = capabilities.no_managed_tables or capabilities.no_alter
     reasons = {
         "namespace_changes": capabilities.no_namespace_changes,
@@ -136,7 +136,7 @@ def without(features: Features, *names: str) -> Features:
     switches = {field.name for field in fields(Features) if field.type == "bool"}
     unknown = sorted(set(names) - switches)
     if unknown:
-        raise ValueError(f"no such features: {unknown}; there are {sorted(switches)}")
+        raise ValueError(f"unknown features: {unknown}; known are {sorted(switches)}")
     changes: dict[str, Any] = dict.fromkeys(names, False)
     return replace(features, **changes)
 

@@ -63,9 +63,9 @@ class ManagedCases(Cases):
         assert _versions(ns) == list(range(1, WRITERS * COMMITS + 2))
 
     @needs("managed_tables")
-    def test_what_is_written_past_the_catalog_is_not_shown(self, ns: CaseNamespace) -> None:
+    def test_what_is_written_without_the_catalog_is_not_shown(self, ns: CaseNamespace) -> None:
         table_id = _create(ns)
-        _write_past_the_catalog(ns)
+        _write_without_the_catalog(ns)
         assert _ids(ns) == [0, 1]
         assert _versions(ns) == [1]
         with refused(ErrorCode.TABLE_VERSION_NOT_FOUND, naming="2"):
@@ -90,7 +90,7 @@ class ManagedCases(Cases):
         assert _ids(ns) == [0, 1, 2]
 
     @needs("managed_tables", "register")
-    def test_data_that_is_there_is_registered_as_a_managed_table(self, ns: CaseNamespace) -> None:
+    def test_existing_data_is_registered_as_a_managed_table(self, ns: CaseNamespace) -> None:
         place = ns.target.register_location(ns.dataset("there", range(4)))
         ns.register_table(ns.table(), place, properties=MANAGED)
         _append(ns, [4])
@@ -110,12 +110,12 @@ class ManagedCases(Cases):
         assert found == [True, None]
 
     @needs("managed_tables")
-    def test_a_managed_table_is_dropped_with_all_that_was_set_aside(
+    def test_a_managed_table_is_dropped_with_its_quarantined_versions(
         self, ns: CaseNamespace
     ) -> None:
         table_id = _create(ns)
         location = ns.location(table_id)
-        _write_past_the_catalog(ns)
+        _write_without_the_catalog(ns)
         ns.call("insert_into_table", table_id, rows([2]))
         ns.drop_table(table_id)
         assert not ns.storage.files(location)
@@ -143,7 +143,7 @@ def _append(ns: CaseNamespace, ids: Any) -> None:
     _write(ns, rows(ids))
 
 
-def _write_past_the_catalog(ns: CaseNamespace) -> None:
+def _write_without_the_catalog(ns: CaseNamespace) -> None:
     lance.write_dataset(
         rows([666]),
         ns.location(ns.table()),

@@ -1,7 +1,7 @@
 """The in-memory model that the stateful case compares a catalog with.
 
 It answers a call with a value or raises the error type that the catalog must raise. Locations are
-left to the catalog: the model is told where a table was put.
+left to the catalog: the caller tells the model where a table was put.
 """
 
 from __future__ import annotations

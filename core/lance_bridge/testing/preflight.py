@@ -1,7 +1,7 @@
-"""What a run needs, tried before the first case: the catalog, and places for data.
+"""What a run needs, tried before the first case: the catalog, and locations for data.
 
-Without it, each of some 650 cases would fail for the same reason, or wait for the same server.
-Whatever is made here is removed again, also where something fails and on Ctrl-C.
+Otherwise each case would fail for the same reason, or wait for the same server. What is made here
+is removed again, also after a failure and on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_levels(target: Target) -> None:
     reason = capabilities.no_namespace_changes
     if reason:
         raise PreflightError(
-            f"the kit makes namespaces of its own, and here none can be made: {reason}\n"
+            f"the kit must create namespaces, and this catalog cannot: {reason}\n"
             "Write a Target for this catalog, with make_namespace and remove_namespace: see "
             "lance_bridge.testing."
         )

@@ -34,7 +34,7 @@ _PLAIN = (Phase.explicit, Phase.generate)
 _SHRINKING = (*_PLAIN, Phase.shrink)
 
 NAMESPACES = st.sampled_from([0, 0, 0, 0, 1, 1, 2])
-"""Which of three namespaces; the others are not there at first."""
+"""Which of three namespaces; only the first exists at the beginning."""
 TABLES = st.sampled_from(["a", "b", "c", "d"])
 CREATE_MODES = st.sampled_from(["Create", "ExistOk", "Overwrite"])
 COUNTS = st.integers(0, 5)

@@ -1,4 +1,4 @@
-"""The files under a table, seen past the catalog: on local disk, or wherever Lance can read."""
+"""The files of a table, read without the catalog: on local disk, or where Lance can read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _normal(location: str) -> str:
 
 
 class Storage:
-    """Looks at files and writes some, with the options that the target declares."""
+    """Reads and writes files with the storage options that the target declares."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -81,7 +81,7 @@ class Storage:
             return Path(file.name).read_bytes()
 
     def delete(self, location: str, name: str) -> None:
-        """Delete one file, which is there."""
+        """Delete one file, which must exist."""
         path = local_path(location)
         if path is not None:
             (path / name).unlink()

@@ -182,7 +182,7 @@ class TableCases(Cases):
 
     # -- exists ----------------------------------------------------------------------------------
 
-    def test_exists_looks_at_the_version(self, ns: CaseNamespace) -> None:
+    def test_exists_checks_the_version(self, ns: CaseNamespace) -> None:
         table_id = ns.with_rows()
         ns.table_exists(table_id, version=1)
         with refused(NO_VERSION, naming="99"):

@@ -1,4 +1,4 @@
-"""What a third party supplies: the catalog under test, what it can do, and where data may lie."""
+"""What the author of an adapter supplies: the catalog under test, and locations for data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Target(ABC):
     """The catalog under test.
 
-    Everything the kit makes lies in namespaces ``[*parent, <unique name>]``, in tables one level
+    Everything the kit makes is in namespaces ``[*parent, <unique name>]``, in tables one level
     below, and in files under ``data_root`` or where the catalog itself puts those tables.
     """
 
@@ -28,7 +28,7 @@ class Target(ABC):
     parent: Sequence[str] = ()
     """Existing namespace under which the kit makes its own; empty for the root."""
     data_root: str
-    """Place for data of tables to register: a directory or a URI that Lance can write."""
+    """Where data of registered tables is: a directory or a URI that Lance can write."""
     storage_options: Mapping[str, str] = {}
     """What Lance needs to read and write ``data_root`` and the catalog's default locations."""
     deviations: Mapping[str, str] = {}
@@ -36,7 +36,7 @@ class Target(ABC):
     own parameters, ``test_case[value]``. Each must fail; when one no longer does, the run fails
     until it is taken out."""
     other_entry_types: Sequence[str] = ()
-    """Lance entries as other implementations write them, by names that ``make_entry`` takes."""
+    """Names of Lance entries as other implementations write them, for ``make_entry``."""
     broken_entry_types: Sequence[str] = ()
     """Entries that claim to be Lance's and cannot be read; likewise."""
     stateful_bounds: StatefulBounds = StatefulBounds()
@@ -56,7 +56,7 @@ class Target(ABC):
         """Return a new client object. It is closed by its ``close`` method, if it has one."""
 
     def register_location(self, location: str) -> str:
-        """Return ``location``, a place under ``data_root``, as RegisterTable wants to have it."""
+        """Return ``location`` under ``data_root`` in the form that RegisterTable takes."""
         return location
 
     def make_namespace(self, namespace_id: Sequence[str]) -> None:
@@ -109,7 +109,7 @@ class Target(ABC):
 
     def write_entry(self, path: Path, entry: RawEntry) -> None:
         """Create an entry without the adapter. With ``is_external=False`` its files are the
-        catalog's own to delete, as far as the catalog knows."""
+        catalog's to delete, by what the entry says."""
         raise NotImplementedError
 
     def make_partitioned_table(
@@ -133,7 +133,7 @@ class Target(ABC):
         raise NotImplementedError
 
     def lacks(self, need: str) -> str:
-        """Return why ``need`` is not there; empty if it is.
+        """Return why ``need`` is missing; empty if it is not.
 
         A need is a feature, an optional method, or an operation (``LanceNamespace``).
         """

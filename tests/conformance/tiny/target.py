@@ -22,7 +22,7 @@ Request = Callable[[str, Json], None]
 
 
 class TinyTarget(Target):
-    """A server of its own, seen through an adapter of a given class."""
+    """A new server, and an adapter of a given class."""
 
     page_size = PAGE
     secrets = (_TOKEN,)
@@ -100,7 +100,7 @@ class TinyTarget(Target):
 
 
 class PurgingServer(TinyServer):
-    """Deletes files as it is told to."""
+    """Deletes the files that it should delete."""
 
     def request(self, operation: str, **body: object) -> Json:
         answer = super().request(operation, **body)
@@ -110,7 +110,7 @@ class PurgingServer(TinyServer):
 
 
 class TinyFaults(Faults):
-    """Trouble at the door of the server."""
+    """Faults of the server."""
 
     def __init__(self, server: TinyServer, catalog: Catalog) -> None:
         self._server = server
@@ -186,7 +186,7 @@ class TinyFaults(Faults):
             if operation in CHANGES:
                 self._server.on_request = None
                 held.arrived.set()
-                assert held.release.wait(30), "nobody released the change"
+                assert held.release.wait(30), "the change was not released"
 
         with self._requests(hold):
             yield held

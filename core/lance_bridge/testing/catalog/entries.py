@@ -33,7 +33,7 @@ LOCATIONS = ("plain", "with space", "a%20b", "ä-漢", "plus+and=equals", "Upper
 
 
 class EntryCases(CatalogCases):
-    """One entry and what becomes of it."""
+    """An entry from its creation to its drop."""
 
     # -- create, load and scan -------------------------------------------------------------------
 

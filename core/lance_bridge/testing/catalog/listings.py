@@ -18,7 +18,7 @@ from .workspace import CatalogCases, Workspace, faults_of, open_workspace, requi
 _MORE = 5
 """Entries on the last page."""
 _MOST_VANISHING = 50
-"""As far as pages are larger than this, entries vanish on the first one."""
+"""Where pages are larger than this, entries vanish on the first page."""
 _THREADS = 4
 
 ODD_NAMES = ("a", "aa", "ab", "a_b", "a__", "a1", "a10", "a9", "_a", "b", "B", "A_b", "9", "10")
@@ -159,14 +159,14 @@ class ListingCases(CatalogCases):
                 assert set(whole) <= set(found), f"{name} returned {found}"
                 assert set(found) <= {*whole, *broken}, f"{name} returned {found}"
                 assert len(found) == len(set(found)), f"{name} returned {found}"
-            # Left out, it would look absent, and files that it is for could be deleted.
+            # If it were left out, its name would look free, and its files could be deleted.
             scanned = {r.path[-1]: r for r in workspace.catalog.scan_tables(workspace.path)}
             assert set(scanned) == {*whole, *broken}, "a scan leaves out what it cannot read"
             for name in broken:
                 if not scanned[name].is_readable:
                     assert not scanned[name].is_lance
                     assert scanned[name].location is None
-            # What holds a name must be seen, or a namespace that is not empty looks so.
+            # If a name were left out, a namespace that is not empty would look empty.
             assert workspace.names() == sorted([*whole, *broken])
         finally:
             for name in broken:

@@ -71,7 +71,7 @@ RESERVED = {
 
 
 class PropertyCases(CatalogCases):
-    """What is written is read, after create and after alter, by load, by scan and past the adapter.
+    """What create and alter write is read by load, by scan and without the adapter.
 
     A catalog that cannot hold a property refuses it, and then nothing has changed.
     """

@@ -91,7 +91,7 @@ class Workspace:
     # -- tables ----------------------------------------------------------------------------------
 
     def location(self, name: str = "t") -> str:
-        """Return a location of its own under the target's data root."""
+        """Return a new location under the target's data root."""
         place = f"{self.target.data_root.rstrip('/')}/{self.path[-1]}_{name}.lance"
         self._locations.append(place)
         return self.target.register_location(place)
@@ -136,7 +136,7 @@ class Workspace:
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what the case made, as far as the catalog still can."""
+        """Remove what the case made, where the catalog still can."""
         for path in reversed(self._namespaces):
             _try(lambda path=path: self._remove(path))  # type: ignore[misc]  # mypy: lambda default
         for location in self._locations:
@@ -164,7 +164,7 @@ class Workspace:
 
 
 def _try(action: Callable[[], object]) -> None:
-    """Do it as far as possible: a case that failed may leave anything behind."""
+    """Try it: a case that failed may leave anything behind."""
     with contextlib.suppress(LanceNamespaceError, NotImplementedError, AttributeError, TypeError):
         action()
 

@@ -148,7 +148,7 @@ class TextCases(DataOperationCases):
         assert sorted(rows["id"].to_pylist()) == texts_with("apple")
         assert all(score > 0 for score in rows["_score"].to_pylist())
 
-    def test_a_text_query_without_columns_looks_into_every_index(
+    def test_a_text_query_without_columns_searches_every_index(
         self, shared_table: CaseTable
     ) -> None:
         either = {n for n in ALL if "apple" in (word_of(n), *text_of(n).split())}

@@ -25,7 +25,7 @@ def numbers(table: CaseTable, **more: Any) -> list[int]:
 
 
 def with_versions(table: CaseTable, count: int) -> CaseTable:
-    """Append rows, past the catalog, until a table has so many versions."""
+    """Append rows, without the catalog, until a table has so many versions."""
     while table.dataset().version < count:
         table.append([100])
     return table
@@ -147,9 +147,7 @@ class VersionCases(DataOperationCases):
         assert table.ids() == [*IDS, 100]
         assert sorted(numbers(table)) == [1, 2]
 
-    def test_a_version_that_is_there_or_is_not_the_next_is_a_conflict(
-        self, table: CaseTable
-    ) -> None:
+    def test_a_version_that_exists_or_is_not_the_next_is_a_conflict(self, table: CaseTable) -> None:
         staged = stage(with_versions(table, 2))
         for version in (1, 2, 4):
             with table.refuses(CONFLICT, naming=str(version)):

@@ -35,8 +35,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         description="Run the conformance kit against a catalog: what any Lance namespace must do, "
-        "in namespaces of its own, which it removes.",
-        epilog="Exit codes: 0 every case passed; 1 the catalog, or the place for data, cannot be "
+        "in new namespaces, which it removes.",
+        epilog="Exit codes: 0 every case passed; 1 the catalog, or the data root, cannot be "
         "used; 2 the command was given wrongly, or no case is selected; 3 a case failed; "
         f"130 Ctrl-C or SIGTERM.\n\nExample: {program} prod -k paging",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -60,7 +60,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-root",
         metavar="DIR",
-        help="place for data of registered tables, a path or a URI; default: a temporary directory",
+        help="where data of registered tables is written, a path or a URI; "
+        "default: a temporary directory",
     )
     _add_repeatable(
         parser, "--storage-option", help="what Lance needs to read and write there and the tables"

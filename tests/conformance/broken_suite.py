@@ -16,7 +16,8 @@ from lance.namespace import DirectoryNamespace
 from lance_bridge.testing import ConformanceSuite, StatefulBounds, Target
 from lance_bridge.testing.storage import Storage
 
-from .test_directory import DEVIATIONS, DirectoryTarget
+from .directory_deviations import DEVIATIONS
+from .test_directory import DirectoryTarget
 
 
 class MixesUpThreads(DirectoryNamespace):
@@ -143,15 +144,15 @@ class UpdatesEveryRow(DirectoryNamespace):
 
 
 class SearchesOtherwise(DirectoryNamespace):
-    """Measures by another distance than it was told."""
+    """Measures by another distance than the request says."""
 
     def query_table(self, request: api.QueryTableRequest) -> api.QueryTableResponse:
-        told = {"distance_type": "dot"} if request.distance_type == "cosine" else {}
-        return super().query_table(request.model_copy(update=told))
+        wrong = {"distance_type": "dot"} if request.distance_type == "cosine" else {}
+        return super().query_table(request.model_copy(update=wrong))
 
 
 class WritesBeforeItRefuses(DirectoryNamespace):
-    """Refuses a kind of index that is not there, and has tagged the table by then."""
+    """Refuses an unknown type of index after it has tagged the table."""
 
     def create_table_index(
         self, request: api.CreateTableIndexRequest
@@ -173,7 +174,7 @@ class DropsMoreColumns(DirectoryNamespace):
 
 
 class ForgetsTheVersion(DirectoryNamespace):
-    """Makes tags and branches of the first version, whatever it was told."""
+    """Makes tags and branches of the first version, whatever the request says."""
 
     def create_table_tag(self, request: api.CreateTableTagRequest) -> api.CreateTableTagResponse:
         return super().create_table_tag(request.model_copy(update={"version": 1}))
@@ -249,6 +250,6 @@ class TestStaleDeviation(Broken):
     deviations: Mapping[str, str] = {
         **DEVIATIONS,
         "test_count_counts_all_rows": "no longer true",
-        "test_inside_a_missing_table_is_table_not_found[query_table]": "nor is this",
+        "test_data_of_a_missing_table_is_table_not_found[query_table]": "nor is this",
         "test_no_such_case": "a slip",
     }

@@ -16,7 +16,7 @@ from servers.http_proxy import HttpProxy
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, RawEntry, Target
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_glue.capabilities import capabilities
 
@@ -25,17 +25,19 @@ from .http_faulty import HttpFaults
 Entry = dict[str, Any]
 
 MARKS: dict[str, Callable[[Entry], None]] = {}
-"""Kinds of Lance entries that other implementations make."""
+"""Lance entries that other implementations make, by name."""
 
 BROKEN_MARKS: dict[str, Callable[[Entry], None]] = {}
 """Entries marked as Lance's that no table can be behind."""
 
 
-def mark(kinds: dict[str, Callable[[Entry], None]]) -> Callable[..., Callable[[Entry], None]]:
-    """Add a function that makes a kind out of an ordinary Lance entry."""
+def entry_type(
+    entry_types: dict[str, Callable[[Entry], None]],
+) -> Callable[..., Callable[[Entry], None]]:
+    """Add a function that changes an ordinary Lance entry into one of this type."""
 
     def add(function: Callable[[Entry], None]) -> Callable[[Entry], None]:
-        kinds[function.__name__] = function
+        entry_types[function.__name__] = function
         return function
 
     return add
@@ -51,14 +53,14 @@ def lance_entry(name: str, location: str) -> Entry:
     }
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def lance_namespace_impls_in_java(entry: Entry) -> None:
     del entry["TableType"]
     del entry["StorageDescriptor"]["Columns"]
     entry["StorageDescriptor"]["Parameters"] = dict(entry["Parameters"])
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def lance_namespace_impls_in_python(entry: Entry) -> None:
     entry["Parameters"] = {"table_type": "LANCE", "managed_by": "storage", "empty_table": "true"}
     entry["StorageDescriptor"].update(
@@ -71,23 +73,23 @@ def lance_namespace_impls_in_python(entry: Entry) -> None:
     )
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def marks_in_upper_case(entry: Entry) -> None:
     entry["Parameters"] = {"table_type": "LANCE", "managed_by": "STORAGE"}
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def without_managed_by(entry: Entry) -> None:
     del entry["Parameters"]["managed_by"]
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def looking_managed(entry: Entry) -> None:
     entry["TableType"] = "MANAGED_TABLE"
     entry["Parameters"]["managed_by"] = "catalog"
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def with_fields_of_crawlers_and_athena(entry: Entry) -> None:
     entry.update(Owner="hadoop", Retention=0, PartitionKeys=[], Description="a table")
     entry["Parameters"].update(EXTERNAL="TRUE", transient_lastDdlTime="1700000000")
@@ -99,12 +101,12 @@ def with_fields_of_crawlers_and_athena(entry: Entry) -> None:
     )
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def location_with_slash_at_the_end(entry: Entry) -> None:
     entry["StorageDescriptor"]["Location"] += "/"
 
 
-@mark(MARKS)
+@entry_type(MARKS)
 def location_spelled_for_hadoop(entry: Entry) -> None:
     location = entry["StorageDescriptor"]["Location"]
     spelled = location.replace("s3://", "s3a://", 1)
@@ -113,22 +115,22 @@ def location_spelled_for_hadoop(entry: Entry) -> None:
     )
 
 
-@mark(BROKEN_MARKS)
+@entry_type(BROKEN_MARKS)
 def without_storage_descriptor(entry: Entry) -> None:
     del entry["StorageDescriptor"]
 
 
-@mark(BROKEN_MARKS)
+@entry_type(BROKEN_MARKS)
 def without_location(entry: Entry) -> None:
     del entry["StorageDescriptor"]["Location"]
 
 
-@mark(BROKEN_MARKS)
+@entry_type(BROKEN_MARKS)
 def with_empty_location(entry: Entry) -> None:
     entry["StorageDescriptor"]["Location"] = ""
 
 
-@mark(BROKEN_MARKS)
+@entry_type(BROKEN_MARKS)
 def link_to_a_table_that_is_gone(entry: Entry) -> None:
     del entry["StorageDescriptor"]
     entry["TargetTable"] = {
@@ -149,8 +151,8 @@ class GlueTarget(Target):
             good_names=(*Features.good_names, "a-b", "a.b"),
         ),
     )
-    odd_marks = tuple(MARKS)
-    broken_marks = tuple(BROKEN_MARKS)
+    other_entry_types = tuple(MARKS)
+    broken_entry_types = tuple(BROKEN_MARKS)
     secrets = (SECRET_KEY,)
     identity_resolution = 1.1  # the time of creation, in seconds
 
@@ -177,11 +179,11 @@ class GlueTarget(Target):
         entry["StorageDescriptor"]["Columns"] = [{"Name": "id", "Type": "int"}]
         self._server.glue.create_table(DatabaseName=namespace_id[-1], TableInput=entry)
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
         entry = lance_entry(name, location)
-        {**MARKS, **BROKEN_MARKS}[mark](entry)
+        {**MARKS, **BROKEN_MARKS}[entry_type](entry)
         self._server.glue.create_table(DatabaseName=namespace_id[-1], TableInput=entry)
 
     def make_partitioned_table(

@@ -32,7 +32,7 @@ from servers.thrift_faults import Hold, Refusal
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, HeldChange, RawEntry, Target
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_hive.capabilities import capabilities, database_argument
 from lance_bridge_metastore import Metastore
@@ -47,7 +47,7 @@ FEATURES = from_capabilities(
     capabilities(catalog_levels=False),
     Features(
         pickles=True,
-        # A metastore tells several callers that drop one table at once that each of them did it.
+        # Of several callers that drop one table at once, each may get a success.
         exclusive_changes=False,
         absent=inherited_operations(HiveNamespace),
     ),
@@ -55,12 +55,12 @@ FEATURES = from_capabilities(
 
 
 class RunningHiveTarget(Target):
-    """A metastore that somebody else runs: never stopped, and data where both sides see it."""
+    """A metastore that runs already: never stopped, and its data is where both sides see it."""
 
     features = FEATURES
     identity_resolution = 1.1  # the time of creation, in seconds
-    odd_marks = tuple(MARKS)
-    broken_marks = tuple(BROKEN_MARKS)
+    other_entry_types = tuple(MARKS)
+    broken_entry_types = tuple(BROKEN_MARKS)
     types: Any = hive
     client: Any = HMSClient
 
@@ -80,11 +80,11 @@ class RunningHiveTarget(Target):
         table.sd.cols = [self.types.FieldSchema("id", "int", "")]
         self._create(namespace_id, table)
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
         table = raw_table(namespace_id[-1], name, location, self.types)
-        {**MARKS, **BROKEN_MARKS}[mark](table)
+        {**MARKS, **BROKEN_MARKS}[entry_type](table)
         self._create(namespace_id, table)
 
     def make_partitioned_table(

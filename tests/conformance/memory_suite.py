@@ -19,15 +19,8 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemorySe
 
 from lance_bridge.catalog import Catalog, NamespaceRecord, TableRecord
 from lance_bridge.catalog import Path as TablePath
-from lance_bridge.testing import Features, RawEntry, Target
-from lance_bridge.testing.bad_requests import BadRequestCases
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
-from lance_bridge.testing.inside.suite import InsideTableCases
-from lance_bridge.testing.managed import ManagedCases
-from lance_bridge.testing.namespaces import NamespaceCases
-from lance_bridge.testing.registration import RegistrationCases
-from lance_bridge.testing.rename import RenameCases
-from lance_bridge.testing.tables import TableCases
+from lance_bridge.testing import ConformanceSuite, Features, RawEntry, Target
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 
 REPORT = "LANCE_BRIDGE_TEST_OPERATIONS"
 """Environment variable: the file to write the names of the operations to that were answered."""
@@ -61,7 +54,13 @@ class MemoryTarget(Target):
     """A catalog in memory that can rename and alter."""
 
     parent = ("eu", "shop")
-    features = from_capabilities(ABLE, Features(absent=inherited_operations(MemoryNamespace)))
+    features = from_capabilities(
+        ABLE,
+        Features(
+            absent=inherited_operations(MemoryNamespace),
+            good_names=(*Features().good_names[:-1], "a" * 20),  # at most 40, with the kit's own
+        ),
+    )
 
     def __init__(self, root: Path) -> None:
         self.data_root = str(root)
@@ -114,16 +113,8 @@ class MemoryTarget(Target):
         self._server.tables.pop((*namespace_id, name), None)
 
 
-class TestMemory(
-    ManagedCases,
-    InsideTableCases,
-    BadRequestCases,
-    NamespaceCases,
-    RegistrationCases,
-    RenameCases,
-    TableCases,
-):
-    """Whatever has an operation of its own."""
+class TestMemory(ConformanceSuite):
+    """Every case."""
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -17,7 +17,7 @@ from .memory_suite import MemoryTarget
 from .unity_target import DatabricksTarget, UnityTarget
 
 SMALL_PAGE = 10
-"""Entries on a page of servers that can be told so."""
+"""Entries on a page, for servers with a configurable size of pages."""
 
 _RESPELLED = "the server spells plain local paths as URLs, and the adapter shows them so"
 OPEN_SOURCE_DEVIATIONS = {

@@ -11,15 +11,15 @@ import pytest
 from servers.glue_server import SECRET_KEY, GlueServer
 from servers.http_proxy import HttpProxy
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
+from lance_bridge.testing import RequestSuite, ServerSuite, Target
 from lance_bridge.testing.data import DataCases
+from lance_bridge.testing.data_operations.references import BranchCases, TagCases
+from lance_bridge.testing.data_operations.smoke import SmokeCases
+from lance_bridge.testing.data_operations.transactions import TransactionCases
+from lance_bridge.testing.data_operations.versions import VersionCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.foreign import ForeignCases
-from lance_bridge.testing.inside.references import BranchCases, TagCases
-from lance_bridge.testing.inside.suite import InsideTableCases
-from lance_bridge.testing.inside.transactions import TransactionCases
-from lance_bridge.testing.inside.versions import VersionCases
-from lance_bridge.testing.names import NameCases
+from lance_bridge.testing.identifiers import IdentifierCases
 from lance_bridge.testing.paging import PagingCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
@@ -52,7 +52,7 @@ class OnGlue:
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Iterator[Target]:
         with pytest.MonkeyPatch.context() as environment:
-            # Pickles hold no secrets: who unpickles finds them in the environment.
+            # Pickles hold no secrets: the reader of a pickle takes them from the environment.
             environment.setenv("LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", SECRET_KEY)
             yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))
 
@@ -64,15 +64,15 @@ class TestGlue(OnGlue, ServerSuite, RequestSuite):
 
 @pytest.mark.server
 @pytest.mark.slow
-class TestGlueInFull(OnGlue, InsideTableCases, StatefulCases):
-    """All other cases."""
+class TestGlueAtRandom(OnGlue, StatefulCases):
+    """Random sequences of operations."""
 
 
 @pytest.mark.server
-class TestGlueOnS3(InsideTableCases, PylanceCases, DataCases, DropCases, RegistrationCases):
-    """What touches data, with the data in S3."""
+class TestGlueOnS3(SmokeCases, PylanceCases, DataCases, DropCases, RegistrationCases):
+    """What reads or writes data, with the data in S3."""
 
-    test_the_longest_namespace_name_works = NameCases.test_the_longest_namespace_name_works
+    test_the_longest_namespace_name_works = IdentifierCases.test_the_longest_namespace_name_works
     test_entries_by_other_implementations_are_listed_described_and_read = (
         ForeignCases.test_entries_by_other_implementations_are_listed_described_and_read
     )
@@ -84,14 +84,12 @@ class TestGlueOnS3(InsideTableCases, PylanceCases, DataCases, DropCases, Registr
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls, glue_server: GlueServer, glue_proxy: HttpProxy) -> Target:
-        target = GlueOnS3Target(glue_server, glue_proxy)
-        target.features = without(target.features, "inside_in_full")
-        return target
+        return GlueOnS3Target(glue_server, glue_proxy)
 
 
 @pytest.mark.server
 class TestGlueReferencesOnS3(TransactionCases, BranchCases, TagCases, VersionCases):
-    """In full what works on files of the store itself, and not through Lance."""
+    """Operations that read and write files of the store directly, and not by Lance."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -101,7 +99,7 @@ class TestGlueReferencesOnS3(TransactionCases, BranchCases, TagCases, VersionCas
 
 @pytest.mark.server
 class TestGlueWithSmallPages(PagingCases):
-    """What reads more than one page, with two entries on each."""
+    """Listings of several pages, with two entries on each."""
 
     @pytest.fixture(scope="class")
     @classmethod

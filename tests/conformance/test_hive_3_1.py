@@ -1,4 +1,4 @@
-"""The kit on Hive 3.1, the first with catalogs."""
+"""The kit on Hive 3.1, the first release with catalogs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import RequestSuite, ServerSuite, Target
-from lance_bridge.testing.inside.suite import InsideTableCases
+from lance_bridge.testing.drops import DropCases
+from lance_bridge.testing.namespaces import NamespaceCases
+from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.stateful import StatefulCases
+from lance_bridge.testing.tables import TableCases
 
 from .hive_target import HiveCatalogTarget, hive_target
 
@@ -25,14 +28,23 @@ class TestHive(ServerSuite):
 
 
 @pytest.mark.slow
-class TestHiveInFull(RequestSuite, InsideTableCases, StatefulCases):
-    """All other cases."""
+class TestHiveRequests(RequestSuite, StatefulCases):
+    """What depends little on the release."""
 
 
-class TestHiveWithCatalogs(ServerSuite):
+class OnCatalogs:
     """Three levels: catalog, database, table."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls, metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> Target:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
+
+
+class TestHiveWithCatalogs(OnCatalogs, NamespaceCases, TableCases, RenameCases, DropCases):
+    """What the third level changes."""
+
+
+@pytest.mark.slow
+class TestHiveWithCatalogsInFull(OnCatalogs, ServerSuite):
+    """What the server decides."""

@@ -6,7 +6,6 @@ import pytest
 from servers.metastores import Metastores
 
 from lance_bridge.testing import RequestSuite, ServerSuite, Target
-from lance_bridge.testing.inside.suite import InsideTableCases
 from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import HiveCatalogTarget, hive_target
@@ -25,8 +24,8 @@ class TestHive(ServerSuite):
 
 
 @pytest.mark.slow
-class TestHiveInFull(RequestSuite, InsideTableCases, StatefulCases):
-    """All other cases."""
+class TestHiveRequests(RequestSuite, StatefulCases):
+    """What depends little on the release."""
 
 
 @pytest.mark.slow

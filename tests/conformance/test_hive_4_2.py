@@ -1,4 +1,4 @@
-"""The kit on Hive 4.2: the release that is put through every case."""
+"""The kit on Hive 4.2, the release on which every case runs."""
 
 from __future__ import annotations
 

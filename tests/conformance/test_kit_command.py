@@ -1,4 +1,4 @@
-"""``python -m lance_bridge.testing``: it looks before it begins, and cleans up when it is ended."""
+"""``python -m lance_bridge.testing``: it checks first, and cleans up when it is interrupted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def in_directory(path: Path) -> list[str]:
     return ["dir", "-p", f"root={path}"]
 
 
-def test_a_dead_server_is_told_before_any_case_runs(
+def test_a_dead_server_is_reported_before_any_case_runs(
     no_cases: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     uri = f"uri=thrift://127.0.0.1:{closed_port()}"
@@ -52,7 +52,7 @@ def test_a_dead_server_is_told_before_any_case_runs(
     assert no_cases == []
 
 
-def test_a_parent_that_does_not_exist_is_told_before_any_case_runs(
+def test_a_missing_parent_is_reported_before_any_case_runs(
     no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert command.main([*in_directory(tmp_path), "--parent", "no_such"]) == 1
@@ -71,7 +71,7 @@ def test_a_data_root_is_an_absolute_path_or_a_uri(
     assert no_cases == []
 
 
-def test_a_data_root_that_cannot_be_written_is_told_before_any_case_runs(
+def test_a_data_root_that_cannot_be_written_is_reported_before_any_case_runs(
     no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -83,7 +83,7 @@ def test_a_data_root_that_cannot_be_written_is_told_before_any_case_runs(
     assert no_cases == []
 
 
-def test_a_store_that_is_not_there_is_told_before_any_case_runs(
+def test_a_missing_store_is_reported_before_any_case_runs(
     no_cases: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     given = [*in_directory(tmp_path), "--data-root", "nosuchscheme://bucket/place"]
@@ -229,7 +229,7 @@ def test_groups_are_listed_without_a_catalog(capsys: pytest.CaptureFixture[str])
     assert command.main(["--list-groups"]) == 0
     lines = capsys.readouterr().out.splitlines()
     groups = [line.split()[0] for line in lines]
-    assert {"namespaces", "tables", "rename", "managed", "inside", "rows"} <= set(groups)
+    assert {"namespaces", "tables", "rename", "managed", "data_operations", "rows"} <= set(groups)
     assert all(int(line.split()[1]) > 0 and len(line.split()) > 2 for line in lines)
 
 
@@ -260,7 +260,7 @@ def test_cases_are_selected_by_group_and_counted_with_the_reasons_of_what_is_ski
     assert sum(reasons.values()) == outcome["skipped"]
 
 
-def test_people_are_shown_the_reasons_of_what_is_skipped() -> None:
+def test_the_text_output_has_the_reasons_of_skips() -> None:
     results = Results("prod")
     results.passed, results.failed = 3, ["test_a"]
     results.skipped.update({"no server": 1, "rename: it has no call for that": 2})
@@ -271,7 +271,7 @@ def test_people_are_shown_the_reasons_of_what_is_skipped() -> None:
     ]
 
 
-def test_features_are_missing_for_the_catalogs_own_reasons() -> None:
+def test_features_are_missing_for_the_reasons_that_the_catalog_gives() -> None:
     target = command._target(kit_options.parse(["unity", "-p", "host=http://127.0.0.1:9"]))
     assert "no call that changes a table" in target.lacks("alter")
     assert "within their schema" in target.lacks("rename_across")

@@ -20,16 +20,16 @@ from servers.unity import (
 from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
+from lance_bridge.testing.case_namespace import CaseNamespace
 from lance_bridge.testing.data import DataCases
+from lance_bridge.testing.data_operations.smoke import SmokeCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.expect import refused
 from lance_bridge.testing.foreign import ForeignCases
-from lance_bridge.testing.inside.suite import InsideTableCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.restart import RestartCases
-from lance_bridge.testing.space import Space
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import TableCases
 
@@ -51,8 +51,8 @@ class TestUnity(OnUnity, ServerSuite, RequestSuite):
 
 
 @pytest.mark.slow
-class TestUnityInFull(OnUnity, InsideTableCases, StatefulCases):
-    """All other cases."""
+class TestUnityAtRandom(OnUnity, StatefulCases):
+    """Random sequences of operations."""
 
 
 class OnOldUnityWithPinnedCatalog:
@@ -77,10 +77,8 @@ class TestOldUnityWithPinnedCatalog(OnOldUnityWithPinnedCatalog, ServerSuite):
 
 
 @pytest.mark.slow
-class TestOldUnityWithPinnedCatalogInFull(
-    OnOldUnityWithPinnedCatalog, RequestSuite, InsideTableCases, StatefulCases
-):
-    """All other cases."""
+class TestOldUnityRequests(OnOldUnityWithPinnedCatalog, RequestSuite, StatefulCases):
+    """What depends little on the release."""
 
 
 def databricks(root: Path, *, reserves_table_type: bool) -> Iterator[Target]:
@@ -105,8 +103,8 @@ class TestDatabricks(OnDatabricks, ServerSuite, RequestSuite):
 
 
 @pytest.mark.slow
-class TestDatabricksInFull(OnDatabricks, InsideTableCases, StatefulCases):
-    """All other cases."""
+class TestDatabricksAtRandom(OnDatabricks, StatefulCases):
+    """Random sequences of operations."""
 
 
 class TestDatabricksThatReservesTableType(
@@ -121,7 +119,7 @@ class TestDatabricksThatReservesTableType(
 
 
 @pytest.mark.server
-class TestUnityOnS3(InsideTableCases, DataCases, DropCases, PylanceCases):
+class TestUnityOnS3(SmokeCases, DataCases, DropCases, PylanceCases):
     """Tables on S3, reached with credentials that the catalog vends."""
 
     @pytest.fixture(scope="class")
@@ -129,7 +127,6 @@ class TestUnityOnS3(InsideTableCases, DataCases, DropCases, PylanceCases):
     def target(cls) -> Iterator[Target]:
         with MotoServer() as moto, UnityServer(OPEN_SOURCE_0_6) as server:
             target = UnityOnS3Target(server, moto, "unity-kit")
-            target.features = without(target.features, "inside_in_full")
             yield target
             assert server.counts["POST /temporary-table-credentials"]
 
@@ -143,9 +140,11 @@ class _ForgetfulTarget(UnityTarget):
         super().stop_server()
 
 
-def test_a_server_that_loses_what_it_acknowledged_is_told_how_to_keep_it(tmp_path: Path) -> None:
+def test_a_server_that_loses_what_it_acknowledged_fails_with_the_setting_that_keeps_it(
+    tmp_path: Path,
+) -> None:
     with UnityServer(OPEN_SOURCE_0_6) as server:
-        space = Space(_ForgetfulTarget(server, str(tmp_path)))
+        space = CaseNamespace(_ForgetfulTarget(server, str(tmp_path)))
         with pytest.raises(AssertionError, match=r"acknowledged.*WRITE_DELAY=0"):
             RestartCases().test_the_first_call_of_an_idle_client_after_a_restart_succeeds(space)
         space.close()

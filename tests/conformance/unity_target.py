@@ -17,7 +17,7 @@ from servers.unity import DATABRICKS, WAREHOUSE_ID, Bucket, UnityServer
 from lance_bridge.catalog import Catalog
 from lance_bridge.catalog import Path as TablePath
 from lance_bridge.testing import Faults, Features, RawEntry, Target
-from lance_bridge.testing.declared import from_capabilities, inherited_operations
+from lance_bridge.testing.features import from_capabilities, inherited_operations
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.capabilities import capabilities
 
@@ -59,20 +59,20 @@ MARKS: Mapping[str, Mapping[str, Any]] = {
     "no_format": {"properties": _LANCE, "data_source_format": None},
     "with_columns": {"properties": _LANCE, "columns": [_column("id", "LONG", "long")]},
 }
-"""Kinds of Lance entries that other implementations make, or made with older servers."""
+"""Lance entries that other implementations make, or made with older servers, by name."""
 
 BROKEN_MARKS: Mapping[str, Mapping[str, Any]] = {
     "without_location": {"properties": _LANCE, "storage_location": None},
 }
-"""Databricks shows entries without a location to who may only browse them; the open-source server
-makes none. A name that answers 500 cannot even be dropped: `test_unity` looks at that apart."""
+"""Databricks shows entries without a location to users who may only browse them; the open-source
+server makes none. A name that answers 500 cannot be dropped: see `test_unity`."""
 
 
 class UnityTarget(Target):
     """The open-source server; ``pinned`` leaves the catalog out of identifiers."""
 
-    odd_marks = tuple(MARKS)
-    broken_marks = tuple(BROKEN_MARKS)
+    other_entry_types = tuple(MARKS)
+    broken_entry_types = tuple(BROKEN_MARKS)
 
     def __init__(self, server: UnityServer, data_root: str, *, pinned: bool = False) -> None:
         self.server = server
@@ -102,11 +102,11 @@ class UnityTarget(Target):
     def make_foreign_table(self, namespace_id: Sequence[str], name: str, location: str) -> None:
         self._add(namespace_id, name, storage_location=_uri(location))
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
         plain = {"data_source_format": "TEXT", "storage_location": _uri(location)}
-        self._add(namespace_id, name, **{**plain, **{**MARKS, **BROKEN_MARKS}[mark]})
+        self._add(namespace_id, name, **{**plain, **{**MARKS, **BROKEN_MARKS}[entry_type]})
 
     def _add(self, namespace_id: Sequence[str], name: str, **more: Any) -> None:
         self.server.add_table(CATALOG, namespace_id[-1], name, **more)

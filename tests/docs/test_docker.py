@@ -17,7 +17,7 @@ import yaml
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace, kit_options
 from lance_bridge.testing import without
-from lance_bridge.testing.declared import from_capabilities
+from lance_bridge.testing.features import from_capabilities
 
 REPOSITORY = Path(__file__).parents[2]
 DOCKER = REPOSITORY / "docker"

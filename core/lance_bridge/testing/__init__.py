@@ -1,4 +1,4 @@
-"""The conformance kit: what every Lance namespace must do, for anyone's ``LanceNamespace``.
+"""The conformance kit: tests of what every ``LanceNamespace`` must do.
 
 Describe the catalog under test in a :class:`Target`, give it as a fixture, and subclass the suite::
 
@@ -21,36 +21,34 @@ Describe the catalog under test in a :class:`Target`, give it as a fixture, and 
     class TestMine(ConformanceSuite):
         pass
 
-The fixture's scope is that of the class or wider: the cases of what happens inside a table share a
-namespace and some tables. An operation that is not there is declared by its name, in
-``Features(absent=…)``: it must answer Unsupported.
+The fixture's scope is the class or wider: the cases on the data of tables share a namespace and a
+table. Operations that the implementation lacks are declared in ``Features(absent=…)``: they must
+answer Unsupported.
 
-`ConformanceSuite` is everything, and what a catalog should pass once. Much of it depends little on
-the server, so that further targets of the same kind may be put through less:
+`ConformanceSuite` is everything, and what a catalog should pass once. For further targets of the
+same kind there are parts of it:
 
-- `ServerSuite` is what a server decides: entries, namespaces, many clients at once, restarts, and
-  one case inside a table. It is for further releases of a server.
-- `RequestSuite` is what the kind of catalog decides: names, requests, and whole tables of data. It
-  is for another configuration with other names, such as one more level of namespaces.
-- ``Features(inside_in_full=False)`` leaves one case of each group of operations inside a table, for
-  data in another kind of store. The others are skipped with that for a reason.
+- `ServerSuite`: what depends on the server. Entries, namespaces, concurrent clients, restarts, and
+  a smoke test of the operations on data. It is for further releases of a server.
+- `RequestSuite`: what depends on the kind of catalog. Identifiers, requests, and whole tables of
+  data. It is for another configuration, such as one more level of namespaces.
 
-Whoever writes an adapter, a ``lance_bridge.Catalog``, puts that through `CatalogSuite` as well. It
-calls the catalog's own methods, with the same target and the same fixture::
+The author of a ``lance_bridge.Catalog`` runs `CatalogSuite` as well. It calls the catalog's own
+methods, with the same target and the same fixture::
 
     from lance_bridge.testing import CatalogSuite, Faults, RawEntry
 
     class TestMyCatalog(CatalogSuite):
         pass
 
-By default it takes the catalog from the namespace that ``connect`` returns; a target without one
-overrides ``catalog``. Set ``page_size`` to what the server puts on a page: the suite makes a few
-entries more. The other hooks are optional, and a case that lacks one is skipped and says so:
+By default it takes the catalog from the namespace that ``connect`` returns; other targets override
+``catalog``. Set ``page_size`` to the number of entries on a page of the server: the suite makes a
+few more. The other hooks are optional, and a case that lacks one is skipped with that reason:
 
-- ``read_entry`` and ``write_entry`` see an entry as the server has it, past the adapter: is it
-  whole there, and is what the adapter says of entries of others true?
-- ``faults`` makes trouble on the way to the server (see `Faults`): it refuses, is busy or broken,
-  breaks off a listing, loses a reply, or is slow with one change until another has been made. Most
+- ``read_entry`` and ``write_entry`` read and write an entry in the server without the adapter. They
+  show that the adapter stores all of it, and reads what others have stored.
+- ``faults`` makes faults on the way to the server (see `Faults`): it refuses, is busy or broken,
+  breaks off a listing, loses a reply, or delays a change until another one has been made. Most
   adapters that pass without it fail with it.
 - ``other_catalog``, ``secrets`` and ``grants`` are for descriptions and for vended credentials.
 
@@ -58,9 +56,9 @@ What the capabilities declare decides which cases run: what is declared must wor
 declared impossible must raise UnsupportedOperationError and change nothing. A property may be
 refused as InvalidInput; it may not be changed or lost.
 
-Needs pytest and hypothesis (``pip install 'lance-bridge[testing]'``). Without writing any code, a
-configured catalog is put through both suites by ``python -m lance_bridge.testing``, which has none
-of the hooks.
+Needs pytest and hypothesis (``pip install 'lance-bridge[testing]'``). ``python -m
+lance_bridge.testing`` runs both suites on a configured catalog without any code, and without the
+hooks.
 """
 
 from __future__ import annotations
@@ -70,37 +68,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .catalog.hooks import Faults, HeldChange, RawEntry
-from .declared import from_capabilities, inherited_operations, without
-from .target import Features, StatefulBounds, Target
+from .features import Features, StatefulBounds, from_capabilities, inherited_operations, without
+from .hooks import Faults, HeldChange, RawEntry
+from .target import Target
 
 if TYPE_CHECKING:
     from .catalog.suite import CatalogSuite
     from .suite import ConformanceSuite, RequestSuite, ServerSuite
 
 _CASES = (
-    "bad_requests",
     "cases",
-    "catalog.cases",
-    "catalog.connections",
-    "catalog.declarations",
-    "catalog.entries",
-    "catalog.faults",
-    "catalog.guards",
-    "catalog.listings",
-    "catalog.namespaces",
-    "catalog.properties",
-    "catalog.renames",
-    "catalog.workspace",
+    "catalog",
+    "client_requests",
     "concurrency",
     "data",
+    "data_operations",
     "declarations",
     "drops",
     "foreign",
-    "inside",
+    "identifiers",
     "managed",
-    "mapping_requests",
-    "names",
+    "missing",
     "namespaces",
     "paging",
     "pylance_io",
@@ -110,13 +98,14 @@ _CASES = (
     "stateful",
     "tables",
 )
+"""The modules and packages with asserts."""
 
 
 def rewrite_asserts() -> None:
     """Let plain asserts of the cases explain themselves; pytest must run already.
 
-    It does so of its own accord only in test files, and only in modules that were not imported
-    before. Hence the suite is imported when it is first asked for.
+    By itself it does so only in test files, and only in modules that were not imported before.
+    Hence the suite is imported when it is first used.
     """
     pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _CASES))
 

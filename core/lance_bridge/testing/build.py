@@ -1,4 +1,4 @@
-"""Small builders: names nobody else has, tables with known rows, Arrow IPC streams."""
+"""Small builders: unique names, tables with known rows, Arrow IPC streams."""
 
 from __future__ import annotations
 

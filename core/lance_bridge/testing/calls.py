@@ -22,8 +22,8 @@ class Calls:
     place that an answer named, so that a case can clean up.
     """
 
-    def __init__(self, namespace: api.LanceNamespace) -> None:
-        self.namespace = namespace
+    def __init__(self, client: api.LanceNamespace) -> None:
+        self.client = client
         self.locations: set[str] = set()
 
     def call(
@@ -39,42 +39,42 @@ class Calls:
         arguments: list[object] = [request_model(operation).model_validate(given)]
         if data is not None:
             arguments.append(data if isinstance(data, bytes) else ipc(data))
-        answer: Any = getattr(self.namespace, operation)(*arguments)
+        answer: Any = getattr(self.client, operation)(*arguments)
         return answer
 
     def close(self) -> None:
         """Close the client, if it can be closed."""
-        close = getattr(self.namespace, "close", None)
+        close = getattr(self.client, "close", None)
         if callable(close):
             close()
 
     # -- namespaces ------------------------------------------------------------------------------
 
     def create_namespace(self, id: Id, **options: Any) -> api.CreateNamespaceResponse:
-        return self.namespace.create_namespace(_request(api.CreateNamespaceRequest, id, options))
+        return self.client.create_namespace(_request(api.CreateNamespaceRequest, id, options))
 
     def describe_namespace(self, id: Id) -> api.DescribeNamespaceResponse:
-        return self.namespace.describe_namespace(_request(api.DescribeNamespaceRequest, id, {}))
+        return self.client.describe_namespace(_request(api.DescribeNamespaceRequest, id, {}))
 
     def namespace_exists(self, id: Id) -> None:
-        self.namespace.namespace_exists(_request(api.NamespaceExistsRequest, id, {}))
+        self.client.namespace_exists(_request(api.NamespaceExistsRequest, id, {}))
 
     def drop_namespace(self, id: Id, **options: Any) -> api.DropNamespaceResponse:
-        return self.namespace.drop_namespace(_request(api.DropNamespaceRequest, id, options))
+        return self.client.drop_namespace(_request(api.DropNamespaceRequest, id, options))
 
     def list_namespaces(self, id: Id, **options: Any) -> api.ListNamespacesResponse:
-        return self.namespace.list_namespaces(_request(api.ListNamespacesRequest, id, options))
+        return self.client.list_namespaces(_request(api.ListNamespacesRequest, id, options))
 
     # -- tables ----------------------------------------------------------------------------------
 
     def list_tables(self, id: Id, **options: Any) -> api.ListTablesResponse:
-        return self.namespace.list_tables(_request(api.ListTablesRequest, id, options))
+        return self.client.list_tables(_request(api.ListTablesRequest, id, options))
 
     def list_all_tables(self, **options: Any) -> api.ListTablesResponse:
-        return self.namespace.list_all_tables(api.ListTablesRequest(**options))
+        return self.client.list_all_tables(api.ListTablesRequest(**options))
 
     def declare_table(self, id: Id, **options: Any) -> api.DeclareTableResponse:
-        answer = self.namespace.declare_table(_request(api.DeclareTableRequest, id, options))
+        answer = self.client.declare_table(_request(api.DeclareTableRequest, id, options))
         self._note(answer.location)
         return answer
 
@@ -82,34 +82,34 @@ class Calls:
         self, id: Id, content: pa.Table | bytes, **options: Any
     ) -> api.CreateTableResponse:
         data = content if isinstance(content, bytes) else ipc(content)
-        answer = self.namespace.create_table(_request(api.CreateTableRequest, id, options), data)
+        answer = self.client.create_table(_request(api.CreateTableRequest, id, options), data)
         self._note(answer.location)
         return answer
 
     def register_table(self, id: Id, location: str, **options: Any) -> api.RegisterTableResponse:
         options = {"location": location, **options}
-        return self.namespace.register_table(_request(api.RegisterTableRequest, id, options))
+        return self.client.register_table(_request(api.RegisterTableRequest, id, options))
 
     def describe_table(self, id: Id, **options: Any) -> api.DescribeTableResponse:
-        return self.namespace.describe_table(_request(api.DescribeTableRequest, id, options))
+        return self.client.describe_table(_request(api.DescribeTableRequest, id, options))
 
     def table_exists(self, id: Id, **options: Any) -> None:
-        self.namespace.table_exists(_request(api.TableExistsRequest, id, options))
+        self.client.table_exists(_request(api.TableExistsRequest, id, options))
 
     def deregister_table(self, id: Id) -> api.DeregisterTableResponse:
-        return self.namespace.deregister_table(_request(api.DeregisterTableRequest, id, {}))
+        return self.client.deregister_table(_request(api.DeregisterTableRequest, id, {}))
 
     def drop_table(self, id: Id) -> api.DropTableResponse:
-        return self.namespace.drop_table(_request(api.DropTableRequest, id, {}))
+        return self.client.drop_table(_request(api.DropTableRequest, id, {}))
 
     def rename_table(self, id: Id, new_name: str, **options: Any) -> api.RenameTableResponse:
         options = {"new_table_name": new_name, **options}
-        return self.namespace.rename_table(_request(api.RenameTableRequest, id, options))
+        return self.client.rename_table(_request(api.RenameTableRequest, id, options))
 
     def count(self, id: Id, **options: Any) -> int:
         """Return the count, which implementations give as a number or in a response model."""
         request = _request(api.CountTableRowsRequest, id, options)
-        answer: Any = self.namespace.count_table_rows(request)
+        answer: Any = self.client.count_table_rows(request)
         return int(getattr(answer, "count", answer))
 
     # -- listings --------------------------------------------------------------------------------

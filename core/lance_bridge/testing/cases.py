@@ -1,4 +1,4 @@
-"""The ground under every group of cases: fixtures, needed features, known deviations."""
+"""What every group of cases shares: fixtures, needed features, known deviations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import pytest
 from lance_namespace import ErrorCode
 
-from .calls import Id
+from .case_namespace import CaseNamespace
 from .expect import answer_of
-from .space import Space
 from .target import Target
 
+_T = TypeVar("_T")
 _NEEDS = "lance_bridge_needs"
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -32,6 +32,7 @@ _FEATURE_OF = {
     "rename_table": "rename",
     "create_namespace": "namespace_changes",
     "drop_namespace": "namespace_changes",
+    "list_all_tables": "list_all",
 }
 """Operation to the feature without which it cannot be called with success."""
 
@@ -49,11 +50,11 @@ def skip_if_absent(target: Target, operation: str) -> None:
         pytest.skip(reason)
 
 
-class Operations:
-    """Puts one question to many operations in one case.
+class Refusals:
+    """Compares the answers to many requests of one case, each of which must be refused.
 
-    An operation that the target declares absent is left out. One that it declares a deviation, as
-    ``test_case[operation]``, must answer otherwise.
+    A request that the target declares a deviation, as ``test_case[name]``, must be answered
+    otherwise.
     """
 
     def __init__(self, target: Target, case: str) -> None:
@@ -62,32 +63,40 @@ class Operations:
 
     def refuse(
         self,
-        calls: Mapping[str, Callable[[Id], object]],
-        identifiers: Collection[Id],
+        calls: Mapping[str, Callable[[_T], object]],
+        candidates: Collection[_T],
         *codes: ErrorCode,
         naming: str = "",
     ) -> None:
-        """Require that every operation refuses every identifier.
+        """Require that every operation refuses every candidate.
 
         Args:
-            calls: Operation to its call with an identifier.
-            identifiers: At least one.
+            calls: Operation to its call with a candidate. Those that the target declares absent are
+                left out.
+            candidates: Identifiers, or values of an option; at least one.
             codes: The codes that are right.
             naming: What each message must contain, in any letter case.
         """
-        expected = " or ".join(code.name for code in codes)
-        absent = {name: why_absent(self._target, name) for name in calls}
-        present = [name for name in calls if not absent[name]]
-        if not present:
-            pytest.skip(next(iter(absent.values())))
-        answers = {}
-        for name in present:
-            given = (answer_of(calls[name], each, codes, naming) for each in identifiers)
-            answers[name] = next((text for text in given if text), expected)
-        deviating = [n for n in present if f"{self._case}[{n}]" in self._target.deviations]
-        stale = [name for name in deviating if answers.pop(name) == expected]
-        assert answers == dict.fromkeys(answers, expected)
-        assert not stale, f"declared as deviations, and answer {expected}: {stale}"
+        complaints = {}
+        for name, call in calls.items():
+            if not why_absent(self._target, name):
+                answers = (answer_of(call, each, codes, naming) for each in candidates)
+                complaints[name] = next((text for text in answers if text), "")
+        self.compare(complaints)
+
+    def compare(self, complaints: Mapping[str, str]) -> None:
+        """Require that nothing is wrong but what the target declares.
+
+        Args:
+            complaints: Name of a request to what is wrong with the answer, empty if nothing is.
+        """
+        if not complaints:
+            pytest.skip(f"{type(self._target).__name__} declares that each operation is absent")
+        declared = {n for n in complaints if f"{self._case}[{n}]" in self._target.deviations}
+        wrong = {name: text for name, text in complaints.items() if text and name not in declared}
+        assert not wrong
+        repaired = sorted(name for name in declared if not complaints[name])
+        assert not repaired, f"declared as deviations, and answered as expected: {repaired}"
 
 
 def _names(given: str | Sequence[str]) -> Sequence[str]:
@@ -120,13 +129,13 @@ class Cases:
             request.node.add_marker(pytest.mark.xfail(reason=reason, strict=True))
 
     @pytest.fixture
-    def operations(self, request: pytest.FixtureRequest, target: Target) -> Operations:
-        """All operations, to be asked the same in one case."""
-        return Operations(target, request.node.originalname)
+    def refusals(self, request: pytest.FixtureRequest, target: Target) -> Refusals:
+        """The answers to many requests, to be compared at once."""
+        return Refusals(target, request.node.originalname)
 
     @pytest.fixture
-    def space(self, target: Target, _declared: None) -> Iterator[Space]:
-        """A client and a namespace of the case's own."""
-        space = Space(target)
-        yield space
-        space.close()
+    def ns(self, target: Target, _declared: None) -> Iterator[CaseNamespace]:
+        """A client and a namespace that only this case uses."""
+        ns = CaseNamespace(target)
+        yield ns
+        ns.close()

@@ -30,15 +30,14 @@ from .. import kit_options
 from ..exit_codes import FAILED, FOUND, INTERRUPTED, MISUSED
 from . import rewrite_asserts
 from .build import PREFIX
-from .declared import from_capabilities, inherited_operations, reasons_from, without
-from .groups import groups, groups_of
+from .features import Features, from_capabilities, inherited_operations, reasons_from, without
 from .preflight import PreflightError, check_catalog, check_data_root, check_levels, check_table
-from .results import Results
-from .target import Features, Target
+from .results import Results, groups, groups_of
+from .target import Target
 
 _TESTS_FAILED = int(pytest.ExitCode.TESTS_FAILED)
 _DEFECTS = (TypeError, AttributeError, ImportError, LookupError, OSError, RuntimeError, ValueError)
-"""What the constructor of an adapter raises that is not finished, such as for a missing method."""
+"""What the constructor of an unfinished adapter raises, such as for a missing method."""
 _MISUSES = (int(pytest.ExitCode.USAGE_ERROR), int(pytest.ExitCode.NO_TESTS_COLLECTED))
 
 
@@ -49,7 +48,7 @@ class ConfiguredTarget(Target):
         self._name = name
         self._properties = dict(properties)
         self.reasons: dict[str, str] = {}
-        """Why the features are not there that are not, by their names."""
+        """Feature that is missing to the reason."""
 
     def connect(self) -> lance_namespace.LanceNamespace:
         return lance_bridge.connect(self._name, self._properties)

@@ -13,10 +13,10 @@ from lance_namespace import ErrorCode, LanceNamespaceError
 
 from .build import rows
 from .calls import Calls
+from .case_namespace import CaseNamespace
 from .cases import Cases, needs
 from .expect import described
-from .space import Space
-from .storage import same_place
+from .storage import same_location
 
 THREADS = 8
 ROUNDS = 25
@@ -44,7 +44,7 @@ def race(call: Callable[[int], _T], threads: int = THREADS) -> list[_T | LanceNa
 def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> list[int]:
     """Require at least one answer, and this code from the others; return the winners' numbers.
 
-    A loser may also be told ConcurrentModification.
+    A loser may also get ConcurrentModification.
     """
     winners = [n for n, a in enumerate(answers) if not isinstance(a, LanceNamespaceError)]
     wrong = [
@@ -54,7 +54,7 @@ def check_winners(answers: list[_T | LanceNamespaceError], code: ErrorCode) -> l
         and answer.code not in (code, ErrorCode.CONCURRENT_MODIFICATION)
     ]
     assert not wrong
-    assert winners, "nobody won"
+    assert winners, "no caller succeeded"
     return winners
 
 
@@ -77,134 +77,136 @@ class ConcurrencyCases(Cases):
 
     # -- each answer belongs to its own question -------------------------------------------------
 
-    def test_each_thread_is_answered_about_its_own_table(self, space: Space) -> None:
-        own = [space.api.declare_table(space.table(f"t{n}")).location for n in range(THREADS)]
+    def test_each_thread_is_answered_about_its_own_table(self, ns: CaseNamespace) -> None:
+        own = [ns.declare_table(ns.table(f"t{n}")).location for n in range(THREADS)]
 
         def describe(number: int) -> list[str | None]:
-            table_id = space.table(f"t{number}")
-            return [space.api.describe_table(table_id).location for _ in range(ROUNDS)]
+            table_id = ns.table(f"t{number}")
+            return [ns.describe_table(table_id).location for _ in range(ROUNDS)]
 
         for number, locations in enumerate(answers_only(race(describe))):
-            assert all(same_place(found or "", own[number] or "") for found in locations)
+            assert all(same_location(found or "", own[number] or "") for found in locations)
 
-    def test_each_thread_sees_its_own_changes(self, space: Space) -> None:
+    def test_each_thread_sees_its_own_changes(self, ns: CaseNamespace) -> None:
         def work(number: int) -> int:
             wrong = 0
             for turn in range(5):
-                table_id = space.table(f"t{number}_{turn}")
-                location = space.api.declare_table(table_id).location or ""
-                wrong += not same_place(space.location(table_id), location)
-                wrong += table_id[-1] not in space.names()
+                table_id = ns.table(f"t{number}_{turn}")
+                location = ns.declare_table(table_id).location or ""
+                wrong += not same_location(ns.location(table_id), location)
+                wrong += table_id[-1] not in ns.names()
                 if turn % 2:
-                    space.api.deregister_table(table_id)
-                    wrong += table_id[-1] in space.names()
+                    ns.deregister_table(table_id)
+                    wrong += table_id[-1] in ns.names()
             return wrong
 
         assert answers_only(race(work)) == [0] * THREADS
         kept = [f"t{n}_{turn}" for n in range(THREADS) for turn in range(0, 5, 2)]
-        assert space.names() == sorted(kept)
+        assert ns.names() == sorted(kept)
 
-    def test_each_thread_counts_its_own_rows(self, space: Space) -> None:
+    def test_each_thread_counts_its_own_rows(self, ns: CaseNamespace) -> None:
         def work(number: int) -> list[int]:
-            table_id = space.table(f"t{number}")
-            space.api.create_table(table_id, rows(range(number + 1)))
-            return [space.api.count(table_id) for _ in range(5)]
+            table_id = ns.table(f"t{number}")
+            ns.create_table(table_id, rows(range(number + 1)))
+            return [ns.count(table_id) for _ in range(5)]
 
         assert answers_only(race(work)) == [[n + 1] * 5 for n in range(THREADS)]
 
     # -- one name, many callers ------------------------------------------------------------------
 
-    def test_one_of_many_creators_of_a_table_wins(self, space: Space) -> None:
-        answers = race(lambda n: space.api.create_table(space.table(), rows([n])))
+    def test_one_of_many_creators_of_a_table_wins(self, ns: CaseNamespace) -> None:
+        answers = race(lambda n: ns.create_table(ns.table(), rows([n])))
         winner = check_one_winner(answers, ErrorCode.TABLE_ALREADY_EXISTS)
-        assert space.ids(space.table()) == [winner]
-        assert space.names() == ["t"]
+        assert ns.ids(ns.table()) == [winner]
+        assert ns.names() == ["t"]
 
-    def test_all_creators_of_a_table_with_exist_ok_get_the_same_one(self, space: Space) -> None:
+    def test_all_creators_of_a_table_with_exist_ok_get_the_same_one(
+        self, ns: CaseNamespace
+    ) -> None:
         answers = answers_only(
-            race(lambda n: space.api.create_table(space.table(), rows([n]), mode="ExistOk"))
+            race(lambda n: ns.create_table(ns.table(), rows([n]), mode="ExistOk"))
         )
-        location = space.location(space.table())
-        assert all(same_place(answer.location or location, location) for answer in answers)
-        assert len(space.ids(space.table())) == 1
+        location = ns.location(ns.table())
+        assert all(same_location(answer.location or location, location) for answer in answers)
+        assert len(ns.ids(ns.table())) == 1
 
-    def test_many_declarers_of_a_table_agree_on_its_location(self, space: Space) -> None:
-        answers = race(lambda _: space.api.declare_table(space.table()).location)
-        location = space.location(space.table())
+    def test_many_declarers_of_a_table_agree_on_its_location(self, ns: CaseNamespace) -> None:
+        answers = race(lambda _: ns.declare_table(ns.table()).location)
+        location = ns.location(ns.table())
         winners = check_winners(answers, ErrorCode.TABLE_ALREADY_EXISTS)
-        assert all(same_place(str(answers[number]), location) for number in winners)
-        assert space.features.declare_again or len(winners) == 1
-        assert space.names() == ["t"]
+        assert all(same_location(str(answers[number]), location) for number in winners)
+        assert ns.features.declare_again or len(winners) == 1
+        assert ns.names() == ["t"]
 
     @needs("namespace_changes")
-    def test_one_of_many_creators_of_a_namespace_wins(self, space: Space) -> None:
-        wanted = space.adopt(space.missing_namespace())
-        answers = race(lambda _: space.api.create_namespace(wanted))
+    def test_one_of_many_creators_of_a_namespace_wins(self, ns: CaseNamespace) -> None:
+        wanted = ns.track(ns.missing_namespace())
+        answers = race(lambda _: ns.create_namespace(wanted))
         check_one_winner(answers, ErrorCode.NAMESPACE_ALREADY_EXISTS)
-        space.api.namespace_exists(wanted)
+        ns.namespace_exists(wanted)
 
     @needs("namespace_changes")
-    def test_all_creators_of_a_namespace_with_exist_ok_succeed(self, space: Space) -> None:
-        wanted = space.adopt(space.missing_namespace())
-        answers_only(race(lambda _: space.api.create_namespace(wanted, mode="ExistOk")))
-        space.api.namespace_exists(wanted)
+    def test_all_creators_of_a_namespace_with_exist_ok_succeed(self, ns: CaseNamespace) -> None:
+        wanted = ns.track(ns.missing_namespace())
+        answers_only(race(lambda _: ns.create_namespace(wanted, mode="ExistOk")))
+        ns.namespace_exists(wanted)
 
-    def test_one_of_many_droppers_of_a_table_wins(self, space: Space) -> None:
-        table_id = space.with_rows()
-        location = space.location(table_id)
-        answers = race(lambda _: space.api.drop_table(table_id))
+    def test_one_of_many_droppers_of_a_table_wins(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        location = ns.location(table_id)
+        answers = race(lambda _: ns.drop_table(table_id))
         winners = check_winners(answers, ErrorCode.TABLE_NOT_FOUND)
-        assert space.names() == []
-        assert space.storage.files(location) == frozenset()
-        assert len(winners) == 1 or not space.features.exclusive_changes
+        assert ns.names() == []
+        assert ns.storage.files(location) == frozenset()
+        assert len(winners) == 1 or not ns.features.exclusive_changes
 
     @needs("rename")
-    def test_one_of_many_renamers_of_a_table_wins(self, space: Space) -> None:
-        table_id = space.with_rows()
-        answers = race(lambda n: space.api.rename_table(table_id, f"new{n}"))
+    def test_one_of_many_renamers_of_a_table_wins(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        answers = race(lambda n: ns.rename_table(table_id, f"new{n}"))
         winners = check_winners(answers, ErrorCode.TABLE_NOT_FOUND)
-        names = space.names()
+        names = ns.names()
         assert len(names) == 1, "one table has become several, or none"
         assert names[0] in [f"new{number}" for number in winners]
-        assert space.ids(space.table(names[0])) == [0, 1, 2]
-        assert len(winners) == 1 or not space.features.exclusive_changes
+        assert ns.ids(ns.table(names[0])) == [0, 1, 2]
+        assert len(winners) == 1 or not ns.features.exclusive_changes
 
     @needs("rename")
-    def test_one_of_many_renamers_to_a_name_wins(self, space: Space) -> None:
+    def test_one_of_many_renamers_to_a_name_wins(self, ns: CaseNamespace) -> None:
         for number in range(THREADS):
-            space.with_rows(f"t{number}", range(number + 1))
-        answers = race(lambda n: space.api.rename_table(space.table(f"t{n}"), "new"))
+            ns.with_rows(f"t{number}", range(number + 1))
+        answers = race(lambda n: ns.rename_table(ns.table(f"t{n}"), "new"))
         winner = check_one_winner(answers, ErrorCode.TABLE_ALREADY_EXISTS)
-        assert space.ids(space.table("new")) == list(range(winner + 1))
+        assert ns.ids(ns.table("new")) == list(range(winner + 1))
         losers = [n for n in range(THREADS) if n != winner]
-        assert space.names() == sorted(["new", *(f"t{n}" for n in losers)])
+        assert ns.names() == sorted(["new", *(f"t{n}" for n in losers)])
         for number in losers:
-            assert space.ids(space.table(f"t{number}")) == list(range(number + 1))
+            assert ns.ids(ns.table(f"t{number}")) == list(range(number + 1))
 
     # -- pylance ---------------------------------------------------------------------------------
 
-    def test_many_appenders_lose_no_rows(self, space: Space) -> None:
-        space.with_rows(ids=range(1))
+    def test_many_appenders_lose_no_rows(self, ns: CaseNamespace) -> None:
+        ns.with_rows(ids=range(1))
 
         def append(number: int) -> None:
             for turn in range(3):
                 lance.write_dataset(
                     rows([100 * number + turn + 1]),
-                    namespace_client=space.api.namespace,
-                    table_id=space.table(),
+                    namespace_client=ns.client,
+                    table_id=ns.table(),
                     mode="append",
                 )
 
         answers_only(race(append, threads=4))
         wanted = [100 * number + turn + 1 for number in range(4) for turn in range(3)]
-        assert space.ids(space.table()) == sorted([0, *wanted])
+        assert ns.ids(ns.table()) == sorted([0, *wanted])
 
     # -- processes -------------------------------------------------------------------------------
 
     @needs("pickles")
-    def test_a_pickled_client_answers_the_same(self, space: Space) -> None:
-        table_id = space.with_rows()
+    def test_a_pickled_client_answers_the_same(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
         # Our own bytes, made on the line itself.
-        copy = Calls(pickle.loads(pickle.dumps(space.api.namespace)))
-        assert same_place(copy.describe_table(table_id).location or "", space.location(table_id))
+        copy = Calls(pickle.loads(pickle.dumps(ns.client)))
+        assert same_location(copy.describe_table(table_id).location or "", ns.location(table_id))
         copy.close()

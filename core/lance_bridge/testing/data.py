@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
-import pytest
 from lance_namespace import ErrorCode
 
 from .build import SCHEMA, ipc, ipc_without_batches, malformed_streams, rows
-from .cases import Cases, needs
-from .expect import refused
-from .space import Space
-from .storage import same_place
+from .case_namespace import CaseNamespace
+from .cases import Cases, Refusals, needs
+from .expect import answer_of, refused
+from .storage import same_location
 
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NAMESPACE_NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
 NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
-NO_COLUMN = ErrorCode.TABLE_COLUMN_NOT_FOUND
 INVALID = ErrorCode.INVALID_INPUT
 
 
@@ -25,14 +24,14 @@ class DataCases(Cases):
 
     # -- create_table ----------------------------------------------------------------------------
 
-    def test_create_table_writes_the_rows_and_says_where(self, space: Space) -> None:
-        answer = space.api.create_table(space.table(), rows(range(4)))
+    def test_create_table_writes_the_rows_and_says_where(self, ns: CaseNamespace) -> None:
+        answer = ns.create_table(ns.table(), rows(range(4)))
         assert answer.version == 1
-        assert same_place(answer.location or "", space.location(space.table()))
-        assert space.ids(space.table()) == [0, 1, 2, 3]
-        assert space.names() == ["t"]
+        assert same_location(answer.location or "", ns.location(ns.table()))
+        assert ns.ids(ns.table()) == [0, 1, 2, 3]
+        assert ns.names() == ["t"]
 
-    def test_create_table_keeps_types_and_nested_values(self, space: Space) -> None:
+    def test_create_table_keeps_types_and_nested_values(self, ns: CaseNamespace) -> None:
         content = pa.table(
             {
                 "vector": pa.array([[0.5, 1.5], [2.5, 3.5]], pa.list_(pa.float32(), 2)),
@@ -40,168 +39,152 @@ class DataCases(Cases):
                 "when": pa.array([0, None], pa.timestamp("us", tz="UTC")),
             }
         )
-        space.api.create_table(space.table(), content)
-        answer = space.api.describe_table(space.table(), load_detailed_metadata=True)
+        ns.create_table(ns.table(), content)
+        answer = ns.describe_table(ns.table(), load_detailed_metadata=True)
         assert answer.var_schema is not None
         assert [field.name for field in answer.var_schema.fields] == content.schema.names
-        assert space.api.count(space.table(), predicate="inner.a = 1") == 1
+        assert ns.count(ns.table(), predicate="inner.a = 1") == 1
 
     @needs("table_properties")
-    def test_create_table_keeps_table_properties(self, space: Space) -> None:
-        space.api.create_table(space.table(), rows(range(3)), properties={"author": "Ines"})
-        properties = space.api.describe_table(space.table()).properties or {}
+    def test_create_table_keeps_table_properties(self, ns: CaseNamespace) -> None:
+        ns.create_table(ns.table(), rows(range(3)), properties={"author": "Ines"})
+        properties = ns.describe_table(ns.table()).properties or {}
         assert properties.get("author") == "Ines"
 
-    @pytest.mark.parametrize("mode", [None, "Create", "create", "CREATE"])
     def test_create_table_under_a_taken_name_is_table_already_exists(
-        self, space: Space, mode: str | None
+        self, ns: CaseNamespace
     ) -> None:
-        table_id = space.with_rows("taken")
-        with refused(ALREADY_EXISTS, naming="taken"):
-            space.api.create_table(table_id, rows(range(9)), mode=mode)
-        assert space.ids(table_id) == [0, 1, 2]
+        table_id = ns.with_rows("taken")
+        for mode in (None, "Create", "create", "CREATE"):
+            with refused(ALREADY_EXISTS, naming="taken"):
+                ns.create_table(table_id, rows(range(9)), mode=mode)
+        assert ns.ids(table_id) == [0, 1, 2]
 
-    @pytest.mark.parametrize("mode", ["ExistOk", "exist_ok", "EXIST_OK", "existok"])
-    def test_create_table_exist_ok_keeps_the_existing_table(self, space: Space, mode: str) -> None:
-        table_id = space.with_rows()
-        before = space.location(table_id)
-        answer = space.api.create_table(table_id, rows(range(9)), mode=mode)
-        assert same_place(answer.location or before, before)
-        assert space.ids(table_id) == [0, 1, 2]
+    def test_create_table_exist_ok_keeps_the_existing_table(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        before = ns.location(table_id)
+        for mode in ("ExistOk", "exist_ok", "EXIST_OK", "existok"):
+            answer = ns.create_table(table_id, rows(range(9)), mode=mode)
+            assert same_location(answer.location or before, before)
+        assert ns.ids(table_id) == [0, 1, 2]
 
-    @pytest.mark.parametrize("mode", ["Overwrite", "overwrite", "OVERWRITE"])
-    def test_create_table_overwrite_replaces_the_rows(self, space: Space, mode: str) -> None:
-        table_id = space.with_rows()
-        answer = space.api.create_table(table_id, rows(range(9)), mode=mode)
-        assert same_place(answer.location or "", space.location(table_id))
-        assert space.ids(table_id) == list(range(9))
-        assert space.names() == ["t"]
+    def test_create_table_overwrite_replaces_the_rows(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        for count, mode in enumerate(("Overwrite", "overwrite", "OVERWRITE")):
+            answer = ns.create_table(table_id, rows(range(9 - count)), mode=mode)
+            assert same_location(answer.location or "", ns.location(table_id))
+            assert ns.ids(table_id) == list(range(9 - count))
+        assert ns.names() == ["t"]
 
-    def test_create_table_overwrite_can_change_the_schema(self, space: Space) -> None:
-        table_id = space.with_rows()
-        space.api.create_table(table_id, pa.table({"id": ["x"]}), mode="Overwrite")
-        answer = space.api.describe_table(table_id, load_detailed_metadata=True)
+    def test_create_table_overwrite_can_change_the_schema(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        ns.create_table(table_id, pa.table({"id": ["x"]}), mode="Overwrite")
+        answer = ns.describe_table(table_id, load_detailed_metadata=True)
         assert answer.var_schema is not None
         assert [field.type.type for field in answer.var_schema.fields] == ["utf8"]
 
-    @pytest.mark.parametrize("mode", ["ExistOk", "Overwrite"])
-    def test_every_create_table_mode_makes_a_missing_table(self, space: Space, mode: str) -> None:
-        space.api.create_table(space.table(), rows(range(3)), mode=mode)
-        assert space.ids(space.table()) == [0, 1, 2]
+    def test_every_create_table_mode_makes_a_missing_table(self, ns: CaseNamespace) -> None:
+        for mode in ("ExistOk", "Overwrite"):
+            ns.create_table(ns.table(mode.lower()), rows(range(3)), mode=mode)
+            assert ns.ids(ns.table(mode.lower())) == [0, 1, 2]
 
-    def test_create_table_with_an_unknown_mode_is_invalid_input(self, space: Space) -> None:
-        table_id = space.with_rows()
+    def test_create_table_with_an_unknown_mode_is_invalid_input(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
         for name in ("t", "fresh"):
             with refused(INVALID, naming="Append"):
-                space.api.create_table(space.table(name), rows(range(9)), mode="Append")
-        assert space.names() == ["t"]
-        assert space.ids(table_id) == [0, 1, 2]
+                ns.create_table(ns.table(name), rows(range(9)), mode="Append")
+        assert ns.names() == ["t"]
+        assert ns.ids(table_id) == [0, 1, 2]
 
     def test_create_table_completes_a_declared_table_or_is_table_already_exists(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        declared = space.api.declare_table(space.table()).location or ""
-        if not space.features.create_completes:
+        declared = ns.declare_table(ns.table()).location or ""
+        if not ns.features.create_completes:
             with refused(ALREADY_EXISTS, naming="t"):
-                space.api.create_table(space.table(), rows(range(3)))
+                ns.create_table(ns.table(), rows(range(3)))
             return
-        space.api.create_table(space.table(), rows(range(3)))
-        assert same_place(space.location(space.table()), declared)
-        assert space.ids(space.table()) == [0, 1, 2]
+        ns.create_table(ns.table(), rows(range(3)))
+        assert same_location(ns.location(ns.table()), declared)
+        assert ns.ids(ns.table()) == [0, 1, 2]
 
-    @pytest.mark.parametrize("mode", ["ExistOk", "Overwrite"])
     def test_create_table_in_other_modes_completes_a_declared_table(
-        self, space: Space, mode: str
+        self, ns: CaseNamespace
     ) -> None:
-        space.api.declare_table(space.table())
-        space.api.create_table(space.table(), rows(range(3)), mode=mode)
-        assert space.ids(space.table()) == [0, 1, 2]
-
-    def test_create_table_in_a_missing_namespace_is_namespace_not_found(self, space: Space) -> None:
-        missing = space.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            space.api.create_table([*missing, "t"], rows(range(3)))
+        for mode in ("ExistOk", "Overwrite"):
+            ns.declare_table(ns.table(mode.lower()))
+            ns.create_table(ns.table(mode.lower()), rows(range(3)), mode=mode)
+            assert ns.ids(ns.table(mode.lower())) == [0, 1, 2]
 
     # -- streams ---------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("fault", malformed_streams())
     def test_create_table_from_a_malformed_stream_is_invalid_input(
-        self, space: Space, fault: str
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        with refused(INVALID):
-            space.api.create_table(space.table(), malformed_streams()[fault])
-        assert space.names() == []
+        self._refuse_streams(refusals, lambda stream: ns.create_table(ns.table(), stream))
+        assert ns.names() == []
         with refused(NOT_FOUND):
-            space.api.describe_table(space.table())
+            ns.describe_table(ns.table())
 
-    @pytest.mark.parametrize("fault", malformed_streams())
     def test_create_table_overwrite_from_a_malformed_stream_keeps_the_rows(
-        self, space: Space, fault: str
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        table_id = space.with_rows()
-        with refused(INVALID):
-            space.api.create_table(table_id, malformed_streams()[fault], mode="Overwrite")
-        assert space.ids(table_id) == [0, 1, 2]
+        table_id = ns.with_rows()
+        self._refuse_streams(
+            refusals, lambda stream: ns.create_table(table_id, stream, mode="Overwrite")
+        )
+        assert ns.ids(table_id) == [0, 1, 2]
 
-    def test_a_failed_create_table_can_be_repeated(self, space: Space) -> None:
+    def _refuse_streams(self, refusals: Refusals, call: Callable[[bytes], object]) -> None:
+        streams = malformed_streams()
+        refusals.compare({fault: answer_of(call, streams[fault], [INVALID]) for fault in streams})
+
+    def test_a_failed_create_table_can_be_repeated(self, ns: CaseNamespace) -> None:
         for stream in malformed_streams().values():
             with refused(INVALID):
-                space.api.create_table(space.table(), stream)
-        assert space.ids(space.with_rows()) == [0, 1, 2]
+                ns.create_table(ns.table(), stream)
+        assert ns.ids(ns.with_rows()) == [0, 1, 2]
 
-    @pytest.mark.parametrize("batches", ["none", "one without rows"])
     def test_create_table_from_a_stream_without_rows_makes_an_empty_table(
-        self, space: Space, batches: str
+        self, ns: CaseNamespace
     ) -> None:
-        stream = ipc_without_batches() if batches == "none" else ipc(rows([]))
-        space.api.create_table(space.table(), stream)
-        assert space.api.count(space.table()) == 0
-        answer = space.api.describe_table(space.table(), load_detailed_metadata=True)
-        assert answer.var_schema is not None
-        assert [field.name for field in answer.var_schema.fields] == SCHEMA.names
+        for name, stream in {"none": ipc_without_batches(), "empty": ipc(rows([]))}.items():
+            ns.create_table(ns.table(name), stream)
+            assert ns.count(ns.table(name)) == 0
+            answer = ns.describe_table(ns.table(name), load_detailed_metadata=True)
+            assert answer.var_schema is not None
+            assert [field.name for field in answer.var_schema.fields] == SCHEMA.names
 
     # -- count_table_rows ------------------------------------------------------------------------
 
-    def test_count_counts_all_rows(self, space: Space) -> None:
-        assert space.api.count(space.with_rows(ids=range(10))) == 10
+    def test_count_counts_all_rows(self, ns: CaseNamespace) -> None:
+        assert ns.count(ns.with_rows(ids=range(10))) == 10
 
-    def test_count_with_a_predicate_counts_those_rows(self, space: Space) -> None:
-        table_id = space.with_rows(ids=range(10))
-        assert space.api.count(table_id, predicate="id >= 4 AND word != 'word 5'") == 5
-        assert space.api.count(table_id, predicate="id < 0") == 0
+    def test_count_with_a_predicate_counts_those_rows(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows(ids=range(10))
+        assert ns.count(table_id, predicate="id >= 4 AND word != 'word 5'") == 5
+        assert ns.count(table_id, predicate="id < 0") == 0
 
-    def test_count_of_a_version_counts_the_rows_it_had(self, space: Space) -> None:
-        table_id = space.with_rows()
-        space.storage.write(space.location(table_id), rows(range(4)), mode="append")
-        assert space.api.count(table_id) == 7
-        assert space.api.count(table_id, version=1) == 3
-        assert space.api.count(table_id, version=2, predicate="id = 1") == 2
+    def test_count_of_a_version_counts_the_rows_it_had(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        ns.storage.write(ns.location(table_id), rows(range(4)), mode="append")
+        assert ns.count(table_id) == 7
+        assert ns.count(table_id, version=1) == 3
+        assert ns.count(table_id, version=2, predicate="id = 1") == 2
 
-    def test_count_of_a_missing_version_is_table_version_not_found(self, space: Space) -> None:
+    def test_count_of_a_missing_version_is_table_version_not_found(self, ns: CaseNamespace) -> None:
         with refused(NO_VERSION, naming="99"):
-            space.api.count(space.with_rows(), version=99)
+            ns.count(ns.with_rows(), version=99)
 
-    @pytest.mark.parametrize("predicate", ["id >>> ", "((", "id = 'x", "select 1", "id + 1"])
-    def test_count_with_a_bad_predicate_is_invalid_input(
-        self, space: Space, predicate: str
-    ) -> None:
-        with refused(INVALID):
-            space.api.count(space.with_rows(), predicate=predicate)
+    def test_count_with_a_bad_predicate_is_invalid_input(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        for predicate in ("id >>> ", "((", "id = 'x", "select 1", "id + 1"):
+            with refused(INVALID):
+                ns.count(table_id, predicate=predicate)
+        with refused(INVALID, ErrorCode.TABLE_COLUMN_NOT_FOUND, naming="nocolumn"):
+            ns.count(table_id, predicate="nocolumn = 1")
 
-    def test_count_by_an_unknown_column_names_it(self, space: Space) -> None:
-        with refused(INVALID, NO_COLUMN, naming="nocolumn"):
-            space.api.count(space.with_rows(), predicate="nocolumn = 1")
-
-    def test_count_of_a_missing_table_is_table_not_found(self, space: Space) -> None:
-        with refused(NOT_FOUND, naming="nowhere"):
-            space.api.count(space.table("nowhere"))
-
-    def test_count_in_a_missing_namespace_is_namespace_not_found(self, space: Space) -> None:
-        missing = space.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            space.api.count([*missing, "t"])
-
-    def test_count_of_a_declared_table_says_that_it_has_no_data(self, space: Space) -> None:
-        space.api.declare_table(space.table())
+    def test_count_of_a_declared_table_says_that_it_has_no_data(self, ns: CaseNamespace) -> None:
+        ns.declare_table(ns.table())
         with refused(ErrorCode.INVALID_TABLE_STATE, NOT_FOUND, naming="t"):
-            space.api.count(space.table())
+            ns.count(ns.table())

@@ -15,4 +15,4 @@ class DeclarationCases(Cases):
         suites = (type(self), CatalogSuite)
         names = {key: key.split("[")[0] for key in target.deviations}
         unknown = [k for k, name in names.items() if not any(hasattr(s, name) for s in suites)]
-        assert not unknown, f"no such cases: {unknown}"
+        assert not unknown, f"deviations of cases that do not exist: {unknown}"

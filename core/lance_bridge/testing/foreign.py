@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from lance_namespace import ErrorCode
 
 from .build import rows
-from .cases import Cases, needs
-from .expect import code_of, refused
-from .space import Space
-from .storage import same_place
+from .case_namespace import CaseNamespace
+from .cases import Cases, Refusals, needs
+from .expect import answer_of, code_of, refused
+from .requests import CREATE_TABLE, ENTRY_OPERATIONS, calls_of
+from .storage import same_location
 
 INVALID = ErrorCode.INVALID_INPUT
-ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NOT_EMPTY = ErrorCode.NAMESPACE_NOT_EMPTY
 
 
 class ForeignCases(Cases):
@@ -24,236 +22,188 @@ class ForeignCases(Cases):
     # -- entries that are not Lance's ------------------------------------------------------------
 
     @needs("make_foreign_table")
-    def test_a_foreign_table_is_not_listed(self, space: Space) -> None:
-        space.foreign()
-        space.with_rows("lance_table")
-        assert space.names() == ["lance_table"]
-        assert space.api.all_tables(space.id, limit=1) == ["lance_table"]
+    def test_a_foreign_table_is_not_listed(self, ns: CaseNamespace) -> None:
+        ns.foreign()
+        ns.with_rows("lance_table")
+        assert ns.names() == ["lance_table"]
+        assert ns.all_tables(ns.id, limit=1) == ["lance_table"]
 
     @needs("make_foreign_table", "list_all")
-    def test_a_foreign_table_is_not_among_all_tables(self, space: Space) -> None:
-        foreign = space.features.delimiter.join(space.foreign())
-        assert foreign not in space.api.list_all_tables().tables
+    def test_a_foreign_table_is_not_among_all_tables(self, ns: CaseNamespace) -> None:
+        foreign = ns.features.delimiter.join(ns.foreign())
+        assert foreign not in ns.list_all_tables().tables
 
     @needs("make_foreign_table")
-    @pytest.mark.parametrize(
-        "operation", ["describe_table", "table_exists", "count_table_rows", "rename_table"]
-    )
-    def test_reading_or_renaming_a_foreign_table_is_invalid_input(
-        self, space: Space, operation: str
+    def test_operations_on_a_foreign_table_are_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        foreign = space.foreign()
-        calls: dict[str, Callable[[], object]] = {
-            "describe_table": lambda: space.api.describe_table(foreign),
-            "table_exists": lambda: space.api.table_exists(foreign),
-            "count_table_rows": lambda: space.api.count(foreign),
-            "rename_table": lambda: space.api.rename_table(foreign, "new"),
-        }
-        if operation == "rename_table" and space.target.lacks("rename"):
-            pytest.skip(space.target.lacks("rename"))
-        with refused(INVALID, naming="foreign"):
-            calls[operation]()
-        self._is_untouched(space, foreign)
+        foreign = ns.foreign()
+        calls = calls_of(ns, [name for name in ENTRY_OPERATIONS if name not in CREATE_TABLE])
+        refusals.refuse(calls, [foreign], INVALID, naming="foreign")
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table")
-    def test_deregister_of_a_foreign_table_is_invalid_input(self, space: Space) -> None:
-        foreign = space.foreign()
-        with refused(INVALID, naming="foreign"):
-            space.api.deregister_table(foreign)
-        self._is_untouched(space, foreign)
-
-    @needs("make_foreign_table")
-    def test_drop_of_a_foreign_table_is_invalid_input(self, space: Space) -> None:
-        foreign = space.foreign()
-        with refused(INVALID, naming="foreign"):
-            space.api.drop_table(foreign)
-        self._is_untouched(space, foreign)
-
-    @needs("make_foreign_table")
-    def test_declare_under_the_name_of_a_foreign_table_is_table_already_exists(
-        self, space: Space
+    def test_the_name_of_a_foreign_table_is_taken_in_every_mode(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        foreign = space.foreign()
-        with refused(ALREADY_EXISTS, naming="foreign"):
-            space.api.declare_table(foreign)
-        self._is_untouched(space, foreign)
-
-    @needs("make_foreign_table")
-    @pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])
-    def test_create_under_the_name_of_a_foreign_table_is_table_already_exists(
-        self, space: Space, mode: str
-    ) -> None:
-        foreign = space.foreign()
-        with refused(ALREADY_EXISTS, naming="foreign"):
-            space.api.create_table(foreign, rows(range(3)), mode=mode)
-        self._is_untouched(space, foreign)
-
-    @needs("make_foreign_table", "register")
-    @pytest.mark.parametrize("mode", ["Create", "Overwrite"])
-    def test_register_under_the_name_of_a_foreign_table_is_table_already_exists(
-        self, space: Space, mode: str
-    ) -> None:
-        foreign = space.foreign()
-        location = space.target.register_location(space.dataset("other"))
-        with refused(ALREADY_EXISTS, naming="foreign"):
-            space.api.register_table(foreign, location, mode=mode)
-        self._is_untouched(space, foreign)
+        foreign, code = ns.foreign(), ErrorCode.TABLE_ALREADY_EXISTS
+        refusals.refuse(calls_of(ns, CREATE_TABLE), [foreign], code, naming="foreign")
+        for mode in ("ExistOk", "Overwrite"):
+            calls = calls_of(ns, ["create_table"], mode=mode)
+            refusals.refuse(calls, [foreign], code, naming="foreign")
+        if not ns.target.lacks("register"):
+            calls = calls_of(ns, ["register_table"], mode="Overwrite")
+            refusals.refuse(calls, [foreign], code, naming="foreign")
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "rename")
-    def test_rename_onto_a_foreign_table_is_table_already_exists(self, space: Space) -> None:
-        foreign = space.foreign()
-        table_id = space.with_rows()
-        with refused(ALREADY_EXISTS, naming="foreign"):
-            space.api.rename_table(table_id, "foreign")
-        assert space.ids(table_id) == [0, 1, 2]
-        self._is_untouched(space, foreign)
+    def test_rename_onto_a_foreign_table_is_table_already_exists(self, ns: CaseNamespace) -> None:
+        foreign = ns.foreign()
+        table_id = ns.with_rows()
+        with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="foreign"):
+            ns.rename_table(table_id, "foreign")
+        assert ns.ids(table_id) == [0, 1, 2]
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "namespace_changes")
-    @pytest.mark.parametrize("behavior", ["Restrict", "Cascade"])
-    def test_drop_of_a_namespace_with_a_foreign_table_is_namespace_not_empty(
-        self, space: Space, behavior: str
+    def test_a_namespace_with_a_foreign_table_is_neither_dropped_nor_overwritten(
+        self, ns: CaseNamespace, refusals: Refusals
     ) -> None:
-        foreign = space.foreign()
-        table_id = space.with_rows("zz_lance")
-        if behavior == "Cascade" and space.target.lacks("cascade"):
-            pytest.skip(space.target.lacks("cascade"))
-        with refused(NOT_EMPTY, naming=space.name):
-            space.api.drop_namespace(space.id, behavior=behavior)
-        assert space.names() == ["zz_lance"]
-        assert space.ids(table_id) == [0, 1, 2]
-        self._is_untouched(space, foreign)
+        foreign = ns.foreign()
+        calls: dict[str, Callable[[str], object]] = {
+            "Restrict": lambda mode: ns.drop_namespace(ns.id, behavior=mode),
+            "Overwrite": lambda mode: ns.create_namespace(ns.id, mode=mode),
+        }
+        if ns.features.cascade:
+            calls["Cascade"] = calls["Restrict"]
 
-    @needs("make_foreign_table", "namespace_changes")
-    def test_drop_of_a_namespace_with_only_a_foreign_table_is_namespace_not_empty(
-        self, space: Space
-    ) -> None:
-        foreign = space.foreign()
-        with refused(NOT_EMPTY, naming=space.name):
-            space.api.drop_namespace(space.id)
-        self._is_untouched(space, foreign)
+        def complaints() -> dict[str, str]:
+            codes = [ErrorCode.NAMESPACE_NOT_EMPTY]
+            return {name: answer_of(calls[name], name, codes, ns.name) for name in calls}
 
-    @needs("make_foreign_table", "namespace_changes")
-    def test_create_overwrite_of_a_namespace_with_a_foreign_table_is_namespace_not_empty(
-        self, space: Space
-    ) -> None:
-        foreign = space.foreign()
-        with refused(NOT_EMPTY, naming=space.name):
-            space.api.create_namespace(space.id, mode="Overwrite")
-        self._is_untouched(space, foreign)
+        refusals.compare(complaints())
+        self._check_untouched(ns, foreign)
+        table_id = ns.with_rows("zz_lance")
+        refusals.compare(complaints())
+        assert ns.names() == ["zz_lance"]
+        assert ns.ids(table_id) == [0, 1, 2]
+        self._check_untouched(ns, foreign)
 
     @needs("make_foreign_table", "register")
     def test_drop_of_a_table_at_the_location_of_a_foreign_one_is_invalid_table_state(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        foreign = space.foreign()
-        place = space.place("foreign")
-        space.storage.write(place, rows(range(3)))
-        table_id = space.register("shares", place)
+        foreign = ns.foreign()
+        place = ns.new_location("foreign")
+        ns.storage.write(place, rows(range(3)))
+        table_id = ns.register("shares", place)
         with refused(ErrorCode.INVALID_TABLE_STATE, naming="shares"):
-            space.api.drop_table(table_id)
-        assert space.storage.ids(place) == [0, 1, 2]
-        self._is_untouched(space, foreign)
+            ns.drop_table(table_id)
+        assert ns.storage.ids(place) == [0, 1, 2]
+        self._check_untouched(ns, foreign)
 
-    def _is_untouched(self, space: Space, foreign: list[str]) -> None:
-        """Require that the entry is still there, still foreign, with its file."""
+    def _check_untouched(self, ns: CaseNamespace, foreign: list[str]) -> None:
+        """Require that the entry exists, is foreign, and has its file."""
         with refused(INVALID, naming="foreign"):
-            space.api.describe_table(foreign)
-        assert "part-0.parquet" in space.storage.files(space.place("foreign"))
+            ns.describe_table(foreign)
+        assert "part-0.parquet" in ns.storage.files(ns.new_location("foreign"))
 
     # -- entries by other implementations --------------------------------------------------------
 
-    @needs("odd_marks", "make_marked_table")
+    @needs("other_entry_types", "make_entry")
     def test_entries_by_other_implementations_are_listed_described_and_read(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        made = self._odd(space)
-        assert space.names() == sorted(made)
+        made = self._odd(ns)
+        assert ns.names() == sorted(made)
         for name, place in made.items():
-            space.api.table_exists(space.table(name))
-            assert same_place(space.location(space.table(name)), place), name
-            assert space.ids(space.table(name)) == [0, 1, 2], name
-            assert space.api.count(space.table(name)) == 3, name
+            ns.table_exists(ns.table(name))
+            assert same_location(ns.location(ns.table(name)), place), name
+            assert ns.ids(ns.table(name)) == [0, 1, 2], name
+            assert ns.count(ns.table(name)) == 3, name
 
-    @needs("odd_marks", "make_marked_table")
+    @needs("other_entry_types", "make_entry")
     def test_deregister_of_entries_by_other_implementations_keeps_their_data(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        made = self._odd(space)
+        made = self._odd(ns)
         for name, place in made.items():
-            space.api.deregister_table(space.table(name))
-            assert space.storage.ids(place) == [0, 1, 2], name
-        assert space.names() == []
+            ns.deregister_table(ns.table(name))
+            assert ns.storage.ids(place) == [0, 1, 2], name
+        assert ns.names() == []
 
-    @needs("odd_marks", "make_marked_table")
+    @needs("other_entry_types", "make_entry")
     def test_drop_of_entries_by_other_implementations_deletes_only_their_data(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        made = self._odd(space)
+        made = self._odd(ns)
         for name in list(made):
-            space.api.drop_table(space.table(name))
-            assert space.storage.files(made.pop(name)) == frozenset(), name
-            assert all(space.storage.ids(place) == [0, 1, 2] for place in made.values())
-        assert space.names() == []
+            ns.drop_table(ns.table(name))
+            assert ns.storage.files(made.pop(name)) == frozenset(), name
+            assert all(ns.storage.ids(place) == [0, 1, 2] for place in made.values())
+        assert ns.names() == []
 
-    @needs("odd_marks", "make_marked_table", "rename")
+    @needs("other_entry_types", "make_entry", "rename")
     def test_rename_of_entries_by_other_implementations_keeps_their_data(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        for name, place in self._odd(space).items():
-            space.api.rename_table(space.table(name), f"{name}_new")
-            assert same_place(space.location(space.table(f"{name}_new")), place), name
-            assert space.storage.ids(place) == [0, 1, 2], name
+        for name, place in self._odd(ns).items():
+            ns.rename_table(ns.table(name), f"{name}_new")
+            assert same_location(ns.location(ns.table(f"{name}_new")), place), name
+            assert ns.storage.ids(place) == [0, 1, 2], name
 
-    @needs("odd_marks", "make_marked_table", "namespace_changes", "cascade")
-    def test_drop_cascade_drops_entries_by_other_implementations(self, space: Space) -> None:
-        self._odd(space)
-        space.api.drop_namespace(space.id, behavior="Cascade")
+    @needs("other_entry_types", "make_entry", "namespace_changes", "cascade")
+    def test_drop_cascade_drops_entries_by_other_implementations(self, ns: CaseNamespace) -> None:
+        self._odd(ns)
+        ns.drop_namespace(ns.id, behavior="Cascade")
         with refused(ErrorCode.NAMESPACE_NOT_FOUND):
-            space.api.namespace_exists(space.id)
+            ns.namespace_exists(ns.id)
 
-    def _odd(self, space: Space) -> dict[str, str]:
-        """Make one entry of each odd kind; return their places by name."""
+    def _odd(self, ns: CaseNamespace) -> dict[str, str]:
+        """Make one entry of each type; return their locations by name."""
         made = {}
-        for number, mark in enumerate(space.target.odd_marks):
+        for number, entry_type in enumerate(ns.target.other_entry_types):
             name = f"odd_{number}"
-            made[name] = space.dataset(name)
-            space.marked(name, made[name], mark)
+            made[name] = ns.dataset(name)
+            ns.other_entry(name, made[name], entry_type)
         return made
 
     # -- broken entries --------------------------------------------------------------------------
 
-    @needs("broken_marks", "make_marked_table")
-    def test_a_broken_entry_does_not_stop_a_listing(self, space: Space) -> None:
-        self._broken(space)
-        space.with_rows("whole")
-        assert "whole" in space.names()
-        assert "whole" in space.api.all_tables(space.id, limit=1)
-        assert "whole" in space.api.all_tables(space.id, include_declared=False)
+    @needs("broken_entry_types", "make_entry")
+    def test_a_broken_entry_does_not_stop_a_listing(self, ns: CaseNamespace) -> None:
+        self._broken(ns)
+        ns.with_rows("whole")
+        assert "whole" in ns.names()
+        assert "whole" in ns.all_tables(ns.id, limit=1)
+        assert "whole" in ns.all_tables(ns.id, include_declared=False)
 
-    @needs("broken_marks", "make_marked_table")
-    def test_describe_of_a_broken_entry_says_what_is_wrong(self, space: Space) -> None:
-        for table_id in self._broken(space):
+    @needs("broken_entry_types", "make_entry")
+    def test_describe_of_a_broken_entry_says_what_is_wrong(self, ns: CaseNamespace) -> None:
+        for table_id in self._broken(ns):
             with refused(ErrorCode.INVALID_TABLE_STATE, INVALID, naming=table_id[-1]):
-                space.api.describe_table(table_id)
+                ns.describe_table(table_id)
 
-    @needs("broken_marks", "make_marked_table")
-    def test_a_broken_entry_can_be_deregistered(self, space: Space) -> None:
-        for table_id in self._broken(space):
-            space.api.deregister_table(table_id)
-            assert code_of(space.api.table_exists, table_id) == ErrorCode.TABLE_NOT_FOUND
+    @needs("broken_entry_types", "make_entry")
+    def test_a_broken_entry_can_be_deregistered(self, ns: CaseNamespace) -> None:
+        for table_id in self._broken(ns):
+            ns.deregister_table(table_id)
+            assert code_of(ns.table_exists, table_id) == ErrorCode.TABLE_NOT_FOUND
 
-    @needs("broken_marks", "make_marked_table")
-    def test_a_broken_entry_does_not_stop_the_drop_of_another_table(self, space: Space) -> None:
-        self._broken(space)
-        table_id = space.with_rows("whole")
-        location = space.location(table_id)
-        space.api.drop_table(table_id)
-        assert space.storage.files(location) == frozenset()
+    @needs("broken_entry_types", "make_entry")
+    def test_a_broken_entry_does_not_stop_the_drop_of_another_table(
+        self, ns: CaseNamespace
+    ) -> None:
+        self._broken(ns)
+        table_id = ns.with_rows("whole")
+        location = ns.location(table_id)
+        ns.drop_table(table_id)
+        assert ns.storage.files(location) == frozenset()
 
-    def _broken(self, space: Space) -> list[list[str]]:
-        """Make one entry of each broken kind; return their identifiers."""
+    def _broken(self, ns: CaseNamespace) -> list[list[str]]:
+        """Make one entry of each broken type; return their identifiers."""
         made = []
-        for number, mark in enumerate(space.target.broken_marks):
+        for number, entry_type in enumerate(ns.target.broken_entry_types):
             name = f"broken_{number}"
-            made.append(space.marked(name, space.dataset(name), mark))
+            made.append(ns.other_entry(name, ns.dataset(name), entry_type))
         return made

@@ -1,7 +1,7 @@
 """The in-memory model that the stateful case compares a catalog with.
 
 It answers a call with a value or raises the error type that the catalog must raise. Locations are
-left to the catalog: the model is told where a table was put.
+left to the catalog: the caller tells the model where a table was put.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Model:
 
     declare_again: bool
     create_completes: bool
-    spaces: dict[str, dict[str, Entry]] = field(default_factory=dict)
+    namespaces: dict[str, dict[str, Entry]] = field(default_factory=dict)
     kept: dict[str, Ids] = field(default_factory=dict)
     """Data that no entry points to any more and that must still be there, by location."""
 
@@ -41,52 +41,52 @@ class Model:
 
     def create_namespace(self, name: str, mode: str) -> None:
         """Apply CreateNamespace."""
-        if name in self.spaces:
+        if name in self.namespaces:
             if mode == "ExistOk":
                 return
             if mode == "Create":
                 raise NamespaceAlreadyExistsError(name)
-            if self.spaces[name]:
+            if self.namespaces[name]:
                 raise NamespaceNotEmptyError(name)
-        self.spaces[name] = {}
+        self.namespaces[name] = {}
 
     def drop_namespace(self, name: str, mode: str, behavior: str) -> None:
         """Apply DropNamespace."""
-        if name not in self.spaces:
+        if name not in self.namespaces:
             if mode == "Skip":
                 return
             raise NamespaceNotFoundError(name)
-        if self.spaces[name] and behavior == "Restrict":
+        if self.namespaces[name] and behavior == "Restrict":
             raise NamespaceNotEmptyError(name)
-        del self.spaces[name]
+        del self.namespaces[name]
 
-    def tables(self, space: str) -> dict[str, Entry]:
+    def tables(self, namespace: str) -> dict[str, Entry]:
         """Return the tables of a namespace by name."""
-        if space not in self.spaces:
-            raise NamespaceNotFoundError(space)
-        return self.spaces[space]
+        if namespace not in self.namespaces:
+            raise NamespaceNotFoundError(namespace)
+        return self.namespaces[namespace]
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def table(self, space: str, name: str) -> Entry:
+    def table(self, namespace: str, name: str) -> Entry:
         """Return an entry."""
-        tables = self.tables(space)
+        tables = self.tables(namespace)
         if name not in tables:
             raise TableNotFoundError(name)
         return tables[name]
 
-    def declare(self, space: str, name: str) -> Entry:
+    def declare(self, namespace: str, name: str) -> Entry:
         """Apply DeclareTable; the caller sets the location of a new entry."""
-        entry = self.tables(space).get(name)
+        entry = self.tables(namespace).get(name)
         if entry and not (self.declare_again and entry.ids is None):
             raise TableAlreadyExistsError(name)
-        return self.spaces[space].setdefault(name, Entry())
+        return self.namespaces[namespace].setdefault(name, Entry())
 
-    def create(self, space: str, name: str, mode: str, ids: Ids) -> Entry:
+    def create(self, namespace: str, name: str, mode: str, ids: Ids) -> Entry:
         """Apply CreateTable; the caller sets the location."""
-        entry = self.tables(space).get(name)
+        entry = self.tables(namespace).get(name)
         if entry is None:
-            entry = self.spaces[space][name] = Entry(ids=ids)
+            entry = self.namespaces[namespace][name] = Entry(ids=ids)
         elif entry.ids is None and (self.create_completes or mode == "Overwrite"):
             entry.ids = ids
         elif mode == "Create":
@@ -95,33 +95,33 @@ class Model:
             entry.ids = ids
         return entry
 
-    def register(self, space: str, name: str, mode: str, location: str, ids: Ids) -> Entry:
+    def register(self, namespace: str, name: str, mode: str, location: str, ids: Ids) -> Entry:
         """Apply RegisterTable."""
-        entry = self.tables(space).get(name)
+        entry = self.tables(namespace).get(name)
         if entry and mode == "Create":
             raise TableAlreadyExistsError(name)
         if entry:
             self._keep(entry)
-        self.spaces[space][name] = Entry(location, ids)
-        return self.spaces[space][name]
+        self.namespaces[namespace][name] = Entry(location, ids)
+        return self.namespaces[namespace][name]
 
-    def deregister(self, space: str, name: str) -> Entry:
+    def deregister(self, namespace: str, name: str) -> Entry:
         """Apply DeregisterTable."""
-        entry = self.table(space, name)
+        entry = self.table(namespace, name)
         self._keep(entry)
-        return self.spaces[space].pop(name)
+        return self.namespaces[namespace].pop(name)
 
-    def drop(self, space: str, name: str) -> Entry:
+    def drop(self, namespace: str, name: str) -> Entry:
         """Apply DropTable."""
-        self.table(space, name)
-        return self.spaces[space].pop(name)
+        self.table(namespace, name)
+        return self.namespaces[namespace].pop(name)
 
-    def rename(self, space: str, name: str, new_space: str, new_name: str) -> Entry:
+    def rename(self, namespace: str, name: str, new_namespace: str, new_name: str) -> Entry:
         """Apply RenameTable."""
-        entry = self.table(space, name)
-        if new_name in self.tables(new_space):
+        entry = self.table(namespace, name)
+        if new_name in self.tables(new_namespace):
             raise TableAlreadyExistsError(new_name)
-        self.spaces[new_space][new_name] = self.spaces[space].pop(name)
+        self.namespaces[new_namespace][new_name] = self.namespaces[namespace].pop(name)
         return entry
 
     def _keep(self, entry: Entry) -> None:

@@ -1,7 +1,7 @@
-"""What a run needs, tried before the first case: the catalog, and places for data.
+"""What a run needs, tried before the first case: the catalog, and locations for data.
 
-Without it, each of some 650 cases would fail for the same reason, or wait for the same server.
-Whatever is made here is removed again, also where something fails and on Ctrl-C.
+Otherwise each case would fail for the same reason, or wait for the same server. What is made here
+is removed again, also after a failure and on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lance_namespace.errors import (
 
 from .build import PREFIX
 from .calls import Calls
+from .case_namespace import CaseNamespace
 from .expect import code_of
-from .space import Space
 from .storage import Storage, local_path
 from .target import Target
 
@@ -50,7 +50,7 @@ def check_levels(target: Target) -> None:
     reason = capabilities.no_namespace_changes
     if reason:
         raise PreflightError(
-            f"the kit makes namespaces of its own, and here none can be made: {reason}\n"
+            f"the kit must create namespaces, and this catalog cannot: {reason}\n"
             "Write a Target for this catalog, with make_namespace and remove_namespace: see "
             "lance_bridge.testing."
         )
@@ -128,21 +128,21 @@ def check_table(target: Target) -> None:
     """
     parent = ".".join(target.parent) or "the root"
     try:
-        space = Space(target)
+        ns = CaseNamespace(target)
     except _FAILURES as error:
         raise PreflightError(
             f"no namespace can be made under {parent}: {error}\n"
             "Name a parent where that is allowed (--parent), or correct the properties (-p)."
         ) from error
-    with _closing_in_any_case(space):
-        _try_table(space)
-    _require_removed(target, space)
+    with _closing_in_any_case(ns):
+        _try_table(ns)
+    _require_removed(target, ns)
 
 
-def _try_table(space: Space) -> None:
+def _try_table(ns: CaseNamespace) -> None:
     try:
-        table = space.with_rows()
-        location = space.location(table)
+        table = ns.with_rows()
+        location = ns.location(table)
     except UnsupportedOperationError:
         return  # as in check_catalog
     except InvalidInputError as error:
@@ -157,7 +157,7 @@ def _try_table(space: Space) -> None:
             "needs with -p storage.KEY=VALUE."
         ) from error
     try:
-        space.storage.ids(location)
+        ns.storage.ids(location)
     except _FAILURES as error:
         raise PreflightError(
             f"the kit cannot read the table that it made at {location}: {error}\n"
@@ -165,12 +165,12 @@ def _try_table(space: Space) -> None:
         ) from error
 
 
-def _require_removed(target: Target, space: Space) -> None:
+def _require_removed(target: Target, ns: CaseNamespace) -> None:
     with _closing_api(target) as api:
         left = [
-            ".".join(each) for each in space.spaces if code_of(api.namespace_exists, each) is None
+            ".".join(each) for each in ns.namespaces if code_of(api.namespace_exists, each) is None
         ]
-    left += [each for each in space.api.locations if PREFIX in each and space.storage.files(each)]
+    left += [each for each in ns.locations if PREFIX in each and ns.storage.files(each)]
     if left:
         raise PreflightError(
             f"what the kit made here could not be removed again: {', '.join(left)}\n"
@@ -188,15 +188,15 @@ def _closing_api(target: Target) -> Iterator[Calls]:
 
 
 @contextmanager
-def _closing_in_any_case(space: Space) -> Iterator[None]:
+def _closing_in_any_case(ns: CaseNamespace) -> Iterator[None]:
     """Remove what was made; Ctrl-C while that goes on does not keep the rest from being removed."""
     try:
         yield
     finally:
         try:
-            space.close()
+            ns.close()
         except KeyboardInterrupt:
-            space.close()
+            ns.close()
             raise
 
 

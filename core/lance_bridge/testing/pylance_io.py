@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from .build import SCHEMA, rows
+from .case_namespace import CaseNamespace
 from .cases import Cases, needs
-from .space import Space
 
 
 class BrokenReaderError(RuntimeError):
@@ -21,90 +21,76 @@ class BrokenReaderError(RuntimeError):
 class PylanceCases(Cases):
     """``lance.write_dataset`` and ``lance.dataset`` with ``namespace_client``."""
 
-    def test_pylance_creates_a_table_and_reads_it_back(self, space: Space) -> None:
-        _write(space, rows(range(4)), "create")
-        assert space.names() == ["t"]
-        assert _read(space) == [0, 1, 2, 3]
-        assert space.api.count(space.table()) == 4
+    def test_pylance_creates_appends_overwrites_and_reads_each_version(
+        self, ns: CaseNamespace
+    ) -> None:
+        _write(ns, rows(range(2)), "create")
+        assert _read(ns) == [0, 1]
+        assert (ns.names(), ns.count(ns.table())) == (["t"], 2)
+        _write(ns, rows(range(2, 5)), "append")
+        assert _read(ns) == [0, 1, 2, 3, 4]
+        _write(ns, rows(range(7, 9)), "overwrite")
+        assert _read(ns) == [7, 8]
+        assert ns.names() == ["t"]
+        wanted = [[0, 1], [0, 1, 2, 3, 4], [7, 8]]
+        assert [_read(ns, version=version) for version in (1, 2, 3)] == wanted
 
-    def test_pylance_appends_to_a_table(self, space: Space) -> None:
-        _write(space, rows(range(2)), "create")
-        _write(space, rows(range(2, 5)), "append")
-        assert _read(space) == [0, 1, 2, 3, 4]
+    def test_pylance_appends_to_a_table_made_by_create_table(self, ns: CaseNamespace) -> None:
+        ns.with_rows(ids=range(3))
+        _write(ns, rows(range(3, 5)), "append")
+        assert _read(ns) == [0, 1, 2, 3, 4]
 
-    def test_pylance_overwrites_a_table(self, space: Space) -> None:
-        _write(space, rows(range(2)), "create")
-        _write(space, rows(range(7, 9)), "overwrite")
-        assert _read(space) == [7, 8]
-        assert space.names() == ["t"]
-
-    def test_pylance_reads_old_versions(self, space: Space) -> None:
-        _write(space, rows(range(2)), "create")
-        _write(space, rows(range(2, 5)), "append")
-        _write(space, rows([9]), "overwrite")
-        assert [_read(space, version=version) for version in (1, 2, 3)] == [
-            [0, 1],
-            [0, 1, 2, 3, 4],
-            [9],
-        ]
-        assert _read(space) == [9]
-
-    def test_pylance_appends_to_a_table_made_by_create_table(self, space: Space) -> None:
-        space.with_rows(ids=range(3))
-        _write(space, rows(range(3, 5)), "append")
-        assert _read(space) == [0, 1, 2, 3, 4]
-
-    def test_pylance_finds_neighbours_of_a_vector(self, space: Space) -> None:
+    def test_pylance_finds_neighbours_of_a_vector(self, ns: CaseNamespace) -> None:
         vectors = pa.array([[float(i), 0.0] for i in range(20)], pa.list_(pa.float32(), 2))
-        _write(space, pa.table({"id": list(range(20)), "vector": vectors}), "create")
-        dataset = lance.dataset(namespace_client=space.api.namespace, table_id=space.table())
+        _write(ns, pa.table({"id": list(range(20)), "vector": vectors}), "create")
+        dataset = lance.dataset(namespace_client=ns.client, table_id=ns.table())
         found = dataset.to_table(nearest={"column": "vector", "q": [7.1, 0.0], "k": 2})
         assert sorted(found["id"].to_pylist()) == [7, 8]
 
     @needs("declare_again")
-    def test_a_failed_first_write_can_be_tried_again(self, space: Space) -> None:
+    def test_a_failed_first_write_can_be_tried_again(self, ns: CaseNamespace) -> None:
         with pytest.raises((BrokenReaderError, OSError, RuntimeError, ValueError)):
-            _write(space, _broken_reader(), "create")
-        _write(space, rows(range(4)), "create")
-        assert _read(space) == [0, 1, 2, 3]
-        assert space.names() == ["t"]
+            _write(ns, _broken_reader(), "create")
+        _write(ns, rows(range(4)), "create")
+        assert _read(ns) == [0, 1, 2, 3]
+        assert ns.names() == ["t"]
 
-    def test_a_failed_append_changes_nothing(self, space: Space) -> None:
-        _write(space, rows(range(2)), "create")
+    def test_a_failed_append_changes_nothing(self, ns: CaseNamespace) -> None:
+        _write(ns, rows(range(2)), "create")
         with pytest.raises((BrokenReaderError, OSError, RuntimeError, ValueError)):
-            _write(space, _broken_reader(), "append")
-        assert _read(space) == [0, 1]
+            _write(ns, _broken_reader(), "append")
+        assert _read(ns) == [0, 1]
 
-    def test_pylance_reads_and_writes_through_a_second_client(self, space: Space) -> None:
-        _write(space, rows(range(2)), "create")
-        second: Any = space.target.connect()
+    def test_pylance_reads_and_writes_through_a_second_client(self, ns: CaseNamespace) -> None:
+        _write(ns, rows(range(2)), "create")
+        second: Any = ns.target.connect()
         lance.write_dataset(
-            rows(range(2, 5)), namespace_client=second, table_id=space.table(), mode="append"
+            rows(range(2, 5)), namespace_client=second, table_id=ns.table(), mode="append"
         )
-        assert _read(space) == [0, 1, 2, 3, 4]
+        assert _read(ns) == [0, 1, 2, 3, 4]
         if hasattr(second, "close"):
             second.close()
 
-    def test_create_after_deregister_through_pylance_keeps_both_data(self, space: Space) -> None:
-        _write(space, rows(range(2)), "create")
-        before = space.location(space.table())
-        space.api.deregister_table(space.table())
-        _write(space, rows(range(7, 9)), "create")
-        assert _read(space) == [7, 8]
-        assert space.storage.ids(before) == [0, 1]
+    def test_create_after_deregister_through_pylance_keeps_both_data(
+        self, ns: CaseNamespace
+    ) -> None:
+        _write(ns, rows(range(2)), "create")
+        before = ns.location(ns.table())
+        ns.deregister_table(ns.table())
+        _write(ns, rows(range(7, 9)), "create")
+        assert _read(ns) == [7, 8]
+        assert ns.storage.ids(before) == [0, 1]
 
 
-def _write(space: Space, content: Any, mode: str) -> None:
+def _write(ns: CaseNamespace, content: Any, mode: str) -> None:
     dataset = lance.write_dataset(
-        content, namespace_client=space.api.namespace, table_id=space.table(), mode=mode
+        content, namespace_client=ns.client, table_id=ns.table(), mode=mode
     )
-    space.api.locations.add(dataset.uri)
+    ns.locations.add(dataset.uri)
 
 
-def _read(space: Space, version: int | None = None) -> list[int]:
-    dataset = lance.dataset(
-        namespace_client=space.api.namespace, table_id=space.table(), version=version
-    )
+def _read(ns: CaseNamespace, version: int | None = None) -> list[int]:
+    dataset = lance.dataset(namespace_client=ns.client, table_id=ns.table(), version=version)
     return sorted(dataset.to_table()["id"].to_pylist())
 
 

@@ -15,10 +15,10 @@ from lance_namespace import (
     TableNotFoundError,
 )
 
+from .case_namespace import CaseNamespace
 from .cases import Cases, needs
 from .expect import described
-from .space import Space
-from .storage import same_place
+from .storage import same_location
 
 THREADS = 8
 OPERATIONS = 50
@@ -37,56 +37,62 @@ class RestartCases(Cases):
     """
 
     @needs("stop_server", "start_server")
-    def test_the_first_call_of_an_idle_client_after_a_restart_succeeds(self, space: Space) -> None:
-        table_id = space.with_rows()
-        before = space.location(table_id)
-        space.target.stop_server()
-        space.target.start_server()
+    def test_the_first_call_of_an_idle_client_after_a_restart_succeeds(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows()
+        before = ns.location(table_id)
+        ns.target.stop_server()
+        ns.target.start_server()
         try:
-            location = space.location(table_id)
+            location = ns.location(table_id)
         except (NamespaceNotFoundError, TableNotFoundError) as error:
             raise AssertionError(f"{described(error)}. {_LOST}") from error
-        assert same_place(location, before)
+        assert same_location(location, before)
 
     @needs("stop_server", "start_server")
-    def test_a_first_change_by_an_idle_client_after_a_restart_succeeds(self, space: Space) -> None:
-        space.names()
-        space.target.stop_server()
-        space.target.start_server()
-        location = space.api.declare_table(space.table()).location
-        assert same_place(space.location(space.table()), location or "")
+    def test_a_first_change_by_an_idle_client_after_a_restart_succeeds(
+        self, ns: CaseNamespace
+    ) -> None:
+        ns.names()
+        ns.target.stop_server()
+        ns.target.start_server()
+        location = ns.declare_table(ns.table()).location
+        assert same_location(ns.location(ns.table()), location or "")
 
     @needs("stop_server", "start_server")
-    def test_calls_while_the_server_is_down_are_service_unavailable(self, space: Space) -> None:
-        table_id, missing = space.with_rows(), space.missing_namespace()
-        space.target.stop_server()
+    def test_calls_while_the_server_is_down_are_service_unavailable(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id, missing = ns.with_rows(), ns.missing_namespace()
+        ns.target.stop_server()
         try:
             calls: list[Callable[[], object]] = [
-                lambda: space.api.describe_table(table_id),
-                lambda: space.api.list_tables(space.id),
-                lambda: space.api.declare_table(space.table("new")),
-                lambda: space.api.table_exists(space.table("missing")),
-                lambda: space.api.namespace_exists(missing),
+                lambda: ns.describe_table(table_id),
+                lambda: ns.list_tables(ns.id),
+                lambda: ns.declare_table(ns.table("new")),
+                lambda: ns.table_exists(ns.table("missing")),
+                lambda: ns.namespace_exists(missing),
             ]
             with ThreadPoolExecutor(len(calls)) as pool:
                 errors = list(pool.map(_error, calls))
         finally:
-            space.target.start_server()
+            ns.target.start_server()
         wrong = [error for error in errors if not isinstance(error, ServiceUnavailableError)]
         assert not wrong
-        assert space.ids(table_id) == [0, 1, 2]
+        assert ns.ids(table_id) == [0, 1, 2]
 
     @needs("stop_server", "start_server")
-    def test_threads_work_on_through_a_restart(self, space: Space) -> None:
-        workers = [_Worker(space, number) for number in range(THREADS)]
-        deadline = time.monotonic() + space.target.restart_deadline
+    def test_threads_work_on_through_a_restart(self, ns: CaseNamespace) -> None:
+        workers = [_Worker(ns, number) for number in range(THREADS)]
+        deadline = time.monotonic() + ns.target.restart_deadline
         with ThreadPoolExecutor(THREADS) as pool:
             futures = [pool.submit(worker.run, deadline) for worker in workers]
             try:
                 _wait_until(lambda: all(w.done >= 5 for w in workers), futures, deadline)
             finally:
-                space.target.stop_server()
-                space.target.start_server()
+                ns.target.stop_server()
+                ns.target.start_server()
             for worker in workers:
                 worker.restarted.set()
             _, hanging = wait(futures, timeout=max(1.0, deadline + 30 - time.monotonic()))
@@ -104,9 +110,9 @@ class _Worker:
     It knows the location of its table, or that there is none, until an error leaves that open.
     """
 
-    def __init__(self, space: Space, number: int) -> None:
-        self.space = space
-        self.table_id = space.table(f"t{number}")
+    def __init__(self, ns: CaseNamespace, number: int) -> None:
+        self.ns = ns
+        self.table_id = ns.table(f"t{number}")
         self.restarted = threading.Event()
         self.done = 0
         self.wrong: list[str] = []
@@ -139,9 +145,9 @@ class _Worker:
 
     def _declare(self) -> None:
         try:
-            location = self.space.api.declare_table(self.table_id).location
+            location = self.ns.declare_table(self.table_id).location
         except TableAlreadyExistsError:
-            if self._known or self.space.features.declare_again:
+            if self._known or self.ns.features.declare_again:
                 raise
             self._describe()
             return
@@ -149,14 +155,14 @@ class _Worker:
         self._settle(location)
 
     def _describe(self) -> None:
-        self._compare(lambda: self.space.api.describe_table(self.table_id).location, "describe")
+        self._compare(lambda: self.ns.describe_table(self.table_id).location, "describe")
 
     def _deregister(self) -> None:
-        self._compare(lambda: self.space.api.deregister_table(self.table_id).location, "deregister")
+        self._compare(lambda: self.ns.deregister_table(self.table_id).location, "deregister")
         self._settle(None)
 
     def _list(self) -> None:
-        listed = self.table_id[-1] in self.space.api.list_tables(self.space.id).tables
+        listed = self.table_id[-1] in self.ns.list_tables(self.ns.id).tables
         if self._known and listed != (self._location is not None):
             self.wrong.append(f"list says {listed}, expected {self._location}")
 
@@ -167,7 +173,7 @@ class _Worker:
         except TableNotFoundError:
             found = None
         self._check_own(found, what)
-        if self._known and not same_place(found or "", self._location or ""):
+        if self._known and not same_location(found or "", self._location or ""):
             self.wrong.append(f"{what}: expected {self._location}, got {found}")
         self._settle(found)
 

@@ -24,21 +24,24 @@ from hypothesis.stateful import (
 from lance_namespace import ErrorCode, LanceNamespaceError
 
 from .build import rows
+from .case_namespace import CaseNamespace
 from .cases import Cases
 from .model import Ids, Model
-from .space import Space
-from .storage import same_place
+from .storage import same_location
 from .target import Target
 
 _PLAIN = (Phase.explicit, Phase.generate)
 _SHRINKING = (*_PLAIN, Phase.shrink)
 
-SPACES = st.sampled_from([0, 0, 0, 0, 1, 1, 2])
-"""Which of three namespaces; the others are not there at first."""
+NAMESPACES = st.sampled_from([0, 0, 0, 0, 1, 1, 2])
+"""Which of three namespaces; only the first exists at the beginning."""
 TABLES = st.sampled_from(["a", "b", "c", "d"])
 CREATE_MODES = st.sampled_from(["Create", "ExistOk", "Overwrite"])
 COUNTS = st.integers(0, 5)
 
+_IN_A_MISSING_NAMESPACE = (
+    "test_operations_on_a_table_of_a_missing_namespace_are_namespace_not_found"
+)
 _Answer = tuple[ErrorCode | None, Any]
 
 
@@ -58,12 +61,12 @@ class CatalogMachine(RuleBasedStateMachine):
     @initialize(counts=st.lists(st.integers(-1, 5), min_size=3, max_size=3))
     def begin(self, counts: list[int]) -> None:
         """Begin with three tables, so that a sequence need not first come by some."""
-        self.space = Space(self.target)
+        self.ns = CaseNamespace(self.target)
         self.features = self.target.features
         self.model = Model(self.features.declare_again, self.features.create_completes)
-        self.model.spaces[self.space.name] = {}
-        more = [self.space.adopt(self.space.missing_namespace()) for _ in range(2)]
-        self.ids = [self.space.id, *more]
+        self.model.namespaces[self.ns.name] = {}
+        more = [self.ns.track(self.ns.missing_namespace()) for _ in range(2)]
+        self.ids = [self.ns.id, *more]
         self.datasets = 0
         self.checks = 0
         for name, count in zip("abc", counts, strict=True):
@@ -73,17 +76,17 @@ class CatalogMachine(RuleBasedStateMachine):
                 self.create(which=0, name=name, mode="Create", count=max(count, 1))
 
     def teardown(self) -> None:
-        if not hasattr(self, "space"):
+        if not hasattr(self, "ns"):
             return
         try:
             self._check_data()
         finally:
-            self.space.close()
+            self.ns.close()
 
     # -- namespaces ------------------------------------------------------------------------------
 
     @precondition(lambda self: self.features.namespace_changes)
-    @rule(which=SPACES, mode=CREATE_MODES)
+    @rule(which=NAMESPACES, mode=CREATE_MODES)
     def create_namespace(self, which: int, mode: str) -> None:
         if mode == "ExistOk" and self._deviates(
             "test_create_exist_ok_keeps_the_existing_namespace"
@@ -94,13 +97,13 @@ class CatalogMachine(RuleBasedStateMachine):
         ):
             return
         self._same(
-            lambda: self.space.api.create_namespace(self.ids[which], mode=mode),
+            lambda: self.ns.create_namespace(self.ids[which], mode=mode),
             lambda: self.model.create_namespace(self._name(which), mode),
         )
 
     @precondition(lambda self: self.features.namespace_changes)
     @rule(
-        which=SPACES,
+        which=NAMESPACES,
         mode=st.sampled_from(["Fail", "Skip"]),
         behavior=st.sampled_from(["Restrict", "Restrict", "Cascade"]),
     )
@@ -110,32 +113,32 @@ class CatalogMachine(RuleBasedStateMachine):
         if mode == "Skip" and self._deviates("test_drop_skip_of_a_missing_namespace_succeeds"):
             return
         self._same(
-            lambda: self.space.api.drop_namespace(self.ids[which], mode=mode, behavior=behavior),
+            lambda: self.ns.drop_namespace(self.ids[which], mode=mode, behavior=behavior),
             lambda: self.model.drop_namespace(self._name(which), mode, behavior),
         )
 
-    @rule(which=SPACES)
+    @rule(which=NAMESPACES)
     def namespace_exists(self, which: int) -> None:
         self._same(
-            lambda: self.space.api.namespace_exists(self.ids[which]),
+            lambda: self.ns.namespace_exists(self.ids[which]),
             lambda: self.model.tables(self._name(which)) and None,
         )
 
     # -- tables ----------------------------------------------------------------------------------
 
-    @rule(which=SPACES, name=TABLES)
+    @rule(which=NAMESPACES, name=TABLES)
     def declare(self, which: int, name: str) -> None:
-        if self._skips(which, "test_declare_table_in_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "declare_table"):
             return
         answers = self._same(
-            lambda: self.space.api.declare_table(self._id(which, name)).location,
+            lambda: self.ns.declare_table(self._id(which, name)).location,
             lambda: self.model.declare(self._name(which), name),
         )
         self._placed(answers)
 
-    @rule(which=SPACES, name=TABLES, mode=CREATE_MODES, count=COUNTS)
+    @rule(which=NAMESPACES, name=TABLES, mode=CREATE_MODES, count=COUNTS)
     def create(self, which: int, name: str, mode: str, count: int) -> None:
-        if self._skips(which, "test_create_table_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "create_table"):
             return
         if count == 0 and self._deviates(
             "test_create_table_from_a_stream_without_rows_makes_an_empty_table"
@@ -147,17 +150,17 @@ class CatalogMachine(RuleBasedStateMachine):
             return
         ids = list(range(count))
         answers = self._same(
-            lambda: (
-                self.space.api.create_table(self._id(which, name), rows(ids), mode=mode).location
-            ),
+            lambda: self.ns.create_table(self._id(which, name), rows(ids), mode=mode).location,
             lambda: self.model.create(self._name(which), name, mode, ids),
         )
         self._placed(answers, moved=mode == "Overwrite")
 
     @precondition(lambda self: self.features.register)
-    @rule(which=SPACES, name=TABLES, mode=st.sampled_from(["Create", "Overwrite"]), count=COUNTS)
+    @rule(
+        which=NAMESPACES, name=TABLES, mode=st.sampled_from(["Create", "Overwrite"]), count=COUNTS
+    )
     def register(self, which: int, name: str, mode: str, count: int) -> None:
-        if self._skips(which, "test_register_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "register_table"):
             return
         if mode == "Overwrite" and (
             not self.features.alter
@@ -165,101 +168,101 @@ class CatalogMachine(RuleBasedStateMachine):
         ):
             return
         self.datasets += 1
-        place = self.space.dataset(f"d{self.datasets}", range(count))
+        place = self.ns.dataset(f"d{self.datasets}", range(count))
         location = self.target.register_location(place)
         self.model.kept[place] = list(range(count))
         answers = self._same(
-            lambda: self.space.api.register_table(self._id(which, name), location, mode=mode),
+            lambda: self.ns.register_table(self._id(which, name), location, mode=mode),
             lambda: self.model.register(self._name(which), name, mode, place, list(range(count))),
         )
         if answers is not None:
             del self.model.kept[place]
 
     @precondition(lambda self: self.features.rename)
-    @rule(which=SPACES, name=TABLES, to=SPACES, new_name=TABLES)
+    @rule(which=NAMESPACES, name=TABLES, to=NAMESPACES, new_name=TABLES)
     def rename(self, which: int, name: str, to: int, new_name: str) -> None:
         if which != to and not self.features.rename_across:
             return
         if (which, name) == (to, new_name):
             return
         self._same(
-            lambda: self.space.api.rename_table(
+            lambda: self.ns.rename_table(
                 self._id(which, name), new_name, new_namespace_id=self.ids[to]
             ),
             lambda: self.model.rename(self._name(which), name, self._name(to), new_name),
         )
 
-    @rule(which=SPACES, name=TABLES)
+    @rule(which=NAMESPACES, name=TABLES)
     def deregister(self, which: int, name: str) -> None:
-        if self._skips(which, "test_deregister_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "deregister_table"):
             return
         self._same(
-            lambda: self.space.api.deregister_table(self._id(which, name)),
+            lambda: self.ns.deregister_table(self._id(which, name)),
             lambda: self.model.deregister(self._name(which), name),
         )
 
-    @rule(which=SPACES, name=TABLES)
+    @rule(which=NAMESPACES, name=TABLES)
     def drop(self, which: int, name: str) -> None:
-        if self._skips(which, "test_drop_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "drop_table"):
             return
         answers = self._same(
-            lambda: self.space.api.drop_table(self._id(which, name)),
+            lambda: self.ns.drop_table(self._id(which, name)),
             lambda: self.model.drop(self._name(which), name),
         )
         if answers is not None:
-            files = self.space.storage.files(answers[1].location)
+            files = self.ns.storage.files(answers[1].location)
             assert not files, f"a drop left {sorted(files)}"
 
     # -- questions -------------------------------------------------------------------------------
 
-    @rule(which=SPACES, name=TABLES, shout=st.booleans())
+    @rule(which=NAMESPACES, name=TABLES, shout=st.booleans())
     def describe(self, which: int, name: str, shout: bool) -> None:
-        if self._skips(which, "test_describe_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "describe_table"):
             return
         asked = name.upper() if self.features.folds_case and shout else name
         answers = self._same(
-            lambda: self.space.api.describe_table(self._id(which, asked), check_declared=True),
+            lambda: self.ns.describe_table(self._id(which, asked), check_declared=True),
             lambda: self.model.table(self._name(which), name),
         )
         if answers is not None:
             answer, entry = answers
-            assert same_place(answer.location, entry.location)
+            assert same_location(answer.location, entry.location)
             assert answer.is_only_declared == (entry.ids is None)
 
-    @rule(which=SPACES, name=TABLES)
+    @rule(which=NAMESPACES, name=TABLES)
     def exists(self, which: int, name: str) -> None:
-        if self._skips(which, "test_exists_in_a_missing_namespace_is_namespace_not_found"):
+        if self._skips(which, "table_exists"):
             return
         self._same(
-            lambda: self.space.api.table_exists(self._id(which, name)),
+            lambda: self.ns.table_exists(self._id(which, name)),
             lambda: self.model.table(self._name(which), name),
         )
 
-    @rule(which=SPACES)
+    @rule(which=NAMESPACES)
     def count(self, which: int) -> None:
-        for name, entry in self.model.spaces.get(self._name(which), {}).items():
+        for name, entry in self.model.namespaces.get(self._name(which), {}).items():
             if entry.ids is not None:
-                assert self.space.api.count(self._id(which, name)) == len(entry.ids)
+                assert self.ns.count(self._id(which, name)) == len(entry.ids)
 
-    @rule(which=SPACES, limit=st.integers(1, 4), declared=st.booleans())
+    @rule(which=NAMESPACES, limit=st.integers(1, 4), declared=st.booleans())
     def page(self, which: int, limit: int, declared: bool) -> None:
-        tables = self.model.spaces.get(self._name(which))
+        tables = self.model.namespaces.get(self._name(which))
         if tables is None:
             return
         wanted = sorted(name for name, e in tables.items() if declared or e.ids is not None)
-        found = self.space.api.all_tables(self.ids[which], limit=limit, include_declared=declared)
+        found = self.ns.all_tables(self.ids[which], limit=limit, include_declared=declared)
         assert found == wanted
 
     @invariant()
     def listings_agree(self) -> None:
-        if not hasattr(self, "space"):
+        if not hasattr(self, "ns"):
             return
         for which, namespace_id in enumerate(self.ids):
-            tables = self.model.spaces.get(self._name(which))
+            tables = self.model.namespaces.get(self._name(which))
             if tables is not None:
                 self.checks += 1
                 limit = (None, 1, 2)[self.checks % 3]
-                assert self.space.api.all_tables(namespace_id, limit=limit) == sorted(tables)
+                assert self.ns.all_tables(namespace_id, limit=limit) == sorted(tables)
 
     # -- helpers ---------------------------------------------------------------------------------
 
@@ -272,9 +275,10 @@ class CatalogMachine(RuleBasedStateMachine):
     def _deviates(self, case: str) -> bool:
         return self.target.deviates(case)
 
-    def _skips(self, which: int, case: str) -> bool:
+    def _skips(self, which: int, operation: str) -> bool:
         """Return whether the namespace is missing and the target deviates there."""
-        return self._name(which) not in self.model.spaces and self._deviates(case)
+        is_missing = self._name(which) not in self.model.namespaces
+        return is_missing and self._deviates(f"{_IN_A_MISSING_NAMESPACE}[{operation}]")
 
     def _same(self, real: Callable[[], Any], model: Callable[[], Any]) -> tuple[Any, Any] | None:
         """Require the same code from both; return both answers, or None if both refused."""
@@ -290,24 +294,24 @@ class CatalogMachine(RuleBasedStateMachine):
         location, entry = answers
         assert location
         if entry.location and not moved:
-            assert same_place(location, entry.location)
+            assert same_location(location, entry.location)
             return
         entry.location = location
         others = [
             other.location
-            for tables in self.model.spaces.values()
+            for tables in self.model.namespaces.values()
             for other in tables.values()
             if other is not entry
         ]
         taken = [*others, *self.model.kept]
-        assert not any(same_place(location, place) for place in taken), f"{location} is taken"
+        assert not any(same_location(location, place) for place in taken), f"{location} is taken"
 
     def _check_data(self) -> None:
         places: dict[str, Ids] = dict(self.model.kept)
-        for tables in self.model.spaces.values():
+        for tables in self.model.namespaces.values():
             places.update({e.location: e.ids for e in tables.values() if e.ids is not None})
         for location, ids in places.items():
-            assert self.space.storage.ids(location) == ids, f"data at {location}"
+            assert self.ns.storage.ids(location) == ids, f"data at {location}"
 
 
 def machine_for(tested: Target) -> type[CatalogMachine]:

@@ -1,4 +1,4 @@
-"""The files under a table, seen past the catalog: on local disk, or wherever Lance can read."""
+"""The files of a table, read without the catalog: on local disk, or where Lance can read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def local_path(location: str) -> Path | None:
     return Path(location) if not parts.scheme else None
 
 
-def same_place(one: str, other: str) -> bool:
+def same_location(one: str, other: str) -> bool:
     """Return whether two spellings of a location mean the same place."""
     return _normal(one) == _normal(other)
 
@@ -33,7 +33,7 @@ def _normal(location: str) -> str:
 
 
 class Storage:
-    """Looks at files and writes some, with the options that the target declares."""
+    """Reads and writes files with the storage options that the target declares."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -81,7 +81,7 @@ class Storage:
             return Path(file.name).read_bytes()
 
     def delete(self, location: str, name: str) -> None:
-        """Delete one file, which is there."""
+        """Delete one file, which must exist."""
         path = local_path(location)
         if path is not None:
             (path / name).unlink()
@@ -98,14 +98,14 @@ class Storage:
         for name in session.list():
             session.delete_file(name)
 
-    def remove_empty_parents(self, location: str, mark: str) -> None:
-        """Delete the directories around a location on local disk that have ``mark`` in their names.
+    def remove_empty_parents(self, location: str, name_part: str) -> None:
+        """Delete the local directories around a location whose names contain ``name_part``.
 
         One that is not empty stays, and so do those around it.
         """
         path = local_path(location)
         for parent in path.parents if path is not None else ():
-            if mark not in parent.name:
+            if name_part not in parent.name:
                 return
             try:
                 parent.rmdir()

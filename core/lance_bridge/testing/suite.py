@@ -1,18 +1,26 @@
-"""The suites: all cases in one class, or a half of them, to be subclassed."""
+"""The suites: all cases in one class, or a part of them, to be subclassed."""
 
 from __future__ import annotations
 
-from .bad_requests import BadRequestCases
+from .client_requests import ClientCases
 from .concurrency import ConcurrencyCases
 from .data import DataCases
+from .data_operations.columns import ColumnCases
+from .data_operations.every_operation import EveryOperationCases
+from .data_operations.indices import IndexCases
+from .data_operations.queries import QueryCases
+from .data_operations.references import BranchCases, TagCases
+from .data_operations.rows import RowCases
+from .data_operations.searches import SearchCases
+from .data_operations.smoke import SmokeCases
+from .data_operations.transactions import TransactionCases
+from .data_operations.versions import VersionCases
 from .declarations import DeclarationCases
 from .drops import DropCases
 from .foreign import ForeignCases
-from .inside.smoke import SmokeCases
-from .inside.suite import InsideTableCases
+from .identifiers import IdentifierCases
 from .managed import ManagedCases
-from .mapping_requests import MappingRequestCases
-from .names import NameCases
+from .missing import MissingCases
 from .namespaces import NamespaceCases
 from .paging import PagingCases
 from .pylance_io import PylanceCases
@@ -33,39 +41,43 @@ class ServerSuite(
     DropCases,
     RenameCases,
     RegistrationCases,
+    MissingCases,
     TableCases,
     NamespaceCases,
     DeclarationCases,
 ):
-    """The cases that a server decides, for further releases of one that is tested in full.
+    """The cases whose outcome depends on the server, for further releases of a tested one.
 
-    They are those of entries and namespaces, of many clients at once, and of restarts, and one
-    case of what happens inside a table.
+    They are those of entries and namespaces, of concurrent clients, and of restarts, and a smoke
+    test of the operations on data.
     """
 
 
-class RequestSuite(
-    BadRequestCases,
-    MappingRequestCases,
-    NameCases,
-    PylanceCases,
-    DataCases,
-):
-    """The cases that the kind of catalog decides, and not the release of its server.
+class RequestSuite(IdentifierCases, ClientCases, PylanceCases, DataCases):
+    """The cases whose outcome depends on the kind of catalog, and not on its server's release.
 
-    They are those of names and requests, and of reading and writing whole tables.
+    They are those of identifiers and requests, and of reading and writing whole tables.
     """
 
 
-class ConformanceSuite(
-    ServerSuite,
-    RequestSuite,
-    InsideTableCases,
-    StatefulCases,
+class DataOperationSuite(
+    EveryOperationCases,
+    TransactionCases,
+    BranchCases,
+    TagCases,
+    VersionCases,
+    IndexCases,
+    ColumnCases,
+    SearchCases,
+    QueryCases,
+    RowCases,
 ):
+    """Every operation on the data of a table, in full."""
+
+
+class ConformanceSuite(ServerSuite, RequestSuite, DataOperationSuite, StatefulCases):
     """Every case of the kit. A subclass needs only a ``target`` fixture in its module or class.
 
-    The groups are classes of their own, for who wants some of them. What this has beyond
-    `ServerSuite` and `RequestSuite`, all cases inside a table and random sequences of operations,
-    is most of the time it takes.
+    Each group of cases is a class that can be used by itself. `DataOperationSuite` and the random
+    sequences of `StatefulCases` take most of the time.
     """

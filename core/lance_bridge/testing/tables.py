@@ -9,14 +9,12 @@ from lance_namespace import ErrorCode, InvalidTableStateError
 
 from .build import SCHEMA, rows
 from .calls import collect
+from .case_namespace import CaseNamespace
 from .cases import Cases, needs
 from .expect import refused
-from .space import Space
-from .storage import same_place
+from .storage import same_location
 
 ALREADY_EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
-NAMESPACE_NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
-NOT_FOUND = ErrorCode.TABLE_NOT_FOUND
 NO_VERSION = ErrorCode.TABLE_VERSION_NOT_FOUND
 
 
@@ -25,252 +23,222 @@ class TableCases(Cases):
 
     # -- declare ---------------------------------------------------------------------------------
 
-    def test_a_declared_table_exists_is_described_and_is_listed(self, space: Space) -> None:
-        location = space.api.declare_table(space.table()).location
+    def test_a_declared_table_exists_is_described_and_is_listed(self, ns: CaseNamespace) -> None:
+        location = ns.declare_table(ns.table()).location
         assert location
-        space.api.table_exists(space.table())
-        assert same_place(space.location(space.table()), location)
-        assert space.names() == ["t"]
+        ns.table_exists(ns.table())
+        assert same_location(ns.location(ns.table()), location)
+        assert ns.names() == ["t"]
 
-    def test_declare_writes_no_data(self, space: Space) -> None:
-        location = space.api.declare_table(space.table()).location or ""
-        written = {name for name in space.storage.files(location) if name.endswith(".lance")}
+    def test_declare_writes_no_data(self, ns: CaseNamespace) -> None:
+        location = ns.declare_table(ns.table()).location or ""
+        written = {name for name in ns.storage.files(location) if name.endswith(".lance")}
         assert not written
 
-    def test_data_written_to_a_declared_location_is_the_table(self, space: Space) -> None:
-        answer = space.api.declare_table(space.table())
-        options = answer.storage_options or dict(space.target.storage_options)
+    def test_data_written_to_a_declared_location_is_the_table(self, ns: CaseNamespace) -> None:
+        answer = ns.declare_table(ns.table())
+        options = answer.storage_options or ns.storage.options
         lance.write_dataset(rows(range(4)), answer.location, storage_options=options)
-        assert space.ids(space.table()) == [0, 1, 2, 3]
+        assert ns.ids(ns.table()) == [0, 1, 2, 3]
 
-    def test_declared_tables_get_locations_of_their_own(self, space: Space) -> None:
-        other = space.new_namespace()
-        ids = [space.table("a"), space.table("b"), [*other, "a"]]
-        locations = {space.api.declare_table(table_id).location for table_id in ids}
+    def test_declared_tables_get_locations_of_their_own(self, ns: CaseNamespace) -> None:
+        other = ns.new_namespace()
+        ids = [ns.table("a"), ns.table("b"), [*other, "a"]]
+        locations = {ns.declare_table(table_id).location for table_id in ids}
         assert len(locations) == 3
 
     @needs("chosen_location")
-    def test_declare_honours_the_requested_location(self, space: Space) -> None:
-        wanted = space.place("chosen")
-        answer = space.api.declare_table(space.table(), location=wanted)
-        assert same_place(answer.location or "", wanted)
-        assert same_place(space.location(space.table()), wanted)
+    def test_declare_honours_the_requested_location(self, ns: CaseNamespace) -> None:
+        wanted = ns.new_location("chosen")
+        answer = ns.declare_table(ns.table(), location=wanted)
+        assert same_location(answer.location or "", wanted)
+        assert same_location(ns.location(ns.table()), wanted)
 
     @needs("table_properties")
-    def test_declare_keeps_table_properties(self, space: Space) -> None:
+    def test_declare_keeps_table_properties(self, ns: CaseNamespace) -> None:
         wanted = {"owner of data": "Ines", "empty": "", "unicode": "Größe → 7"}
-        answer = space.api.declare_table(space.table(), properties=wanted)
+        answer = ns.declare_table(ns.table(), properties=wanted)
         assert wanted.items() <= (answer.properties or {}).items()
-        described = space.api.describe_table(space.table()).properties
+        described = ns.describe_table(ns.table()).properties
         assert wanted.items() <= (described or {}).items()
 
     def test_declare_of_a_table_without_data_is_repeatable_or_table_already_exists(
-        self, space: Space
+        self, ns: CaseNamespace
     ) -> None:
-        first = space.api.declare_table(space.table()).location
-        if space.features.declare_again:
-            assert space.api.declare_table(space.table()).location == first
+        first = ns.declare_table(ns.table()).location
+        if ns.features.declare_again:
+            assert ns.declare_table(ns.table()).location == first
         else:
             with refused(ALREADY_EXISTS, naming="t"):
-                space.api.declare_table(space.table())
-        assert same_place(space.location(space.table()), first or "")
+                ns.declare_table(ns.table())
+        assert same_location(ns.location(ns.table()), first or "")
 
-    def test_declare_of_a_table_with_data_is_table_already_exists(self, space: Space) -> None:
-        table_id = space.with_rows("taken")
+    def test_declare_of_a_table_with_data_is_table_already_exists(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows("taken")
         with refused(ALREADY_EXISTS, naming="taken"):
-            space.api.declare_table(table_id)
-        assert space.ids(table_id) == [0, 1, 2]
-
-    def test_declare_table_in_missing_namespace_is_namespace_not_found(self, space: Space) -> None:
-        missing = space.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            space.api.declare_table([*missing, "t"])
+            ns.declare_table(table_id)
+        assert ns.ids(table_id) == [0, 1, 2]
 
     # -- describe --------------------------------------------------------------------------------
 
-    def test_describe_gives_a_location_that_lance_opens(self, space: Space) -> None:
-        table_id = space.with_rows()
-        answer = space.api.describe_table(table_id)
-        options = answer.storage_options or dict(space.target.storage_options)
+    def test_describe_gives_a_location_that_lance_opens(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        answer = ns.describe_table(table_id)
+        options = answer.storage_options or ns.storage.options
         dataset = lance.dataset(answer.location, storage_options=options)
         assert sorted(dataset.to_table()["id"].to_pylist()) == [0, 1, 2]
 
-    def test_describe_gives_a_table_uri_that_lance_opens(self, space: Space) -> None:
-        table_id = space.with_rows()
-        answer = space.api.describe_table(table_id, with_table_uri=True)
+    def test_describe_gives_a_table_uri_that_lance_opens(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        answer = ns.describe_table(table_id, with_table_uri=True)
         parts = urlsplit(answer.table_uri or "")
         assert parts.scheme, f"{answer.table_uri!r} is not a URI"
         assert parts.netloc or parts.path.startswith("/"), f"{answer.table_uri!r} is not complete"
         assert not set(answer.table_uri or "") & set(' \\"<>^`{|}'), "not escaped"
-        options = answer.storage_options or dict(space.target.storage_options)
+        options = answer.storage_options or ns.storage.options
         assert lance.dataset(answer.table_uri, storage_options=options).count_rows() == 3
 
-    def test_describe_gives_no_table_uri_unless_asked(self, space: Space) -> None:
-        answer = space.api.describe_table(space.with_rows(), with_table_uri=False)
+    def test_describe_gives_no_table_uri_unless_asked(self, ns: CaseNamespace) -> None:
+        answer = ns.describe_table(ns.with_rows(), with_table_uri=False)
         assert answer.table_uri is None
 
-    def test_describe_says_whether_a_table_is_only_declared_when_asked(self, space: Space) -> None:
-        space.api.declare_table(space.table("declared"))
-        space.with_rows("written")
-        api = space.api
-        assert api.describe_table(space.table("declared"), check_declared=True).is_only_declared
-        written = api.describe_table(space.table("written"), check_declared=True)
-        assert written.is_only_declared is False
-
-    def test_describe_does_not_say_so_unless_asked(self, space: Space) -> None:
-        space.api.declare_table(space.table("declared"))
-        space.with_rows("written")
+    def test_describe_says_whether_a_table_is_only_declared_when_asked(
+        self, ns: CaseNamespace
+    ) -> None:
+        ns.declare_table(ns.table("declared"))
+        ns.with_rows("written")
         for name in ("declared", "written"):
-            answer = space.api.describe_table(
-                space.table(name), check_declared=False, load_detailed_metadata=False
-            )
+            table_id = ns.table(name)
+            answer = ns.describe_table(table_id, check_declared=True)
+            assert answer.is_only_declared == (name == "declared")
+            answer = ns.describe_table(table_id, check_declared=False, load_detailed_metadata=False)
             assert answer.is_only_declared is None
 
-    def test_detailed_describe_gives_name_version_schema_and_statistics(self, space: Space) -> None:
-        table_id = space.with_rows()
-        answer = space.api.describe_table(table_id, load_detailed_metadata=True)
+    def test_detailed_describe_gives_name_version_schema_and_statistics(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows()
+        answer = ns.describe_table(table_id, load_detailed_metadata=True)
         assert answer.table == "t"
-        assert answer.namespace == space.id
+        assert answer.namespace == ns.id
         assert answer.version == 1
         schema = answer.var_schema
         assert schema is not None
         assert [field.name for field in schema.fields] == SCHEMA.names
         assert [field.type.type for field in schema.fields] == ["int64", "utf8"]
 
-    def test_detailed_describe_counts_fragments_and_deleted_rows(self, space: Space) -> None:
-        table_id = space.with_rows(ids=range(10))
-        options = dict(space.target.storage_options)
-        lance.dataset(space.location(table_id), storage_options=options).delete("id < 3")
-        answer = space.api.describe_table(table_id, load_detailed_metadata=True)
+    def test_detailed_describe_counts_fragments_and_deleted_rows(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows(ids=range(10))
+        options = ns.storage.options
+        lance.dataset(ns.location(table_id), storage_options=options).delete("id < 3")
+        answer = ns.describe_table(table_id, load_detailed_metadata=True)
         assert answer.version == 2
         assert answer.stats is not None
         assert (answer.stats.num_fragments, answer.stats.num_deleted_rows) == (1, 3)
 
-    def test_detailed_describe_gives_the_metadata_of_the_table(self, space: Space) -> None:
-        table_id = space.with_rows()
-        options = dict(space.target.storage_options)
-        dataset = lance.dataset(space.location(table_id), storage_options=options)
+    def test_detailed_describe_gives_the_metadata_of_the_table(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        dataset = lance.dataset(ns.location(table_id), storage_options=ns.storage.options)
         dataset.update_metadata({"author": "Ines"})
-        answer = space.api.describe_table(table_id, load_detailed_metadata=True)
+        answer = ns.describe_table(table_id, load_detailed_metadata=True)
         assert (answer.metadata or {}).get("author") == "Ines"
 
-    def test_detailed_describe_gives_the_metadata_of_the_schema(self, space: Space) -> None:
+    def test_detailed_describe_gives_the_metadata_of_the_schema(self, ns: CaseNamespace) -> None:
         content = rows(range(3)).replace_schema_metadata({"author": "Ines"})
-        space.api.create_table(space.table(), content)
-        answer = space.api.describe_table(space.table(), load_detailed_metadata=True)
+        ns.create_table(ns.table(), content)
+        answer = ns.describe_table(ns.table(), load_detailed_metadata=True)
         assert answer.var_schema is not None
         assert (answer.var_schema.metadata or {}).get("author") == "Ines"
 
-    def test_detailed_describe_of_a_declared_table_says_so(self, space: Space) -> None:
-        space.api.declare_table(space.table())
+    def test_detailed_describe_of_a_declared_table_says_so(self, ns: CaseNamespace) -> None:
+        ns.declare_table(ns.table())
         try:
-            answer = space.api.describe_table(space.table(), load_detailed_metadata=True)
+            answer = ns.describe_table(ns.table(), load_detailed_metadata=True)
         except InvalidTableStateError:
             return  # the specification lets a detailed describe fail here
         assert answer.is_only_declared
         assert answer.version is None
 
-    def test_describe_of_an_old_version_describes_that_version(self, space: Space) -> None:
-        table_id = space.with_rows()
+    def test_describe_of_an_old_version_describes_that_version(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
         changed = rows(range(2)).drop_columns(["word"])
-        space.storage.write(space.location(table_id), changed, mode="overwrite")
-        old = space.api.describe_table(table_id, version=1, load_detailed_metadata=True)
-        new = space.api.describe_table(table_id, version=2, load_detailed_metadata=True)
+        ns.storage.write(ns.location(table_id), changed, mode="overwrite")
+        old = ns.describe_table(table_id, version=1, load_detailed_metadata=True)
+        new = ns.describe_table(table_id, version=2, load_detailed_metadata=True)
         assert (old.version, new.version) == (1, 2)
         assert old.var_schema is not None
         assert new.var_schema is not None
         assert len(old.var_schema.fields) == 2
         assert len(new.var_schema.fields) == 1
 
-    def test_describe_of_a_missing_version_is_table_version_not_found(self, space: Space) -> None:
-        table_id = space.with_rows()
+    def test_describe_of_a_missing_version_is_table_version_not_found(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows()
         with refused(NO_VERSION, naming="99"):
-            space.api.describe_table(table_id, version=99)
+            ns.describe_table(table_id, version=99)
         with refused(NO_VERSION, naming="99"):
-            space.api.describe_table(table_id, version=99, load_detailed_metadata=True)
-
-    def test_describe_of_a_missing_table_is_table_not_found(self, space: Space) -> None:
-        with refused(NOT_FOUND, naming="nowhere"):
-            space.api.describe_table(space.table("nowhere"))
-
-    def test_describe_in_a_missing_namespace_is_namespace_not_found(self, space: Space) -> None:
-        missing = space.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            space.api.describe_table([*missing, "t"])
+            ns.describe_table(table_id, version=99, load_detailed_metadata=True)
 
     # -- exists ----------------------------------------------------------------------------------
 
-    def test_exists_of_a_missing_table_is_table_not_found(self, space: Space) -> None:
-        with refused(NOT_FOUND, naming="nowhere"):
-            space.api.table_exists(space.table("nowhere"))
-
-    def test_exists_in_a_missing_namespace_is_namespace_not_found(self, space: Space) -> None:
-        missing = space.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            space.api.table_exists([*missing, "t"])
-
-    def test_exists_looks_at_the_version(self, space: Space) -> None:
-        table_id = space.with_rows()
-        space.api.table_exists(table_id, version=1)
+    def test_exists_checks_the_version(self, ns: CaseNamespace) -> None:
+        table_id = ns.with_rows()
+        ns.table_exists(table_id, version=1)
         with refused(NO_VERSION, naming="99"):
-            space.api.table_exists(table_id, version=99)
+            ns.table_exists(table_id, version=99)
 
     # -- list ------------------------------------------------------------------------------------
 
-    def test_an_empty_namespace_lists_no_tables(self, space: Space) -> None:
-        answer = space.api.list_tables(space.id)
+    def test_an_empty_namespace_lists_no_tables(self, ns: CaseNamespace) -> None:
+        answer = ns.list_tables(ns.id)
         assert list(answer.tables) == []
         assert not answer.page_token
 
-    def test_list_tables_gives_the_names_of_this_namespace_only(self, space: Space) -> None:
-        other = space.new_namespace()
-        space.api.declare_table([*other, "elsewhere"])
-        space.with_rows("here")
-        assert space.names() == ["here"]
-        assert space.api.all_tables(other) == ["elsewhere"]
+    def test_list_tables_gives_the_names_of_this_namespace_only(self, ns: CaseNamespace) -> None:
+        other = ns.new_namespace()
+        ns.declare_table([*other, "elsewhere"])
+        ns.with_rows("here")
+        assert ns.names() == ["here"]
+        assert ns.all_tables(other) == ["elsewhere"]
 
-    def test_list_tables_hides_declared_tables_when_asked(self, space: Space) -> None:
-        space.api.declare_table(space.table("declared"))
-        space.with_rows("written")
-        assert space.names() == ["declared", "written"]
-        assert space.api.all_tables(space.id, include_declared=True) == ["declared", "written"]
-        assert space.api.all_tables(space.id, include_declared=False) == ["written"]
-
-    def test_list_tables_of_a_missing_namespace_is_namespace_not_found(self, space: Space) -> None:
-        missing = space.missing_namespace()
-        with refused(NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            space.api.list_tables(missing)
+    def test_list_tables_hides_declared_tables_when_asked(self, ns: CaseNamespace) -> None:
+        ns.declare_table(ns.table("declared"))
+        ns.with_rows("written")
+        assert ns.names() == ["declared", "written"]
+        assert ns.all_tables(ns.id, include_declared=True) == ["declared", "written"]
+        assert ns.all_tables(ns.id, include_declared=False) == ["written"]
 
     @needs("list_all")
-    def test_list_all_tables_gives_full_identifiers(self, space: Space) -> None:
-        other = space.new_namespace()
-        for table_id in (space.table("a"), space.table("b"), [*other, "a"]):
-            space.api.declare_table(table_id)
-        found = _own(space, space.api.list_all_tables().tables, other)
-        wanted = [space.table("a"), space.table("b"), [*other, "a"]]
-        assert found == sorted(space.features.delimiter.join(table_id) for table_id in wanted)
+    def test_list_all_tables_gives_full_identifiers(self, ns: CaseNamespace) -> None:
+        other = ns.new_namespace()
+        for table_id in (ns.table("a"), ns.table("b"), [*other, "a"]):
+            ns.declare_table(table_id)
+        found = _own(ns, ns.list_all_tables().tables, other)
+        wanted = [ns.table("a"), ns.table("b"), [*other, "a"]]
+        assert found == sorted(ns.features.delimiter.join(table_id) for table_id in wanted)
 
     @needs("list_all")
-    def test_list_all_tables_hides_declared_tables_when_asked(self, space: Space) -> None:
-        space.api.declare_table(space.table("declared"))
-        table_id = space.with_rows("written")
-        found = space.api.list_all_tables(include_declared=False).tables
-        assert _own(space, found) == [space.features.delimiter.join(table_id)]
+    def test_list_all_tables_hides_declared_tables_when_asked(self, ns: CaseNamespace) -> None:
+        ns.declare_table(ns.table("declared"))
+        table_id = ns.with_rows("written")
+        found = ns.list_all_tables(include_declared=False).tables
+        assert _own(ns, found) == [ns.features.delimiter.join(table_id)]
 
     @needs("list_all")
-    def test_list_all_tables_page_by_page_is_the_same_as_at_once(self, space: Space) -> None:
-        other = space.new_namespace()
-        for table_id in ([*place, name] for place in (space.id, other) for name in "abc"):
-            space.api.declare_table(table_id)
-        at_once = _own(space, space.api.list_all_tables().tables, other)
-        paged = _own(space, collect(space.api.list_all_tables, "tables", 2), other)
+    def test_list_all_tables_page_by_page_is_the_same_as_at_once(self, ns: CaseNamespace) -> None:
+        other = ns.new_namespace()
+        for table_id in ([*place, name] for place in (ns.id, other) for name in "abc"):
+            ns.declare_table(table_id)
+        at_once = _own(ns, ns.list_all_tables().tables, other)
+        paged = _own(ns, collect(ns.list_all_tables, "tables", 2), other)
         assert paged == at_once
         assert len(paged) == 6
 
 
-def _own(space: Space, found: object, *others: list[str]) -> list[str]:
+def _own(ns: CaseNamespace, found: object, *others: list[str]) -> list[str]:
     """Return those of the found identifiers that lie in a case's namespaces, in their order."""
     assert isinstance(found, (list, tuple))
-    delimiter = space.features.delimiter
-    starts = tuple(delimiter.join([*namespace, ""]) for namespace in (space.id, *others))
+    delimiter = ns.features.delimiter
+    starts = tuple(delimiter.join([*namespace, ""]) for namespace in (ns.id, *others))
     return [name for name in found if name.startswith(starts)]

@@ -1,116 +1,26 @@
-"""What a third party supplies: the catalog under test, what it can do, and where data may lie."""
+"""What the author of an adapter supplies: the catalog under test, and locations for data."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lance_namespace import LanceNamespace
 
 from ..catalog import Catalog, Path
 from ..namespace import LanceBridgeNamespace
+from .features import Features, StatefulBounds
 
 if TYPE_CHECKING:
-    from .catalog.hooks import Faults, RawEntry
-
-HOSTILE_NAMES = (
-    "a/b",
-    "../a",
-    "..",
-    ".",
-    "a\\b",
-    "a'b",
-    'a"b',
-    "a`b",
-    "a;drop table b",
-    "a\nb",
-    "a\tb",
-    "a\x00b",
-    "a b",
-    " a",
-    "a%2Fb",
-    "a*",
-    "a$b",
-    "@a#b",
-    "a?x=1#y",
-)
-
-
-@dataclass(frozen=True)
-class Features:
-    """What the catalog declares about itself. Cases that need what is not there are skipped.
-
-    The defaults are those of a leveled catalog in which everything works.
-    """
-
-    folds_case: bool = False
-    """Names are kept in lower case and looked up in any."""
-    fixed_depth: bool = True
-    """Every table identifier has the same number of names; any other number is InvalidInput."""
-    namespace_changes: bool = True
-    """Namespaces can be created and dropped under the target's parent."""
-    nested_namespaces: bool = False
-    """A namespace that holds tables may hold namespaces too."""
-    namespace_properties: bool = True
-    table_properties: bool = True
-    rename: bool = True
-    rename_across: bool = True
-    """A table can be renamed into another namespace."""
-    register: bool = True
-    alter: bool = True
-    """An entry's properties and location can change, as RegisterTable with Overwrite does it."""
-    chosen_location: bool = True
-    """DeclareTable honours the location in the request."""
-    cascade: bool = True
-    list_all: bool = True
-    declare_again: bool = True
-    """Who declared a table may declare it again while it has no data, with the same answer, so
-    that a failed first write can be repeated. False: TableAlreadyExists."""
-    create_completes: bool = True
-    """CreateTable in mode Create fills a declared table without data. False: TableAlreadyExists."""
-    exclusive_changes: bool = True
-    """Of callers that drop or rename one table at once, exactly one is told that it did so. False:
-    several may be told; what is left must be right all the same."""
-    managed_tables: bool = True
-    """The catalog can hold a table's latest version: ``managed_by=impl`` among the properties. The
-    entry is compared and set by each commit. False: Unsupported (0)."""
-    inside_in_full: bool = True
-    """Every case of what happens inside a table. False: one of each group of operations, for
-    targets that differ from another one in their catalog only."""
-    pickles: bool = False
-    """A client object can be pickled."""
-    delimiter: str = "$"
-    """Joins the names of an identifier in the answer of ListAllTables."""
-    good_names: Sequence[str] = ("a", "_a", "a_b", "a1", "1a", "select", "table", "a" * 60)
-    """Odd names, in the catalog's own spelling, that must work for namespaces and tables."""
-    hostile_names: Sequence[str] = HOSTILE_NAMES
-    """Names that must be refused as InvalidInput."""
-    max_namespace_name: int | None = None
-    """Longest accepted name, in characters; one more is InvalidInput. None: no such limit."""
-    max_table_name: int | None = None
-    absent: frozenset[str] = frozenset()
-    """Operations (method names of ``LanceNamespace``) that must answer Unsupported (0)."""
-
-
-@dataclass(frozen=True)
-class StatefulBounds:
-    """How long the stateful case runs: ``examples`` sequences of at most ``steps`` operations."""
-
-    examples: int = 15
-    steps: int = 25
-    derandomize: bool = True
-    """The same sequences in every run. False searches further, for long runs by hand."""
-    shrink: bool = True
-    """Shorten a sequence that fails before it is shown; that repeats it many times."""
+    from .hooks import Faults, RawEntry
 
 
 class Target(ABC):
     """The catalog under test.
 
-    Everything the kit makes lies in namespaces ``[*parent, <unique name>]``, in tables one level
+    Everything the kit makes is in namespaces ``[*parent, <unique name>]``, in tables one level
     below, and in files under ``data_root`` or where the catalog itself puts those tables.
     """
 
@@ -118,17 +28,17 @@ class Target(ABC):
     parent: Sequence[str] = ()
     """Existing namespace under which the kit makes its own; empty for the root."""
     data_root: str
-    """Place for data of tables to register: a directory or a URI that Lance can write."""
+    """Where data of registered tables is: a directory or a URI that Lance can write."""
     storage_options: Mapping[str, str] = {}
     """What Lance needs to read and write ``data_root`` and the catalog's default locations."""
     deviations: Mapping[str, str] = {}
     """Case to reason: known deviations. The key is a case's name, or that with the values of its
     own parameters, ``test_case[value]``. Each must fail; when one no longer does, the run fails
     until it is taken out."""
-    odd_marks: Sequence[str] = ()
-    """Kinds of Lance entries by other hands that ``make_marked_table`` can make."""
-    broken_marks: Sequence[str] = ()
-    """Kinds of entries, marked as Lance's, that cannot be read; likewise."""
+    other_entry_types: Sequence[str] = ()
+    """Names of Lance entries as other implementations write them, for ``make_entry``."""
+    broken_entry_types: Sequence[str] = ()
+    """Entries that claim to be Lance's and cannot be read; likewise."""
     stateful_bounds: StatefulBounds = StatefulBounds()
     restart_deadline: float = 60.0
     """Seconds in which the catalog must be back to work after ``start_server`` returned."""
@@ -146,7 +56,7 @@ class Target(ABC):
         """Return a new client object. It is closed by its ``close`` method, if it has one."""
 
     def register_location(self, location: str) -> str:
-        """Return ``location``, a place under ``data_root``, as RegisterTable wants to have it."""
+        """Return ``location`` under ``data_root`` in the form that RegisterTable takes."""
         return location
 
     def make_namespace(self, namespace_id: Sequence[str]) -> None:
@@ -161,10 +71,10 @@ class Target(ABC):
         """Make an entry that is not Lance's, with its data at ``location``."""
         raise NotImplementedError
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
-        """Make an entry of the kind ``mark``, one of ``odd_marks`` or ``broken_marks``.
+        """Make an entry of one of ``other_entry_types`` or ``broken_entry_types``.
 
         A Lance dataset lies at ``location`` already.
         """
@@ -199,7 +109,7 @@ class Target(ABC):
 
     def write_entry(self, path: Path, entry: RawEntry) -> None:
         """Create an entry without the adapter. With ``is_external=False`` its files are the
-        catalog's own to delete, as far as the catalog knows."""
+        catalog's to delete, by what the entry says."""
         raise NotImplementedError
 
     def make_partitioned_table(
@@ -223,7 +133,7 @@ class Target(ABC):
         raise NotImplementedError
 
     def lacks(self, need: str) -> str:
-        """Return why ``need`` is not there; empty if it is.
+        """Return why ``need`` is missing; empty if it is not.
 
         A need is a feature, an optional method, or an operation (``LanceNamespace``).
         """
@@ -233,12 +143,13 @@ class Target(ABC):
         if hasattr(LanceNamespace, need):
             is_absent = need in self.features.absent
             return f"{type(self).__name__} declares that {need} is absent" if is_absent else ""
-        if need in ("odd_marks", "broken_marks", "secrets"):
+        if need in ("other_entry_types", "broken_entry_types", "secrets"):
             return "" if getattr(self, need) else f"{type(self).__name__} declares no {need}"
         if getattr(type(self), need) is getattr(Target, need):
             return f"{type(self).__name__} does not implement {need}"
         return ""
 
     def deviates(self, case: str) -> bool:
-        """Return whether the test of this name, with any parameter, is a known deviation."""
-        return any(key.split("[")[0] == case for key in self.deviations)
+        """Return whether a case, or ``case[name]``, is a known deviation, with any parameter."""
+        plain = case.partition("[")[0]
+        return any(case in (key, key.partition("[")[0]) or key == plain for key in self.deviations)

@@ -85,7 +85,7 @@ def test_a_table_is_written_read_and_dropped_with_vended_credentials_only(
 ) -> None:
     place = vended.create_table(TABLE, ROWS).location
     assert vended.count(TABLE) == 3
-    read = lance.dataset(namespace_client=vended.namespace, table_id=TABLE)
+    read = lance.dataset(namespace_client=vended.client, table_id=TABLE)
     assert read.count_rows() == 3
     asked = [
         request.fields["operation"]

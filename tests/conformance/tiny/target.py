@@ -22,11 +22,11 @@ Request = Callable[[str, Json], None]
 
 
 class TinyTarget(Target):
-    """A server of its own, seen through an adapter of a given class."""
+    """A new server, and an adapter of a given class."""
 
     page_size = PAGE
     secrets = (_TOKEN,)
-    broken_marks = ("no etag",)
+    broken_entry_types = ("no etag",)
 
     def __init__(self, data_root: FilePath, kind: Callable[[TinyConfig], Catalog]) -> None:
         self.data_root = str(data_root)
@@ -58,10 +58,10 @@ class TinyTarget(Target):
             kind="EXTERNAL" if entry.is_external else "MANAGED",
         )
 
-    def make_marked_table(
-        self, namespace_id: Sequence[str], name: str, location: str, mark: str
+    def make_entry(
+        self, namespace_id: Sequence[str], name: str, location: str, entry_type: str
     ) -> None:
-        assert mark == "no etag"
+        assert entry_type == "no etag"
         self.server.tables[namespace_id[0], name] = {"name": name, "broken": location}
 
     def remove_entry(self, namespace_id: Sequence[str], name: str) -> None:
@@ -100,7 +100,7 @@ class TinyTarget(Target):
 
 
 class PurgingServer(TinyServer):
-    """Deletes files as it is told to."""
+    """Deletes the files that it should delete."""
 
     def request(self, operation: str, **body: object) -> Json:
         answer = super().request(operation, **body)
@@ -110,7 +110,7 @@ class PurgingServer(TinyServer):
 
 
 class TinyFaults(Faults):
-    """Trouble at the door of the server."""
+    """Faults of the server."""
 
     def __init__(self, server: TinyServer, catalog: Catalog) -> None:
         self._server = server
@@ -186,7 +186,7 @@ class TinyFaults(Faults):
             if operation in CHANGES:
                 self._server.on_request = None
                 held.arrived.set()
-                assert held.release.wait(30), "nobody released the change"
+                assert held.release.wait(30), "the change was not released"
 
         with self._requests(hold):
             yield held

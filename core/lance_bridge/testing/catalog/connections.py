@@ -10,8 +10,7 @@ from ...catalog import NamespaceRecord, TableRecord
 from ..cases import needs
 from ..concurrency import THREADS, answers_only, check_one_winner, race
 from ..expect import refused
-from .cases import CatalogCases, skip_if
-from .workspace import Workspace, require_same
+from .workspace import CatalogCases, Workspace, require_same, skip_if
 
 
 class ConnectionCases(CatalogCases):

@@ -9,8 +9,7 @@ from lance_namespace import ErrorCode, UnsupportedOperationError
 
 from ...catalog import Capabilities, Catalog, NameRule
 from ..expect import code_of, refused
-from .cases import CatalogCases, skip_unless
-from .workspace import Workspace, require_same, with_properties
+from .workspace import CatalogCases, Workspace, require_same, skip_unless, with_properties
 
 UNDECLARED = {"partition_locations": "has_partitions", "scan_hidden_tables": "hides_tables"}
 """Methods whose cases would be skipped where the field does not say that they exist."""

@@ -8,18 +8,19 @@ import pytest
 from lance_namespace import ErrorCode
 
 from ...catalog import TableRecord
-from ..cases import needs
+from ..cases import Refusals, needs
 from ..expect import code_of, refused
+from ..hooks import RawEntry
 from ..storage import local_path
-from .cases import CatalogCases, skip_if
-from .hooks import RawEntry
 from .workspace import (
+    CatalogCases,
     Workspace,
     accepted,
     require_holds,
     require_properties,
     require_same,
     same_location,
+    skip_if,
     with_properties,
 )
 
@@ -32,7 +33,7 @@ LOCATIONS = ("plain", "with space", "a%20b", "ä-漢", "plus+and=equals", "Upper
 
 
 class EntryCases(CatalogCases):
-    """One entry and what becomes of it."""
+    """An entry from its creation to its drop."""
 
     # -- create, load and scan -------------------------------------------------------------------
 
@@ -70,17 +71,19 @@ class EntryCases(CatalogCases):
             seen.add(record.identity)
             workspace.catalog.drop_table(record)
 
-    @pytest.mark.parametrize("name", LOCATIONS)
-    def test_a_location_is_kept_or_refused(self, shared_workspace: Workspace, name: str) -> None:
-        workspace = shared_workspace
+    def test_a_location_is_kept_or_refused(self, workspace: Workspace, refusals: Refusals) -> None:
+        refusals.compare({name: self._changed_location(workspace, name) for name in LOCATIONS})
+
+    def _changed_location(self, workspace: Workspace, name: str) -> str:
+        """Create an entry at a location; return what it has become, empty if kept or refused."""
         wanted = workspace.record(workspace.unique_table(), location=workspace.location(name))
-        if accepted(lambda: workspace.catalog.create_table(wanted)):
-            found = workspace.catalog.load_table(wanted.path).location
-            assert same_location(found, wanted.location), (found, wanted.location)
-            assert workspace.scanned(wanted.path[-1]).location == found
-            workspace.catalog.drop_table(workspace.catalog.load_table(wanted.path))
-        else:
-            assert wanted.path[-1] not in workspace.names()
+        if not accepted(lambda: workspace.catalog.create_table(wanted)):
+            return "an entry was made" if wanted.path[-1] in workspace.names() else ""
+        record = workspace.catalog.load_table(wanted.path)
+        found = {record.location, workspace.scanned(wanted.path[-1]).location}
+        workspace.catalog.drop_table(record)
+        is_kept = len(found) == 1 and same_location(record.location, wanted.location)
+        return "" if is_kept else f"wanted {wanted.location}, found {found}"
 
     def test_an_entry_is_external(self, workspace: Workspace) -> None:
         record = workspace.create()
@@ -176,17 +179,18 @@ class EntryCases(CatalogCases):
         assert found == ["lance"]
 
     @needs("write_entry")
-    @pytest.mark.parametrize("mark", ["LANCE", "Lance"])
-    def test_the_mark_of_lance_tables_is_known_in_any_letter_case(
-        self, workspace: Workspace, mark: str
+    def test_the_type_of_lance_tables_is_known_in_any_letter_case(
+        self, workspace: Workspace
     ) -> None:
-        path = workspace.table()
-        entry = RawEntry(workspace.location(), {"table_type": mark, "managed_by": "storage"})
-        workspace.target.write_entry(path, entry)
-        assert workspace.catalog.load_table(path).is_lance
-        assert list(workspace.catalog.list_tables(workspace.path, lance_only=True)) == ["t"]
-        found = list(workspace.catalog.scan_tables(workspace.path, lance_only=True))
-        assert [record.path for record in found] == [path]
+        names = ["a", "b"]
+        for name, table_type in zip(names, ("LANCE", "Lance"), strict=True):
+            properties = {"table_type": table_type, "managed_by": "storage"}
+            entry = RawEntry(workspace.location(name), properties)
+            workspace.target.write_entry(workspace.table(name), entry)
+            assert workspace.catalog.load_table(workspace.table(name)).is_lance
+        assert list(workspace.catalog.list_tables(workspace.path, lance_only=True)) == names
+        found = workspace.catalog.scan_tables(workspace.path, lance_only=True)
+        assert [record.path[-1] for record in found] == names
 
     @needs("read_entry")
     def test_the_catalog_itself_holds_what_was_created(self, workspace: Workspace) -> None:

@@ -12,14 +12,13 @@ from ...catalog import Catalog, Path
 from ..cases import needs
 from ..expect import code_of, refused
 from ..target import Target
-from .cases import CatalogCases, open_workspace, skip_if
 from .faults import TROUBLE
-from .workspace import Workspace, faults_of, require_same
+from .workspace import CatalogCases, Workspace, faults_of, open_workspace, require_same, skip_if
 
 _MORE = 5
 """Entries on the last page."""
 _MOST_VANISHING = 50
-"""As far as pages are larger than this, entries vanish on the first one."""
+"""Where pages are larger than this, entries vanish on the first page."""
 _THREADS = 4
 
 ODD_NAMES = ("a", "aa", "ab", "a_b", "a__", "a1", "a10", "a9", "_a", "b", "B", "A_b", "9", "10")
@@ -67,12 +66,9 @@ class ListingCases(CatalogCases):
 
     # -- tables ----------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("listing", LISTINGS)
-    def test_a_listing_of_more_than_a_page_is_whole(
-        self, full: FullNamespace, listing: str
-    ) -> None:
-        found = list(LISTINGS[listing](full.workspace.catalog, full.path))
-        _require_names(found, full.names)
+    def test_a_listing_of_more_than_a_page_is_whole(self, full: FullNamespace) -> None:
+        for name, listing in LISTINGS.items():
+            _require_names(name, list(listing(full.workspace.catalog, full.path)), full.names)
 
     def test_a_scan_of_more_than_a_page_returns_what_load_returns(
         self, full: FullNamespace
@@ -82,13 +78,13 @@ class ListingCases(CatalogCases):
         for name in (full.names[0], full.names[full.workspace.target.page_size], full.names[-1]):
             require_same(scanned[name], catalog.load_table((*full.path, name)))
 
-    @pytest.mark.parametrize("lance_only", [True, False])
-    def test_a_scan_begins_after_a_name(self, full: FullNamespace, lance_only: bool) -> None:
+    def test_a_scan_begins_after_a_name(self, full: FullNamespace) -> None:
         catalog, names = full.workspace.catalog, full.names
         for after in (None, "", "a", names[0], "t00002x", names[-_MORE], names[-1], "zz"):
             wanted = [name for name in names if after is None or name > after]
-            records = catalog.scan_tables(full.path, lance_only=lance_only, after=after)
-            assert [r.path[-1] for r in records] == wanted, f"after {after!r}"
+            for lance_only in (True, False):
+                records = catalog.scan_tables(full.path, lance_only=lance_only, after=after)
+                assert [r.path[-1] for r in records] == wanted, f"after {after!r}"
 
     def test_names_are_sorted_as_python_sorts_them(self, workspace: Workspace) -> None:
         rule, folds_case = workspace.capabilities.table_rule, workspace.capabilities.folds_case
@@ -120,65 +116,57 @@ class ListingCases(CatalogCases):
         assert kept <= found, f"missing: {sorted(kept - found)[:5]}"
 
     @needs("faults")
-    @pytest.mark.parametrize("listing", LISTINGS)
-    def test_a_listing_that_breaks_off_fails(self, full: FullNamespace, listing: str) -> None:
-        found: list[str] = []
-        with (
-            faults_of(full.workspace.target, "break_listing") as faults,
-            faults.break_listing(),
-        ):
-            code = code_of(lambda: found.extend(LISTINGS[listing](faults.catalog, full.path)))
-        if code is None:
-            # It took one request only, or got the rest in another way.
-            _require_names(found, full.names)
-        else:
-            assert code in TROUBLE
+    def test_a_listing_that_breaks_off_fails(self, full: FullNamespace) -> None:
+        with faults_of(full.workspace.target, "break_listing") as faults:
+            for name, listing in LISTINGS.items():
+                found: list[str] = []
+                with faults.break_listing():
+                    code = code_of(_fill, found, listing, faults.catalog, full.path)
+                if code is None:
+                    # It took one request only, or got the rest in another way.
+                    _require_names(name, found, full.names)
+                else:
+                    assert code in TROUBLE, name
 
-    @pytest.mark.parametrize("listing", LISTINGS)
-    def test_a_listing_of_an_empty_namespace_is_empty(
-        self, workspace: Workspace, listing: str
-    ) -> None:
-        assert list(LISTINGS[listing](workspace.catalog, workspace.path)) == []
-
-    @pytest.mark.parametrize("listing", LISTINGS)
     def test_a_listing_of_a_missing_namespace_is_namespace_not_found(
-        self, shared_workspace: Workspace, listing: str
+        self, workspace: Workspace
     ) -> None:
-        missing = shared_workspace.missing_namespace()
-        with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=missing[-1]):
-            list(LISTINGS[listing](shared_workspace.catalog, missing))
+        missing = workspace.missing_namespace()
+        for listing in LISTINGS.values():
+            with refused(ErrorCode.NAMESPACE_NOT_FOUND, naming=missing[-1]):
+                list(listing(workspace.catalog, missing))
 
-    @pytest.mark.parametrize("listing", LISTINGS)
-    def test_a_listing_is_of_its_own_namespace(self, workspace: Workspace, listing: str) -> None:
+    def test_a_listing_is_of_its_own_namespace(self, workspace: Workspace) -> None:
         workspace.create("here")
         other = workspace.new_namespace()
-        assert list(LISTINGS[listing](workspace.catalog, other)) == []
-        assert list(LISTINGS[listing](workspace.catalog, workspace.path)) == ["here"]
+        for name, listing in LISTINGS.items():
+            assert list(listing(workspace.catalog, other)) == [], name
+            assert list(listing(workspace.catalog, workspace.path)) == ["here"], name
 
-    @needs("broken_marks", "make_marked_table", "remove_entry")
+    @needs("broken_entry_types", "make_entry", "remove_entry")
     def test_a_broken_entry_does_not_stop_a_listing(self, workspace: Workspace) -> None:
-        marks = workspace.target.broken_marks
+        entry_types = workspace.target.broken_entry_types
         whole = ["a", "m", "z"]
         for name in whole:
             workspace.create(name)
-        broken = [f"m{number}" for number, _ in enumerate(marks)]
+        broken = [f"m{number}" for number, _ in enumerate(entry_types)]
         try:
-            for name, mark in zip(broken, marks, strict=True):
+            for name, entry_type in zip(broken, entry_types, strict=True):
                 place = workspace.location(name)
-                workspace.target.make_marked_table(list(workspace.path), name, place, mark)
+                workspace.target.make_entry(list(workspace.path), name, place, entry_type)
             for name, listing in LISTINGS.items():
                 found = list(listing(workspace.catalog, workspace.path))
                 assert set(whole) <= set(found), f"{name} returned {found}"
                 assert set(found) <= {*whole, *broken}, f"{name} returned {found}"
                 assert len(found) == len(set(found)), f"{name} returned {found}"
-            # Left out, it would look absent, and files that it is for could be deleted.
+            # If it were left out, its name would look free, and its files could be deleted.
             scanned = {r.path[-1]: r for r in workspace.catalog.scan_tables(workspace.path)}
             assert set(scanned) == {*whole, *broken}, "a scan leaves out what it cannot read"
             for name in broken:
                 if not scanned[name].is_readable:
                     assert not scanned[name].is_lance
                     assert scanned[name].location is None
-            # What holds a name must be seen, or a namespace that is not empty looks so.
+            # If a name were left out, a namespace that is not empty would look empty.
             assert workspace.names() == sorted([*whole, *broken])
         finally:
             for name in broken:
@@ -201,10 +189,13 @@ def _create(workspace: Workspace, name: str) -> None:
     workspace.catalog.create_table(workspace.record(name))
 
 
-def _require_names(found: list[str], wanted: list[str]) -> None:
+def _fill(found: list[str], listing: Listing, catalog: Catalog, path: Path) -> None:
+    found.extend(listing(catalog, path))
+
+
+def _require_names(listing: str, found: list[str], wanted: list[str]) -> None:
     twice = sorted({name for name in found if found.count(name) > 1})
-    assert not twice, f"listed twice: {twice[:5]}"
+    assert not twice, f"{listing} returned twice: {twice[:5]}"
     missing = sorted(set(wanted) - set(found))
-    assert not missing, f"{len(missing)} of {len(wanted)} are missing: {missing[:5]}"
-    assert set(found) == set(wanted), f"not there: {sorted(set(found) - set(wanted))[:5]}"
-    assert found == sorted(found), "not sorted"
+    assert not missing, f"{listing} lacks {len(missing)} of {len(wanted)}: {missing[:5]}"
+    assert found == wanted, f"{listing} returned {found[:5]}…"

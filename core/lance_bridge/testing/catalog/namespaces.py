@@ -11,9 +11,8 @@ from lance_namespace import ErrorCode
 from ...catalog import NamespaceRecord, Path
 from ..build import unique_name
 from ..expect import refused
-from .cases import CatalogCases, skip_if, skip_unless
 from .properties import ODD_VALUES
-from .workspace import Workspace, accepted, require_same
+from .workspace import CatalogCases, Workspace, accepted, require_same, skip_if, skip_unless
 
 _EXISTS = ErrorCode.NAMESPACE_ALREADY_EXISTS
 _NOT_FOUND = ErrorCode.NAMESPACE_NOT_FOUND
@@ -55,7 +54,7 @@ class NamespaceCases(CatalogCases):
     def test_a_namespace_whose_name_begins_another_is_another(self, workspace: Workspace) -> None:
         skip_if(workspace, "no_namespace_changes")
         longer = (*workspace.path[:-1], f"{workspace.path[-1]}_longer")
-        workspace.adopt(longer)
+        workspace.track(longer)
         workspace.catalog.create_namespace(workspace.namespace_record(longer))
         workspace.create("here")
         assert workspace.names(longer) == []
@@ -71,7 +70,7 @@ class NamespaceCases(CatalogCases):
         skip_if(workspace, "no_namespace_changes")
         parent, name = workspace.path[:-1], workspace.path[-1]
         for end in ("_b", "b", "_a", "a", "1", "10", "9", "__"):
-            path = workspace.adopt((*parent, name + end))
+            path = workspace.track((*parent, name + end))
             workspace.catalog.create_namespace(workspace.namespace_record(path))
         found = list(workspace.catalog.list_namespaces(parent))
         assert found == sorted(found)
@@ -112,12 +111,10 @@ class NamespaceCases(CatalogCases):
         skip_if(workspace, "no_namespace_changes")
         assert _is_kept(workspace, {"lance_bridge.x": "reserved"}), "core needs lance_bridge.…"
 
-    @pytest.mark.parametrize("length", [256, 4001, 33_000])
-    def test_a_long_property_of_a_namespace_is_kept_or_refused(
-        self, workspace: Workspace, length: int
-    ) -> None:
+    def test_a_long_property_of_a_namespace_is_kept_or_refused(self, workspace: Workspace) -> None:
         skip_if(workspace, "no_namespace_changes")
-        _is_kept(workspace, {"long": ("0123456789" * length)[:length]})
+        for length in (256, 4001, 33_000):
+            _is_kept(workspace, {"long": ("0123456789" * length)[:length]})
 
     def test_alter_replaces_properties_of_a_namespace_and_does_not_merge_them(
         self, workspace: Workspace
@@ -203,7 +200,7 @@ class NamespaceCases(CatalogCases):
     ) -> None:
         skip_unless(workspace, "atomic_restrict")
         catalog, outer = workspace.catalog, _outer(workspace)
-        inner = workspace.adopt((*outer, "inner"))
+        inner = workspace.track((*outer, "inner"))
         catalog.create_namespace(workspace.namespace_record(outer))
         catalog.create_namespace(workspace.namespace_record(inner))
         assert "inner" in catalog.list_namespaces(outer)
@@ -217,7 +214,7 @@ def _outer(workspace: Workspace) -> Path:
     skip_if(workspace, "no_namespace_changes", "no_outer_namespace_changes")
     if workspace.capabilities.levels < 2:
         pytest.skip("the catalog has one level of namespaces")
-    return workspace.adopt((*workspace.path[:-2], unique_name()))
+    return workspace.track((*workspace.path[:-2], unique_name()))
 
 
 def _is_kept(workspace: Workspace, properties: Mapping[str, str]) -> bool:

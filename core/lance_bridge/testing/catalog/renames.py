@@ -9,8 +9,14 @@ from lance_namespace import ErrorCode
 
 from ...catalog import Path, TableRecord
 from ..expect import refused
-from .cases import CatalogCases, skip_if, skip_unless
-from .workspace import Workspace, require_properties, require_same
+from .workspace import (
+    CatalogCases,
+    Workspace,
+    require_properties,
+    require_same,
+    skip_if,
+    skip_unless,
+)
 
 _EXISTS = ErrorCode.TABLE_ALREADY_EXISTS
 _NO_TABLE = ErrorCode.TABLE_NOT_FOUND

@@ -12,9 +12,8 @@ from ... import location as locations
 from ...catalog import TableRecord
 from ..cases import needs
 from ..expect import code_of, refused
-from .cases import CatalogCases, skip_unless
 from .faults import TROUBLE
-from .workspace import Workspace, faults_of, same_location
+from .workspace import CatalogCases, Workspace, faults_of, same_location, skip_unless
 
 _MORE = 5
 """Partitions on the last page."""

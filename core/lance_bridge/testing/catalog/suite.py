@@ -28,5 +28,5 @@ class CatalogSuite(
 ):
     """Every case on a catalog. A subclass needs only a ``target`` fixture in its module or class.
 
-    The groups are classes of their own, for a suite of some of them.
+    Each group of cases is a class that can be used by itself.
     """

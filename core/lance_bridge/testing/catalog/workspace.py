@@ -1,4 +1,4 @@
-"""What a case on a catalog works with: a namespace of its own, and builders of records."""
+"""What cases on a catalog share: a namespace for each, builders of records, skips, fixtures."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from ...catalog import (
     TableRecord,
 )
 from ..build import PREFIX, unique_name
+from ..cases import Cases
 from ..expect import described
+from ..hooks import Faults
 from ..storage import Storage
 from ..target import Target
-from .hooks import Faults
 
 ENTRY_ID = RESERVED_PREFIX + "id"
 MARKS = {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE}
@@ -63,14 +64,14 @@ class Workspace:
         """Return the path of a table in the namespace."""
         return (*self.path, name)
 
-    def adopt(self, namespace: Path) -> Path:
+    def track(self, namespace: Path) -> Path:
         """Remove this namespace, too, at the end of the case."""
         self._namespaces.append(namespace)
         return namespace
 
     def missing_namespace(self) -> Path:
         """Return the path of a namespace that does not exist, and is removed if it does later."""
-        return self.adopt((*self.target.parent, unique_name()))
+        return self.track((*self.target.parent, unique_name()))
 
     def new_namespace(self, properties: Mapping[str, str] | None = None) -> Path:
         """Create a namespace and return its path."""
@@ -90,7 +91,7 @@ class Workspace:
     # -- tables ----------------------------------------------------------------------------------
 
     def location(self, name: str = "t") -> str:
-        """Return a location of its own under the target's data root."""
+        """Return a new location under the target's data root."""
         place = f"{self.target.data_root.rstrip('/')}/{self.path[-1]}_{name}.lance"
         self._locations.append(place)
         return self.target.register_location(place)
@@ -135,7 +136,7 @@ class Workspace:
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what the case made, as far as the catalog still can."""
+        """Remove what the case made, where the catalog still can."""
         for path in reversed(self._namespaces):
             _try(lambda path=path: self._remove(path))  # type: ignore[misc]  # mypy: lambda default
         for location in self._locations:
@@ -163,7 +164,7 @@ class Workspace:
 
 
 def _try(action: Callable[[], object]) -> None:
-    """Do it as far as possible: a case that failed may leave anything behind."""
+    """Try it: a case that failed may leave anything behind."""
     with contextlib.suppress(LanceNamespaceError, NotImplementedError, AttributeError, TypeError):
         action()
 
@@ -226,3 +227,37 @@ def faults_of(target: Target, *needs: str) -> Iterator[Faults]:
             if reason:
                 pytest.skip(reason)
         yield faults
+
+
+class CatalogCases(Cases):
+    """Base of every group. A test module supplies the ``target`` fixture."""
+
+    @pytest.fixture
+    def workspace(self, target: Target, _declared: None) -> Iterator[Workspace]:
+        """A catalog and a namespace of the case's own."""
+        workspace = open_workspace(target)
+        yield workspace
+        workspace.close()
+
+
+def open_workspace(target: Target) -> Workspace:
+    """Return a workspace; skip where the target has no catalog of lance-bridge's."""
+    catalog = target.catalog()
+    if catalog is None:
+        pytest.skip(f"{type(target).__name__} has no lance_bridge.Catalog to test")
+    return Workspace(target, catalog)
+
+
+def skip_if(workspace: Workspace, *capabilities: str) -> None:
+    """Skip a case where one of these capabilities is set, saying which and what it says."""
+    for name in capabilities:
+        value = getattr(workspace.capabilities, name)
+        if value:
+            pytest.skip(f"capabilities.{name}: {value}")
+
+
+def skip_unless(workspace: Workspace, capability: str) -> None:
+    """Skip a case that is about a capability which is not set."""
+    value = getattr(workspace.capabilities, capability)
+    if not value:
+        pytest.skip(f"capabilities.{capability} is {value!r}")

@@ -37,7 +37,7 @@ class DescribesItself(TinyCatalog):
 
 @mutant
 class ShowsTheToken(TinyCatalog):
-    """Shows the token to whoever sees the description."""
+    """Shows the token in the description."""
 
     def describe_connection(self) -> str:
         token = self._config.token

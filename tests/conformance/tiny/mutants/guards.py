@@ -75,7 +75,7 @@ class ComparesValues(TinyCatalog):
 
 @mutant
 class RetriesAConflict(TinyCatalog):
-    """Loads the entry again and repeats the change where somebody else was faster."""
+    """Loads the entry again and repeats the change where another caller was faster."""
 
     def alter_table(self, record: TableRecord) -> None:
         try:

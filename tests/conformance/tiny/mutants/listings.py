@@ -83,7 +83,7 @@ class StopsAtABrokenEntry(TinyCatalog):
 
 @mutant
 class HidesBrokenEntries(TinyCatalog):
-    """Leaves out of the names what cannot be read, so that a schema looks empty."""
+    """Leaves entries that cannot be read out of the names, so that a schema looks empty."""
 
     def list_tables(self, namespace: Path, *, lance_only: bool = False) -> Iterable[str]:
         records = self.scan_tables(namespace, lance_only=lance_only)

@@ -1,4 +1,4 @@
-"""One case's own ground: a client, a namespace nobody else has, and their removal afterwards."""
+"""A client under test with a namespace for one case, and the clean-up after the case."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .storage import Storage
 from .target import Target
 
 
-class Space:
-    """What a case works with: ``id`` is its namespace, ``api`` a client, ``storage`` the files."""
+class CaseNamespace(Calls):
+    """A client, a namespace (``id``) that only this case uses, and the files (``storage``)."""
 
     def __init__(self, target: Target) -> None:
+        super().__init__(target.connect())
         self.target = target
         self.features = target.features
-        self.api = Calls(target.connect())
         self.storage = Storage(target.storage_options)
-        self.spaces: list[list[str]] = []
+        self.namespaces: list[list[str]] = []
         self._entries: list[tuple[list[str], str]] = []
-        self._places: list[str] = []
+        self._locations: list[str] = []
         with ExitStack() as undo:
             undo.callback(self.close)
             self.id = self.new_namespace()
@@ -43,16 +43,20 @@ class Space:
         """Return the identifier of a namespace that does not exist."""
         return [*self.target.parent, unique_name()]
 
-    def adopt(self, namespace_id: list[str]) -> list[str]:
+    def missing_table(self) -> list[str]:
+        """Return the identifier of a table that does not exist, in the namespace."""
+        return self.table(unique_name())
+
+    def track(self, namespace_id: list[str]) -> list[str]:
         """Clean up this namespace too, if it exists at the end."""
-        self.spaces.append(namespace_id)
+        self.namespaces.append(namespace_id)
         return namespace_id
 
     def new_namespace(self) -> list[str]:
         """Make another namespace."""
-        namespace_id = self.adopt(self.missing_namespace())
+        namespace_id = self.track(self.missing_namespace())
         if self.features.namespace_changes:
-            self.api.create_namespace(namespace_id)
+            self.create_namespace(namespace_id)
         else:
             self.target.make_namespace(namespace_id)
         return namespace_id
@@ -61,86 +65,86 @@ class Space:
 
     def with_rows(self, name: str = "t", ids: range = range(3)) -> list[str]:
         """Make a table with these ids by CreateTable, and return its identifier."""
-        self.api.create_table(self.table(name), rows(ids))
+        self.create_table(self.table(name), rows(ids))
         return self.table(name)
 
-    def place(self, name: str) -> str:
-        """Return a place of its own under the target's data root; nothing lies there yet."""
+    def new_location(self, name: str) -> str:
+        """Return a new location under the target's data root, without files."""
         location = f"{self.target.data_root.rstrip('/')}/{self.name}_{name}.lance"
-        self._places.append(location)
+        self._locations.append(location)
         return location
 
     def dataset(self, name: str, ids: range = range(3)) -> str:
-        """Write a Lance dataset to a place of its own, past the catalog; return the place."""
-        location = self.place(name)
+        """Write a Lance dataset to a new location, without the catalog; return the location."""
+        location = self.new_location(name)
         self.storage.write(location, rows(ids))
         return location
 
     def register(self, name: str, location: str) -> list[str]:
-        """Register a table at a place under the target's data root; return its identifier."""
-        self.api.register_table(self.table(name), self.target.register_location(location))
+        """Register a table at a location under the target's data root; return its identifier."""
+        self.register_table(self.table(name), self.target.register_location(location))
         return self.table(name)
 
     def location(self, table_id: list[str]) -> str:
         """Return a table's location, as the catalog describes it."""
-        location = self.api.describe_table(table_id).location
+        location = self.describe_table(table_id).location
         assert location, f"describe_table gave no location for {table_id}"
         return location
 
     def ids(self, table_id: list[str]) -> list[int]:
-        """Return the sorted ids in a table, read past the catalog from where it says they lie."""
+        """Return the sorted ids in a table, read from its location."""
         return self.storage.ids(self.location(table_id))
 
     def write(self, table_id: list[str], content: pa.Table) -> None:
-        """Write a dataset to where the catalog says that a table lies, past the catalog."""
+        """Write a dataset to a table's location, without the catalog."""
         self.storage.write(self.location(table_id), content)
 
     def names(self) -> list[str]:
         """Return the names of the tables in the namespace."""
-        return self.api.all_tables(self.id)
+        return self.all_tables(self.id)
 
-    # -- entries by other hands ------------------------------------------------------------------
+    # -- entries of other implementations --------------------------------------------------------
 
     def foreign(self, name: str = "foreign") -> list[str]:
         """Make an entry that is not Lance's; return its identifier."""
-        location = self.place(name)
+        location = self.new_location(name)
         self.storage.put(location, "part-0.parquet", b"not Lance")
         self._entries.append((self.id, name))
         self.target.make_foreign_table(self.id, name, location)
         return self.table(name)
 
-    def marked(self, name: str, location: str, mark: str) -> list[str]:
-        """Make an entry of one of the target's kinds; return its identifier."""
+    def other_entry(self, name: str, location: str, entry_type: str) -> list[str]:
+        """Make an entry of one of the target's types; return its identifier."""
         self._entries.append((self.id, name))
-        self.target.make_marked_table(self.id, name, location, mark)
+        self.target.make_entry(self.id, name, location, entry_type)
         return self.table(name)
 
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what the case made, as far as the client still can, and close the client."""
+        """Remove what the case made, where the client still can, and close the client."""
         for namespace_id, name in self._entries:
             self.target.remove_entry(namespace_id, name)
-        for namespace_id in reversed(self.spaces):
+        for namespace_id in reversed(self.namespaces):
             self._remove(namespace_id)
-        for location in [*self._places, *self.api.locations]:
-            # The prefix guards against an answer that names a place which is not ours.
+        for location in [*self._locations, *self.locations]:
+            # The prefix guards against an answer with a location that is not the kit's.
             if PREFIX in location:
                 self.storage.remove(location)
                 self.storage.remove_empty_parents(location, PREFIX)
-        self.api.close()
+        super().close()
 
     def _remove(self, namespace_id: list[str]) -> None:
-        if not _try(self.api.namespace_exists, namespace_id):
+        if not _try(self.namespace_exists, namespace_id):
             return
         tables: list[str] = []
-        _try(lambda: tables.extend(self.api.all_tables(namespace_id)))
+        _try(lambda: tables.extend(self.all_tables(namespace_id)))
         for name in tables:
             table_id = [*namespace_id, name]
-            if not _try(self.api.drop_table, table_id):
-                _try(self.api.deregister_table, table_id)
+            if not _try(self.drop_table, table_id):
+                _try(self.deregister_table, table_id)
         if self.features.namespace_changes:
-            _try(self.api.drop_namespace, namespace_id)
+            _try(self.drop_namespace, namespace_id)
         else:
             self.target.remove_namespace(namespace_id)
 

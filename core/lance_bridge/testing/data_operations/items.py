@@ -10,8 +10,8 @@ import pyarrow as pa
 COLOURS = ("red", "green", "blue")
 KINDS = ("apple", "pear", "plum", "fig", "lime")
 DIMENSION = 8
-LIBRARY = range(40)
-LIBRARY_LATER = range(40, 50)
+IDS = range(40)
+LATER_IDS = range(40, 50)
 TEXT_COLUMNS = ("text", "word")
 
 SCHEMA = pa.schema(

@@ -1,4 +1,4 @@
-"""What a target adds for `CatalogSuite`: entries past the adapter, and faults on the wire."""
+"""What a target adds for `CatalogSuite`: entries without the adapter, and faults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from ...catalog import Catalog
+from ..catalog import Catalog
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class HeldChange:
 
 
 class Faults(ABC):
-    """Trouble between an adapter and its server.
+    """Faults between an adapter and its server.
 
     Every method but `catalog` may be left out; the cases that need it are then skipped. Each
-    returns a context manager, and the trouble ends with it.
+    returns a context manager, and the fault ends with it.
     """
 
     @property
     @abstractmethod
     def catalog(self) -> Catalog:
-        """The catalog whose requests get into trouble. It should not wait long between retries."""
+        """The catalog whose requests are affected. It should not wait long between retries."""
 
     def lose_next_reply(self) -> AbstractContextManager[None]:
         """Let the server make the next change, and its reply never arrive."""
@@ -72,7 +72,7 @@ class Faults(ABC):
         raise NotImplementedError
 
     def be_broken(self) -> AbstractContextManager[None]:
-        """Answer every request as the server does after an error of its own."""
+        """Answer every request as the server does after an internal error."""
         raise NotImplementedError
 
     def break_listing(self) -> AbstractContextManager[None]:
@@ -88,7 +88,7 @@ class Faults(ABC):
         raise NotImplementedError
 
     def lacks(self, need: str) -> str:
-        """Return why the method ``need`` is not there; empty if it is."""
+        """Return why the method ``need`` is missing; empty if it is not."""
         if getattr(type(self), need) is getattr(Faults, need):
             return f"{type(self).__name__} does not implement {need}"
         return ""

@@ -1,0 +1,232 @@
+"""Cases: identifiers with odd, hostile or overlong names, in any letter case, or too long."""
+
+from __future__ import annotations
+
+from lance_namespace import ErrorCode
+
+from .build import rows, unique_name
+from .case_namespace import CaseNamespace
+from .cases import Cases, Refusals, needs
+from .expect import answer_of, refused
+from .requests import NAMESPACE_OPERATIONS, TABLE_OPERATIONS, calls_of
+
+INVALID = ErrorCode.INVALID_INPUT
+
+
+class IdentifierCases(Cases):
+    """Which identifiers work, and that every operation refuses the others."""
+
+    # -- names that must work --------------------------------------------------------------------
+
+    def test_odd_table_names_work(self, ns: CaseNamespace) -> None:
+        names = list(ns.features.good_names)
+        for number, name in enumerate(names):
+            ns.create_table(ns.table(name), rows(range(number + 1)))
+        assert ns.names() == sorted(names)
+        for number, name in enumerate(names):
+            assert ns.ids(ns.table(name)) == list(range(number + 1))
+            ns.drop_table(ns.table(name))
+        assert ns.names() == []
+
+    @needs("namespace_changes")
+    def test_odd_namespace_names_work(self, ns: CaseNamespace) -> None:
+        own = unique_name()
+        for name in ns.features.good_names:
+            odd = ns.track([*ns.target.parent, f"{name}_{own}"])
+            ns.create_namespace(odd)
+            ns.namespace_exists(odd)
+            ns.create_table([*odd, "t"], rows(range(3)))
+            assert ns.ids([*odd, "t"]) == [0, 1, 2]
+            assert odd[-1] in ns.all_namespaces(ns.target.parent)
+            ns.drop_table([*odd, "t"])
+            ns.drop_namespace(odd)
+
+    @needs("max_table_name")
+    def test_the_longest_table_name_works(self, ns: CaseNamespace) -> None:
+        longest = "t" * (ns.features.max_table_name or 0)
+        table_id = ns.with_rows(longest)
+        assert ns.names() == [longest]
+        assert ns.ids(table_id) == [0, 1, 2]
+
+    @needs("max_namespace_name", "namespace_changes")
+    def test_the_longest_namespace_name_works(self, ns: CaseNamespace) -> None:
+        name = unique_name().ljust(ns.features.max_namespace_name or 0, "n")
+        longest = ns.track([*ns.target.parent, name])
+        ns.create_namespace(longest)
+        ns.create_table([*longest, "t"], rows(range(3)))
+        assert ns.ids([*longest, "t"]) == [0, 1, 2]
+
+    # -- names that must be refused --------------------------------------------------------------
+
+    def test_a_hostile_table_name_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        hostile = [ns.table(name) for name in ns.features.hostile_names]
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
+        assert ns.names() == []
+
+    def test_a_hostile_namespace_name_of_a_table_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        parent, table = ns.target.parent, unique_name()
+        hostile = [[*parent, name, table] for name in ns.features.hostile_names]
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), hostile, INVALID)
+
+    def test_a_hostile_namespace_name_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        parent = ns.target.parent
+        hostile = set(ns.features.hostile_names)
+        # A catalog that takes such a name may have one already, which is not ours to drop.
+        hostile -= set(ns.all_namespaces(parent))
+        try:
+            identifiers = [[*parent, name] for name in sorted(hostile)]
+            refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+        finally:
+            made = hostile & set(ns.all_namespaces(parent))
+            for name in made:
+                ns.track([*parent, name])
+        assert not made
+
+    @needs("rename")
+    def test_rename_to_a_hostile_name_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        table_id, names = ns.with_rows(), ("", *ns.features.hostile_names)
+        refusals.compare(
+            {
+                repr(name): answer_of(lambda new: ns.rename_table(table_id, new), name, [INVALID])
+                for name in names
+            }
+        )
+        assert ns.names() == ["t"]
+        assert ns.ids(table_id) == [0, 1, 2]
+
+    def test_an_empty_name_in_a_table_identifier_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        identifiers = [ns.table(""), [*ns.target.parent, "", unique_name()]]
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
+        assert ns.names() == []
+
+    def test_an_empty_name_in_a_namespace_identifier_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        identifiers = [[*ns.target.parent, ""]]
+        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+
+    @needs("max_table_name")
+    def test_an_overlong_table_name_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        longest = ns.features.max_table_name or 0
+        identifiers = [ns.table("t" * length) for length in (longest + 1, 10_000)]
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), identifiers, INVALID)
+        assert ns.names() == []
+
+    @needs("max_namespace_name")
+    def test_an_overlong_namespace_name_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        longest = ns.features.max_namespace_name or 0
+        identifiers = [[*ns.target.parent, "n" * n] for n in (longest + 1, 10_000)]
+        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), identifiers, INVALID)
+
+    # -- identifiers of the wrong length ---------------------------------------------------------
+
+    def test_a_table_operation_without_an_identifier_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), [None, []], INVALID)
+
+    @needs("fixed_depth")
+    def test_a_table_identifier_with_the_wrong_number_of_names_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        wrong = [[unique_name()] * depth for depth in range(1, 7) if depth != len(ns.id) + 1]
+        refusals.refuse(calls_of(ns, TABLE_OPERATIONS), wrong, INVALID)
+
+    @needs("fixed_depth")
+    def test_a_namespace_identifier_with_too_many_names_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        wrong = [[*ns.id, "n"], [*ns.id, "n", "n"]]
+        refusals.refuse(calls_of(ns, NAMESPACE_OPERATIONS), wrong, INVALID)
+
+    @needs("fixed_depth")
+    def test_list_tables_above_the_level_that_holds_tables_is_invalid_input(
+        self, ns: CaseNamespace, refusals: Refusals
+    ) -> None:
+        outer = [ns.id[:depth] for depth in range(len(ns.id))]
+        refusals.refuse(calls_of(ns, ["list_tables"]), outer, INVALID)
+
+    @needs("fixed_depth", "rename")
+    def test_rename_into_a_namespace_of_another_level_is_invalid_input(
+        self, ns: CaseNamespace
+    ) -> None:
+        table_id = ns.with_rows()
+        for wrong in ([*ns.id, "n"], [*ns.id, "n", "n"]):
+            with refused(INVALID):
+                ns.rename_table(table_id, "new", new_namespace_id=wrong)
+        assert ns.names() == ["t"]
+
+    # -- letter case -----------------------------------------------------------------------------
+
+    @needs("folds_case")
+    def test_a_folding_catalog_finds_tables_in_any_case(self, ns: CaseNamespace) -> None:
+        ns.create_table(ns.table("MixedCase"), rows(range(3)))
+        assert ns.names() == ["mixedcase"]
+        shouted = [*ns.target.parent, ns.name.upper(), "MIXEDCASE"]
+        for table_id in (ns.table("mixedcase"), ns.table("MixedCase"), shouted):
+            ns.table_exists(table_id)
+            assert ns.ids(table_id) == [0, 1, 2]
+            assert ns.count(table_id) == 3
+        assert ns.all_tables(shouted[:-1]) == ["mixedcase"]
+
+    @needs("folds_case")
+    def test_a_folding_catalog_answers_with_its_own_spelling(self, ns: CaseNamespace) -> None:
+        ns.create_table(ns.table("MixedCase"), rows(range(3)))
+        answer = ns.describe_table(
+            ns.table("MIXEDCASE"), load_detailed_metadata=True, with_table_uri=True
+        )
+        assert answer.table == "mixedcase"
+        assert answer.namespace == ns.id
+
+    @needs("folds_case")
+    def test_names_that_differ_in_case_are_one_table_in_a_folding_catalog(
+        self, ns: CaseNamespace
+    ) -> None:
+        ns.create_table(ns.table("mixedcase"), rows(range(3)))
+        with refused(ErrorCode.TABLE_ALREADY_EXISTS, naming="mixedcase"):
+            ns.create_table(ns.table("MixedCase"), rows(range(9)))
+        ns.drop_table(ns.table("MIXEDCASE"))
+        assert ns.names() == []
+
+    @needs("folds_case", "rename")
+    def test_a_folding_catalog_renames_from_and_to_any_case(self, ns: CaseNamespace) -> None:
+        ns.with_rows("old")
+        ns.rename_table(ns.table("OLD"), "NEW")
+        assert ns.names() == ["new"]
+        assert ns.ids(ns.table("New")) == [0, 1, 2]
+
+    @needs("folds_case", "namespace_changes")
+    def test_a_folding_catalog_finds_namespaces_in_any_case(self, ns: CaseNamespace) -> None:
+        shouted = [*ns.target.parent, ns.name.upper()]
+        ns.namespace_exists(shouted)
+        ns.describe_namespace(shouted)
+        with refused(ErrorCode.NAMESPACE_ALREADY_EXISTS, naming=ns.name):
+            ns.create_namespace(shouted)
+        ns.drop_namespace(shouted)
+        assert ns.name not in ns.all_namespaces(ns.target.parent)
+
+    def test_names_that_differ_in_case_are_two_tables_elsewhere(self, ns: CaseNamespace) -> None:
+        if ns.features.folds_case:
+            with refused(ErrorCode.TABLE_ALREADY_EXISTS):
+                ns.with_rows("t")
+                ns.with_rows("T")
+            return
+        ns.with_rows("t", range(3))
+        ns.with_rows("T", range(5))
+        assert ns.names() == ["T", "t"]
+        assert ns.ids(ns.table("t")) == [0, 1, 2]
+        assert ns.ids(ns.table("T")) == [0, 1, 2, 3, 4]

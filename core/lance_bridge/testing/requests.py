@@ -1,0 +1,147 @@
+"""One good request for every operation, to be sent with any identifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lance_namespace import ErrorCode
+
+from .calls import Id, request_model
+from .case_namespace import CaseNamespace
+from .data_operations.items import items
+
+_STAGED = {"version": 2, "manifest_path": "no/such/manifest"}
+_QUERY: dict[str, Any] = {"k": 10, "vector": {}}
+_ENTRY_FIELDS: dict[str, dict[str, Any]] = {
+    "declare_table": {},
+    "create_table": {},
+    "register_table": {},
+    "describe_table": {},
+    "table_exists": {},
+    "count_table_rows": {},
+    "rename_table": {"new_table_name": "new"},
+    "deregister_table": {},
+    "drop_table": {},
+}
+_DATA_FIELDS: dict[str, dict[str, Any]] = {
+    "alter_table_add_columns": {"new_columns": [{"name": "twice", "expression": "id * 2"}]},
+    "alter_table_alter_columns": {"alterations": [{"path": "word", "rename": "noun"}]},
+    "alter_table_backfill_columns": {"column": "word"},
+    "alter_table_drop_columns": {"columns": ["word"]},
+    "alter_transaction": {"actions": [{"setStatusAction": {"status": "Succeeded"}}]},
+    "analyze_table_query_plan": _QUERY,
+    "batch_commit_tables": {},
+    "batch_create_table_versions": {},
+    "batch_delete_table_versions": {"ranges": [{"start_version": 1, "end_version": 2}]},
+    "count_table_rows": {},
+    "create_table_branch": {"name": "twig"},
+    "create_table_index": {"column": "id", "index_type": "BTREE"},
+    "create_table_scalar_index": {"column": "id", "index_type": "BTREE"},
+    "create_table_tag": {"tag": "mark", "version": 1},
+    "create_table_version": _STAGED,
+    "delete_from_table": {"predicate": "id = 0"},
+    "delete_table_branch": {"name": "dev"},
+    "delete_table_tag": {"tag": "first"},
+    "describe_table_index_stats": {"index_name": "id_idx"},
+    "describe_table_version": {},
+    "describe_transaction": {},
+    "drop_table_index": {"index_name": "id_idx"},
+    "explain_table_query_plan": {"query": _QUERY},
+    "get_table_stats": {},
+    "get_table_tag_version": {"tag": "first"},
+    "insert_into_table": {},
+    "list_table_branches": {},
+    "list_table_indices": {},
+    "list_table_tags": {},
+    "list_table_versions": {},
+    "merge_insert_into_table": {
+        "on": ["id"],
+        "when_matched_update_all": True,
+        "when_not_matched_insert_all": True,
+    },
+    "query_table": _QUERY,
+    "restore_table": {"version": 1},
+    "update_field_metadata": {"updates": [{"path": "word", "metadata": {"unit": "m"}}]},
+    "update_table": {"updates": [["word", "'new'"]]},
+    "update_table_schema_metadata": {"metadata": {"author": "Ines"}},
+    "update_table_tag": {"tag": "first", "version": 1},
+}
+_TAKE_ROWS = ("create_table", "insert_into_table", "merge_insert_into_table")
+_BATCHES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "batch_create_table_versions": lambda entry: {"entries": [entry]},
+    "batch_commit_tables": lambda entry: {"operations": [{"create_table_version": entry}]},
+}
+
+ENTRY_OPERATIONS = tuple(_ENTRY_FIELDS)
+"""Operations on the entry of a table, and CountTableRows."""
+CREATE_TABLE = ("declare_table", "create_table", "register_table")
+"""Those of `ENTRY_OPERATIONS` that make an entry."""
+DATA_OPERATIONS = tuple(_DATA_FIELDS)
+"""Operations on the data of a table. One may need an index ``id_idx``, the tag ``first`` or the
+branch ``dev``."""
+TABLE_OPERATIONS = tuple(sorted({*ENTRY_OPERATIONS, *DATA_OPERATIONS}))
+NAMESPACE_OPERATIONS = (
+    "create_namespace",
+    "describe_namespace",
+    "namespace_exists",
+    "list_namespaces",
+    "list_tables",
+    "drop_namespace",
+)
+BRANCH_OPERATIONS = tuple(
+    name for name in DATA_OPERATIONS if "branch" in request_model(name).model_fields
+)
+"""Those of `DATA_OPERATIONS` whose request has a branch."""
+
+NOT_FOUND_ON_DECLARED: Mapping[str, ErrorCode] = {
+    "create_table_tag": ErrorCode.TABLE_VERSION_NOT_FOUND,
+    "delete_table_tag": ErrorCode.TABLE_TAG_NOT_FOUND,
+    "describe_table_version": ErrorCode.TABLE_VERSION_NOT_FOUND,
+    "get_table_tag_version": ErrorCode.TABLE_TAG_NOT_FOUND,
+    "restore_table": ErrorCode.TABLE_VERSION_NOT_FOUND,
+    "update_table_tag": ErrorCode.TABLE_TAG_NOT_FOUND,
+}
+"""Operations that may answer for a declared table that the version or the tag is missing."""
+
+LENIENT_ON_DECLARED = frozenset(
+    {
+        # There is nothing to answer with, or to delete.
+        "batch_delete_table_versions",
+        "list_table_branches",
+        "list_table_tags",
+        "list_table_versions",
+        # What writes first makes it a table.
+        "batch_commit_tables",
+        "batch_create_table_versions",
+        "create_table_version",
+        "insert_into_table",
+        "merge_insert_into_table",
+    }
+)
+"""Operations that a declared table need not refuse."""
+
+
+def send(ns: CaseNamespace, operation: str, id: Id, **fields: Any) -> object:
+    """Send a good request for an operation, with this identifier and further fields."""
+    if operation in _BATCHES:
+        entry = {"id": list(id or []), **_STAGED, **fields}
+        return ns.call(operation, None, **_BATCHES[operation](entry))
+    if operation.endswith("_transaction"):
+        id = [*id, "1"] if id else id
+    if operation == "register_table":
+        fields["location"] = ns.target.register_location(ns.new_location("anything"))
+    data = items(range(2)) if operation in _TAKE_ROWS else None
+    good = {**_ENTRY_FIELDS, **_DATA_FIELDS}.get(operation, {})
+    return ns.call(operation, id, data, **{**good, **fields})
+
+
+def calls_of(
+    ns: CaseNamespace, operations: Iterable[str], **fields: Any
+) -> dict[str, Callable[[Id], object]]:
+    """Return each operation as a call with an identifier, with these fields in its request."""
+
+    def bound(name: str) -> Callable[[Id], object]:
+        return lambda id: send(ns, name, id, **fields)
+
+    return {name: bound(name) for name in operations}

@@ -266,9 +266,9 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
     _forget(catalog.connect()._bridge, stage)
     table = address.find()
     try:
+        record = table.record
         if manager_in(stage.properties) == IMPLEMENTATION:
-            conversion.begin(table.bridge, table.record)
-        record = table.refreshed().record
+            record = conversion.begin(table.bridge, record)
         entries.set_properties(table.bridge, record, checked(stage.properties))
     except LanceNamespaceError as error:
         raise type(error)(

@@ -24,6 +24,7 @@ from lance_bridge.lance_errors import translate_lance_errors
 
 if TYPE_CHECKING:
     from lance_bridge.namespace import LanceBridgeNamespace
+    from lance_bridge.records import TableRecord
 
     from .found_tables import SparkTable
 
@@ -70,8 +71,11 @@ class TableAddress:
             return self.location
         return f"{self.catalog.name}.{display(self.path)}"
 
-    def find(self) -> SparkTable:
+    def find(self, entry: TableRecord | None = None) -> SparkTable:
         """Return the table on the driver, with the one catalog call that this takes.
+
+        Args:
+            entry: The table's entry, where it has been loaded before; saves the call.
 
         Raises:
             TableNotFoundError: (4)
@@ -81,7 +85,7 @@ class TableAddress:
         """
         from . import found_tables  # noqa: PLC0415 - see the top of this file
 
-        return found_tables.find(self)
+        return found_tables.find(self, entry)
 
     def create(self, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> None:
         """Create the table, empty. Of several creators one gets it; the others' rows go on top.

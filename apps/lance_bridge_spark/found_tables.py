@@ -14,6 +14,7 @@ import pyarrow as pa
 from lance_namespace import CreateTableRequest, LanceNamespace
 from lance_namespace.errors import TableNotFoundError
 
+from lance_bridge.catalog import TableRecord
 from lance_bridge.config import environment
 from lance_bridge.entries import tables as entries
 from lance_bridge.errors import unsupported
@@ -76,7 +77,7 @@ def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
     return connect_by_name(impl, properties)
 
 
-def find(address: TableAddress) -> SparkTable:
+def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
     """Do what `TableAddress.find` says."""
     if address.catalog is None:
         bridge, record = bridge_at(address.location, address.storage)
@@ -84,7 +85,7 @@ def find(address: TableAddress) -> SparkTable:
             raise TableNotFoundError(f"There is no Lance table at {address.location}")
         return SparkTable(bridge, record, address)
     bridge = address.catalog.connect()._bridge
-    record = entries.load_lance(bridge, bridge.table_path(address.path))
+    record = entry or entries.load_lance(bridge, bridge.table_path(address.path))
     return SparkTable(bridge, record, address)
 
 

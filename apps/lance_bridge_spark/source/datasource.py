@@ -120,7 +120,8 @@ class LanceSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         with as_spark():
             address, write, writing = self._writing(overwrite)
-            return LanceStreamWriter(address, schema, write, writing)
+            # A stream outlives the entry that it began with: each batch loads it.
+            return LanceStreamWriter(address, schema, replace(write, entry=None), writing)
 
     def _writing(self, overwrite: bool) -> tuple[TableAddress, Write, WriteOptions]:
         options = self._options()

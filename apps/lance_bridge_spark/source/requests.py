@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lance_bridge.errors import invalid
+from lance_bridge.records import TableRecord
 
 from ..addresses import CatalogAddress, TableAddress
 
@@ -19,6 +20,8 @@ OP = "lance_bridge.op"
 ARGS = "lance_bridge.args"
 SCAN = "lance_bridge.scan"
 WRITE = "lance_bridge.write"
+ENTRY = "lance_bridge.secret.entry"
+"""The entry of the table to write to, as the statement has loaded it."""
 
 ANSWER = "json"
 """The key of the answer to a metadata call, in the metadata of the schema's one field."""
@@ -69,6 +72,8 @@ class Write:
     """What the service has told of a table that is being made."""
     may_create: bool = True
     """Whether a table that is not there is made: a statement has found the one that it names."""
+    entry: TableRecord | None = field(default=None, repr=False)
+    """The table's entry, where the statement has loaded it."""
 
 
 def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
@@ -108,10 +113,23 @@ def write_of(options: Mapping[str, str]) -> Write | None:
         return None
     told = _json(options, WRITE)
     fragments = tuple(told.get("fragments") or ())
-    write = Write(**{**told, "fragments": fragments, "may_create": False})
+    entry = entry_from_json(_json(options, ENTRY)) if ENTRY in options else None
+    write = Write(**{**told, "fragments": fragments, "may_create": False, "entry": entry})
     if write.mode not in MODES:
         raise invalid(f"Mode {write.mode!r} is none of {', '.join(MODES)}")
     return write
+
+
+def entry_to_json(record: TableRecord) -> dict[str, Any]:
+    """Return an entry as `entry_from_json` reads it."""
+    return {**asdict(record), "columns": ()}
+
+
+def entry_from_json(fields: Mapping[str, Any]) -> TableRecord:
+    """Return the entry that `entry_to_json` wrote."""
+    link = fields["link_path"]
+    paths = {"path": tuple(fields["path"]), "link_path": None if link is None else tuple(link)}
+    return TableRecord(**{**fields, **paths, "columns": ()})
 
 
 def args_of(options: Mapping[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -19,6 +19,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 from lance_namespace.errors import (
     InvalidTableStateError,
+    LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -102,7 +103,7 @@ class Job:
             LanceNamespaceError: What finding, creating or opening it raises.
             TableSchemaValidationError: (20) the columns do not fit the table.
         """
-        self._write = write
+        self._write = replace(write, entry=None)  # tasks need none
         table, dataset = found_or_created(address, schema, write, options)
         keeps = not (options.overwrite_schema and write.mode == requests.OVERWRITE)
         if keeps:
@@ -188,6 +189,11 @@ def found_or_created(
     Where two create it at once, one does, and both append: no rows are lost.
     """
     ref = Ref(version=write.version, branch=write.branch)
+    if write.entry is not None:
+        with suppress(LanceNamespaceError):
+            table = address.find(write.entry)
+            return table, table.open(ref, write=True)
+        # It has changed since the statement loaded it: the catalog knows how.
     try:
         table = address.find()
         return table, table.open(ref, write=True)

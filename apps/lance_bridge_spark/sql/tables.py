@@ -30,6 +30,7 @@ from lance_bridge.tables.expressions import running
 
 from ..addresses import CatalogAddress, TableAddress
 from ..found_tables import SparkTable
+from ..source import requests
 from ..source.options import Options, ReadOptions
 from . import publishing, schemas
 from .definitions import LANCE, Definition
@@ -119,6 +120,8 @@ def described(table: Table, dataset: lance.LanceDataset) -> Answer:
         or table.record.identity
         or table.record.location,
         "properties": shown(table),
+        # Commits change the entry of a table that the catalog manages.
+        "entry": requests.entry_to_json(table.record) if table.managed is None else None,
     }
 
 

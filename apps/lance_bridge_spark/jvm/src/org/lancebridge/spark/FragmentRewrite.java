@@ -63,8 +63,7 @@ final class FragmentRewrite implements RowLevelOperation {
     return new WriteBuilder() {
       @Override
       public Write build() {
-        Write inner = new LanceWriteBuilder(table.service(), table.arguments().get("table"), table.name(), write)
-            .asking(replacement()).build();
+        Write inner = table.writeBuilder(write).asking(replacement()).build();
         return new Write() {
           @Override
           public BatchWrite toBatch() {

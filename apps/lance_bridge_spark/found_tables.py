@@ -27,8 +27,8 @@ from lance_bridge.tables.create import write_first
 from lance_bridge.tables.data import Rows
 
 from .addresses import Access, CatalogAddress, TableAddress
-from .log_redaction import redact_logs
-from .places import bridge_at
+from .places import bridge_for_location
+from .redaction import redact_logs
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
 def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
     """Do what `TableAddress.find` says."""
     if address.catalog is None:
-        bridge, record = bridge_at(address.location, address.storage)
+        bridge, record = bridge_for_location(address.location, address.storage)
         if Table(bridge, record).is_declared():
             raise TableNotFoundError(f"There is no Lance table at {address.location}")
         return SparkTable(bridge, record, address)
@@ -93,7 +93,7 @@ def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, st
     """Do what `TableAddress.create` says."""
     empty = schema.empty_table()
     if address.catalog is None:
-        bridge, record = bridge_at(address.location, address.storage)
+        bridge, record = bridge_for_location(address.location, address.storage)
         write_first(Table(bridge, record), Rows.of(empty))
         return
     request = CreateTableRequest(

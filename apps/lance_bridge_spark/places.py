@@ -16,7 +16,7 @@ _ANY = NameRule("table", re.compile(r".+", re.DOTALL), "a location", 10_000)
 _NO_NAMES = "a location has no catalog: give the table's name in one"
 
 
-class PlaceCatalog(Catalog):
+class LocationCatalog(Catalog):
     """Its one table is named by its location, and has no entry that could change."""
 
     @property
@@ -77,13 +77,13 @@ def _refuse() -> NoReturn:
     raise unsupported(f"Not supported: {_NO_NAMES}")
 
 
-def bridge_at(location: str, storage: Mapping[str, str]) -> tuple[Bridge, TableRecord]:
+def bridge_for_location(location: str, storage: Mapping[str, str]) -> tuple[Bridge, TableRecord]:
     """Return the location as a table of a catalog of its own.
 
     Raises:
         InvalidInputError: (13) it is no location that Lance can be at.
     """
     check(location)
-    catalog = PlaceCatalog()
+    catalog = LocationCatalog()
     config = CatalogConfig.model_validate({"storage.*": dict(storage)})
     return Bridge(catalog, config), catalog.load_table((location,))

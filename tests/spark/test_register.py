@@ -26,8 +26,7 @@ from lance_bridge_spark import redaction
 from lance_bridge_spark.addresses import CatalogAddress
 from lance_bridge_spark.jvm import jar
 from lance_bridge_spark.names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
-from lance_bridge_spark.registration import register, settings
-from lance_bridge_spark.workers import _problem_of, check_python
+from lance_bridge_spark.registration import _problem_of, check_python, register, settings
 
 from .catalogs import TOKEN, unity_catalog
 

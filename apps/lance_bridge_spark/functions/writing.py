@@ -9,7 +9,7 @@ from lance_namespace.errors import TableAlreadyExistsError
 from lance_bridge.errors import invalid
 
 from ..names import address_of
-from ..source import fit
+from ..source import schema_compat
 from ..source.options import VECTOR_PREFIX
 from .reading import texts
 from .rows.snapshot import FORMAT, address_options
@@ -52,7 +52,7 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
         if key.startswith(VECTOR_PREFIX)
     }
     try:
-        address.create(fit.new_schema(df.schema, vectors))
+        address.create(schema_compat.new_schema(df.schema, vectors))
     except TableAlreadyExistsError:
         if mode == "ignore":
             return

@@ -16,23 +16,22 @@ from lance_bridge.tables import expressions, paths
 
 from ..names import address_of
 from ..source.types import batch_schema, spark_schema
-from .commits import commit
-from .filling import (
+from .backfill_tasks import (
     CHOSEN,
     ROW,
     TASK,
     VALUE,
-    ByFunction,
     Filled,
     Filling,
     Function,
-    OfItself,
     Reading,
+    SqlFill,
+    UdfFill,
     Writing,
 )
-from .progress import Phases, phases
-from .sqltext import read_columns
-from .tasks import RESULTS_DDL, collect, numbers, run, spark_failures
+from .commits import commit
+from .sources import read_columns
+from .tasks import RESULTS_DDL, Phases, collect, numbers, phases, run, spark_failures
 
 if TYPE_CHECKING:
     from ..found_tables import SparkTable
@@ -52,7 +51,7 @@ class Backfilled:
 
 
 @dataclass(frozen=True)
-class OfLance:
+class LanceSql:
     """SQL of Lance for the column's values, which tasks compute without Spark's."""
 
     sql: str
@@ -66,7 +65,7 @@ class _Order:
     table: SparkTable
     ref: Ref
     column: str
-    expression: str | Function | OfLance
+    expression: str | Function | LanceSql
     where: str | None
     columns: tuple[str, ...] | None
     data_type: pa.DataType | None
@@ -136,7 +135,7 @@ def fill(
     table: SparkTable,
     ref: Ref,
     column: str,
-    expression: str | Function | OfLance,
+    expression: str | Function | LanceSql,
     *,
     where: str | None = None,
     columns: list[str] | None = None,
@@ -227,7 +226,7 @@ def _run(
         made = _by_sql(order, filling, dataset.schema, todo)
     else:
         by = order.expression
-        work = OfItself(filling, by.sql) if isinstance(by, OfLance) else ByFunction(filling, by)
+        work = SqlFill(filling, by.sql) if isinstance(by, LanceSql) else UdfFill(filling, by)
         made = dict(enumerate(run(order.spark, todo, work.fill, order.what, order.at_once)))
     return {todo[i]: result for i, result in made.items() if result is not None}
 
@@ -281,7 +280,7 @@ def _filling(order: _Order, dataset: lance.LanceDataset) -> Filling:
 
 
 def _columns(order: _Order, names: list[str]) -> tuple[str, ...]:
-    if isinstance(order.expression, OfLance):
+    if isinstance(order.expression, LanceSql):
         return ()
     if isinstance(order.expression, str):
         if order.columns is not None:

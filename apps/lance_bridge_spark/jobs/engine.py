@@ -16,8 +16,8 @@ from lance_bridge.ref import Ref
 from ..addresses import CatalogAddress, TableAddress
 from ..found_tables import SparkTable
 from . import views
-from .backfill import BATCH_ROWS, OfLance, fill
-from .progress import phases
+from .backfill import BATCH_ROWS, LanceSql, fill
+from .tasks import phases
 
 
 class SparkEngine:
@@ -43,7 +43,7 @@ class SparkEngine:
                 table,
                 ref,
                 order.column,
-                OfLance(order.expression),
+                LanceSql(order.expression),
                 where=order.where,
                 at_once=order.at_once,
                 batch_size=order.batch_rows or BATCH_ROWS,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
+from lance.indices import IndicesBuilder
+from lance.lance import indices as native
 from lance_namespace import CreateTableIndexRequest
 from lance_namespace.errors import TableIndexAlreadyExistsError
 from pydantic import ValidationError
@@ -22,10 +24,7 @@ from lance_bridge.tables.indices import described
 from ..addresses import Access, TableAddress
 from ..names import address_of
 from .commits import commit
-from .fragments import grouped
-from .progress import phases
-from .tasks import run
-from .training import Model, Training
+from .tasks import phases, run
 
 if TYPE_CHECKING:
     from ..found_tables import SparkTable
@@ -289,3 +288,98 @@ def _commit(plan: _Plan, segments: list[Any]) -> int:
     )
     what = f"no index was built on column '{plan.column.path}'"
     return commit(plan.table, dataset, transaction, what)
+
+
+_SAMPLE_RATE = 256
+_ITERATIONS = 50
+_PARTITION_ROWS = 8192
+_LEAST_SAMPLES = 2
+_RABIT_BITS = 5
+"""What Lance takes unless told."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What all tasks of one index share. Pickles."""
+
+    centroids: pa.FixedSizeListArray
+    codebook: pa.FixedSizeListArray | None = None
+    rotation: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return it as pylance takes it."""
+        given: dict[str, Any] = {
+            "ivf_centroids": self.centroids,
+            "num_partitions": len(self.centroids),
+        }
+        if self.codebook is not None:
+            given["pq_codebook"] = self.codebook
+        if self.rotation is not None:
+            given["rabitq_model"] = self.rotation
+        return given
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a task needs to train a model on a sample of a table's vectors."""
+
+    access: Access
+    column: str
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def train(self) -> Model:
+        """Train it; the sample bounds the memory, not the table."""
+        dataset = self.access.open()
+        builder, rows = IndicesBuilder(dataset, self.column), dataset.count_rows()
+        rate = int(self.options.get("sample_rate", _SAMPLE_RATE))
+        iterations = int(self.options.get("max_iters", _ITERATIONS))
+        parts = self._partitions(rows)
+        ivf = builder.train_ivf(
+            parts,
+            distance_type=self.options["metric"],
+            sample_rate=max(_LEAST_SAMPLES, min(rate, rows // parts)),
+            max_iters=iterations,
+        )
+        if "PQ" in self.kind:
+            bits = int(self.options.get("num_bits", 8))
+            pq = builder.train_pq(
+                ivf,
+                self.options["num_sub_vectors"],
+                sample_rate=max(_LEAST_SAMPLES, min(rate, rows // 2**bits)),
+                max_iters=iterations,
+                num_bits=bits,
+            )
+            return Model(ivf.centroids, pq.codebook)
+        if self.kind == "IVF_RQ":
+            bits = int(self.options.get("num_bits", _RABIT_BITS))
+            return Model(ivf.centroids, None, native.build_rq_model(builder.dimension, bits))
+        return Model(ivf.centroids)
+
+    def _partitions(self, rows: int) -> int:
+        given = self.options.get("num_partitions")
+        if given is not None:
+            return int(given)
+        size = int(self.options.get("target_partition_size", _PARTITION_ROWS))
+        return max(1, rows // size)
+
+
+def grouped(dataset: lance.LanceDataset, rows_per_task: int) -> list[tuple[int, ...]]:
+    """Return the numbers of all fragments in groups of about as many rows, in order.
+
+    Raises:
+        InvalidInputError: (13) ``rows_per_task`` is not positive.
+    """
+    if rows_per_task < 1:
+        raise invalid(f"rows_per_task must be 1 or more, not {rows_per_task}")
+    groups: list[tuple[int, ...]] = []
+    rows = 0
+    for fragment in dataset.get_fragments():
+        held = fragment.metadata.physical_rows
+        if groups and rows + held <= rows_per_task:
+            groups[-1] = (*groups[-1], fragment.fragment_id)
+            rows += held
+        else:
+            groups.append((fragment.fragment_id,))
+            rows = held
+    return groups

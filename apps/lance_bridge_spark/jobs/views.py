@@ -28,12 +28,10 @@ from ..addresses import Access, TableAddress
 from ..names import address_of
 from ..source.arrays import stored
 from ..source.commit import NO_FRAGMENT
-from ..source.fit import new_schema
+from ..source.schema_compat import new_schema
 from .commits import commit
-from .progress import Phases, phases
-from .sources import Part, Source, appended, found_in, query_over
-from .sqltext import may_be_by_row
-from .tasks import RESULTS_DDL, Refused, answer, done, spark_failures
+from .sources import Part, Source, appended_since, find_sources, may_be_by_row, query_over
+from .tasks import RESULTS_DDL, Phases, Refused, answer, done, phases, spark_failures
 
 if TYPE_CHECKING:
     from ..found_tables import SparkTable
@@ -124,7 +122,7 @@ def create_materialized_view(
 def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | None = None) -> None:
     """Create the view's table, empty, with the query's schema or one that its rows fit."""
     what = f"Materialized view '{address.name}' was not created"
-    sources = found_in(spark, query)
+    sources = find_sources(spark, query)
     with spark_failures(what), query_over(spark, query, sources) as frame:
         made = frame.schema
         made_schema = _schema(made, sources)
@@ -191,12 +189,12 @@ def refresh(
     table = address.find()
     dataset = table.open(write=True)
     definition = Definition.of(table, dataset.schema)
-    sources = found_in(spark, definition.query)
+    sources = find_sources(spark, definition.query)
     if source_version is not None:
         if len(sources) != 1:
             raise invalid(f"src_version needs a view of one table: this one has {len(sources)}")
         wanted = {sources[0].name: source_version}
-        sources = found_in(spark, definition.query, wanted)
+        sources = find_sources(spark, definition.query, wanted)
     versions = {each.name: each.version for each in sources}
     marks = {each.name: (each.version, each.made_by(each.version)) for each in sources}
     known = _last(dataset)
@@ -244,7 +242,7 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
 
 def _new(sources: list[Source], known: Marks | None) -> list[Part] | None:
     version = None if known is None else _version_in(known, sources)
-    return None if version is None else appended(sources[0], version)
+    return None if version is None else appended_since(sources[0], version)
 
 
 def _version_in(known: Marks, sources: list[Source]) -> int | None:
@@ -283,7 +281,7 @@ class _Job:
                 raise invalid(f"{what}: the query has columns {frame.columns} by now")
             writing = _Writing(access, schema, self.rows)
             answers = frame.mapInArrow(writing, RESULTS_DDL).collect()
-        return [each for row in answers for each in unpacked(row)]
+        return [each for row in answers for each in unpack(row)]
 
     def operation(self, fragments: list[Any]) -> Any:
         """Return what makes the fragments the view's rows, or adds them to these.
@@ -302,7 +300,7 @@ class _Job:
         )
 
 
-def unpacked(row: Any) -> list[Any]:
+def unpack(row: Any) -> list[Any]:
     """Return the fragments that a task answered with; raise what it refused."""
     result = pickle.loads(row["result"])
     if isinstance(result, Refused):

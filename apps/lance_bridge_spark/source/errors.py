@@ -31,7 +31,7 @@ _ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperat
 
 
 @contextmanager
-def as_spark() -> Iterator[None]:
+def as_spark_errors() -> Iterator[None]:
     """Raise the errors of Lance as Spark's.
 
     Raises:

@@ -21,12 +21,12 @@ from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
 from . import planning
-from .errors import as_spark
-from .growth import FAIL, ON_CHANGE, Added, Growth
+from .errors import as_spark_errors
 from .options import Options, ReadOptions
 from .planning import Fragments
 from .reader import Reading
 from .requests import Scan
+from .table_changes import FAIL, ON_CHANGE, Added, TableChanges
 
 LATEST = "latest"
 _BATCH_ONLY = ("version", "tag", "timestamp", "limit")
@@ -90,7 +90,7 @@ class Stream:
         on_change = options.text("on_change") or FAIL
         if on_change not in ON_CHANGE:
             raise invalid(f"Option 'on_change' must be one of {', '.join(ON_CHANGE)}")
-        self._growth = Growth(address.name, on_change)
+        self._changes = TableChanges(address.name, on_change)
         text = options.text("start_version")
         self._start = None if text in (None, LATEST) else options.number("start_version")
         self._from_latest = text == LATEST
@@ -113,8 +113,8 @@ class Stream:
     def added(self, dataset: lance.LanceDataset, position: Position, version: int) -> Added:
         """Return the fragments that are new in a version, for this stream."""
         if version == position.snapshot:
-            return self._growth.snapshot(dataset, version)
-        return self._growth.of(dataset, version)
+            return self._changes.snapshot(dataset, version)
+        return self._changes.of(dataset, version)
 
     def next(self, start: Position, limit: Limit, last: int | None = None) -> Position:
         """Return where a batch ends that begins at ``start``; the same where nothing is new.
@@ -164,16 +164,16 @@ class LanceStreamReader(DataSourceStreamReader):
         self._reading = reading
 
     def initialOffset(self) -> dict[str, int]:
-        with as_spark():
+        with as_spark_errors():
             return self._stream.first().offset()
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # 4.1's form
         """Return the end of what is there. Where the stream has come, Spark does not say."""
-        with as_spark():
+        with as_spark_errors():
             return self._stream.last().offset()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        with as_spark():
+        with as_spark_errors():
             found = self._stream.parts(Position.of(start), Position.of(end))
             return [part for version, rows in found for part in self._parts(version, rows)]
 
@@ -184,7 +184,7 @@ class LanceStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = cast("Part", partition)
-        with as_spark():
+        with as_spark_errors():
             access = replace(self._reading.access, version=part.version)
             yield from replace(self._reading, access=access).read(part.fragments)
 
@@ -199,4 +199,4 @@ def reading_of(
     table = stream.address.find()
     dataset = table.open(Ref(branch=stream.branch))
     access = table.access(dataset, branch=stream.branch)
-    return Reading(access, schema, Scan(), read).sized(dataset), dataset
+    return Reading(access, schema, Scan(), read).with_width(dataset), dataset

@@ -49,7 +49,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
         step(table, list(same))
         # The entry holds the properties, and the versions of a table that the catalog manages.
         table = table.reloaded() if step is _alter_properties else table.refreshed()
-    return tables.described(table, table.open())
+    return tables.describe(table, table.open())
 
 
 def _refuse_impossible(table: Table, change: Change) -> None:

@@ -39,7 +39,7 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
 def create(catalog: CatalogAddress, args: Args) -> Answer:
     """``{namespace, properties}`` to ``{}``. Errors: 0, 1 (of the parent), 2, 13."""
     bridge, path = _found(catalog, args)
-    properties = _spelled(bridge, path, args["properties"])
+    properties = _to_catalog_spelling(bridge, path, args["properties"])
     namespaces.create(bridge, path, CreateMode.CREATE, properties)
     return {}
 
@@ -49,7 +49,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
     bridge, path = _found(catalog, args)
     if not path:
         raise invalid("The root namespace has no properties")
-    wanted = _spelled(bridge, path, args.get("set") or {})
+    wanted = _to_catalog_spelling(bridge, path, args.get("set") or {})
     spelling = _spelling(bridge, path)
     unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
     _refuse_reserved({*wanted, *unwanted})
@@ -126,7 +126,9 @@ def _plain(words: NamespaceWords) -> dict[str, str]:
     return {ours: theirs for ours, theirs in named.items() if theirs}
 
 
-def _spelled(bridge: Bridge, path: Path, properties: Mapping[str, str]) -> dict[str, str]:
+def _to_catalog_spelling(
+    bridge: Bridge, path: Path, properties: Mapping[str, str]
+) -> dict[str, str]:
     """Return properties in the catalog's spelling.
 
     Spark names itself the owner of all it makes; where the catalog has no word for that, it knows

@@ -33,8 +33,8 @@ from ..found_tables import SparkTable
 from ..source import requests
 from ..source.options import Options, ReadOptions
 from . import publishing, schemas
-from .definitions import LANCE, Definition
-from .travel import When
+from .publishing import LANCE, Definition
+from .time_travel import TimeTravel
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -76,20 +76,20 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     timestamp among them, and others that mean nothing here. ``chosen`` in the answer says that the
     version is one that the caller wants, and not the latest.
     """
-    when = When.of(args.get("version"), args.get("timestamp_us"))
+    travel = TimeTravel.of(args.get("version"), args.get("timestamp_us"))
     options = args.get("options")
-    if options and when == When():
-        when = _chosen(Options(options).reading())
+    if options and travel == TimeTravel():
+        travel = _chosen(Options(options).reading())
     table = find(catalog, args)
-    told = described(table, when.open(table))
-    if when.ref.branch is not None:
-        told["branch"] = when.ref.branch
-    return {**told, "chosen": True} if when.is_chosen else told
+    told = describe(table, travel.open(table))
+    if travel.ref.branch is not None:
+        told["branch"] = travel.ref.branch
+    return {**told, "chosen": True} if travel.is_chosen else told
 
 
-def _chosen(read: ReadOptions) -> When:
+def _chosen(read: ReadOptions) -> TimeTravel:
     moment = None if read.timestamp is None else round(read.timestamp.timestamp() * 1_000_000)
-    return When(Ref.of(read.version, read.tag, read.branch), moment)
+    return TimeTravel(Ref.of(read.version, read.tag, read.branch), moment)
 
 
 def find(catalog: CatalogAddress, args: Args) -> SparkTable:
@@ -97,7 +97,7 @@ def find(catalog: CatalogAddress, args: Args) -> SparkTable:
     return TableAddress(catalog, tuple(args["table"])).find()
 
 
-def described(table: Table, dataset: lance.LanceDataset) -> Answer:
+def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
     """Return what Spark is told of a table at one version.
 
     ``bytes`` are those of its data files; ``converted`` are the columns whose values Spark does not
@@ -152,7 +152,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
         record, _ = create_table(bridge, new)
         record = Table(bridge, record).refreshed().record
-    return described(
+    return describe(
         Table(bridge, record), SparkTable(bridge, record, _address(catalog, args)).open()
     )
 

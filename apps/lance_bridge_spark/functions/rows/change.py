@@ -97,7 +97,7 @@ class MixedTriesError(Exception):
     """What arrived of a task is partly of one try, and partly of another."""
 
 
-def repeated(retries: int, attempt: Callable[[], Changed]) -> Changed:
+def retry(retries: int, attempt: Callable[[], Changed]) -> Changed:
     """Return what an attempt did; it is made again where others came first.
 
     Raises:
@@ -227,12 +227,12 @@ def _commit(table: Snapshot, outcome: Outcome, plan: Plan, transaction: Once) ->
         entry=table.table.record.properties.get(ENTRY_ID),
     )
     operation = partial(
-        operation_of, table.dataset, outcome, plan.values, guards_all=plan.guards_all
+        build_operation, table.dataset, outcome, plan.values, guards_all=plan.guards_all
     )
     return commit.run(outcome.new, operation)
 
 
-def operation_of(
+def build_operation(
     dataset: lance.LanceDataset,
     outcome: Outcome,
     values: Sequence[str],

@@ -122,7 +122,7 @@ def write(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 @dataclass
-class Touched:
+class TouchedRows:
     """Offsets of the rows of one fragment, in pieces."""
 
     changed: list[np.ndarray[Any, Any]] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Writing:
         self._schema = job.schema
         self._attempt = uuid.uuid4().hex
         self._dataset: lance.LanceDataset | None = None
-        self._touched: dict[int, Touched] = defaultdict(Touched)
+        self._touched: dict[int, TouchedRows] = defaultdict(TouchedRows)
         self._pending = 0
         self._sent = 0
         self._counts = dict.fromkeys(Kind, 0)
@@ -292,7 +292,7 @@ class Deleting:
         self._job = job
         self._dataset: lance.LanceDataset | None = None
         self._fragment: int | None = None
-        self._touched = Touched()
+        self._touched = TouchedRows()
         self._arrived: dict[str, int] = defaultdict(int)
 
     def take(self, row: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -318,7 +318,7 @@ class Deleting:
         if len(changed) and not (doubled and self._job.needs_one_match):
             told["metadata"] = self._delete(self._fragment, changed)
         yield _answer(self._fragment, json.dumps(told))
-        self._fragment, self._touched = None, Touched()
+        self._fragment, self._touched = None, TouchedRows()
         self._arrived.clear()
 
     def _delete(self, fragment: int, offsets: np.ndarray[Any, Any]) -> str | None:

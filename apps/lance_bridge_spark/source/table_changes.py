@@ -32,7 +32,7 @@ class Added:
     fragments: tuple[tuple[int, int], ...]
 
 
-class Growth:
+class TableChanges:
     """The versions of one branch of a table, as far as they have been looked at."""
 
     def __init__(self, name: str, on_change: str) -> None:

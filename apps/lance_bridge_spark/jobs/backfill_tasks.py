@@ -125,7 +125,7 @@ class Filling:
 
 
 @dataclass(frozen=True)
-class ByFunction:
+class UdfFill:
     """What a task does with a fragment whose values a Python function makes."""
 
     filling: Filling
@@ -166,7 +166,7 @@ class ByFunction:
 
 
 @dataclass(frozen=True)
-class OfItself:
+class SqlFill:
     """What a task does with a fragment whose values Lance computes; the column is there."""
 
     filling: Filling

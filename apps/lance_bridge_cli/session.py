@@ -37,7 +37,7 @@ def spark_on(
     from pyspark.sql import SparkSession  # noqa: PLC0415 - seconds to import, and optional
 
     from lance_bridge_spark import jobs  # noqa: PLC0415 - the same
-    from lance_bridge_spark.names import CATALOG_SETTINGS  # noqa: PLC0415 - the same
+    from lance_bridge_spark.addresses import CATALOG_SETTINGS  # noqa: PLC0415 - the same
 
     name = "catalog" if "." in catalog else catalog
     # Workers need what this process has installed, and would be whatever python3 is on the path.

@@ -17,9 +17,9 @@ from lance_namespace.errors import UnsupportedOperationError
 from lance_bridge import engine
 from lance_bridge.errors import invalid, unsupported
 
+from .addresses import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from .jobs import SparkEngine
 from .jvm import jar
-from .names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from .redaction import set_patterns, warn_of_secrets, with_patterns
 from .source import with_catalogs
 

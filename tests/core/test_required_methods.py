@@ -12,7 +12,7 @@ from lance_namespace.errors import UnsupportedOperationError
 
 import lance_bridge
 from lance_bridge import Capabilities, Catalog, TableRecord, errors
-from lance_bridge_spark.places import LocationCatalog
+from lance_bridge_spark.connections import LocationCatalog
 
 from .building import DATASET
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer

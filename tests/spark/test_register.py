@@ -23,9 +23,13 @@ from servers.sparks import Spark
 from servers.unity.process import UnityProcess
 
 from lance_bridge_spark import redaction
-from lance_bridge_spark.addresses import CatalogAddress
+from lance_bridge_spark.addresses import (
+    CATALOG_CLASS,
+    CATALOG_SETTINGS,
+    CatalogAddress,
+    catalogs_of,
+)
 from lance_bridge_spark.jvm import jar
-from lance_bridge_spark.names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from lance_bridge_spark.registration import _problem_of, check_python, register, settings
 
 from .catalogs import TOKEN, unity_catalog

@@ -16,7 +16,8 @@ from lance_bridge.ref import LATEST, Ref
 from lance_bridge.tables import read as tables
 from lance_bridge.tables.history.versions import directory_of
 
-from ..names import address_of
+from ..addresses import address_of
+from ..lookup import find_table
 from ..source import arrays
 from ..source.types import batch_schema, spark_schema
 from ..sql.time_travel import version_at as find_version
@@ -104,7 +105,7 @@ def count(
         TableTagNotFoundError: (8)
         TableBranchNotFoundError: (22)
     """
-    found = address_of(spark, table).find()
+    found = find_table(address_of(spark, table))
     ref = Ref.of(version, tag, branch)
     return tables.count_rows(found, ref, sql_of(filter))
 
@@ -172,7 +173,7 @@ def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
         TableBranchNotFoundError: (22)
         InvalidTableStateError: (19) it is declared, and has no data yet.
     """
-    found = address_of(spark, table).find()
+    found = find_table(address_of(spark, table))
     dataset = found.open(Ref.of(branch=branch))
     present = {each.version for each in directory_of(found, branch).list()}
     with translate_lance_errors(f"The versions of table '{found.address.name}' could not be read"):

@@ -8,7 +8,8 @@ from lance_namespace.errors import TableAlreadyExistsError
 
 from lance_bridge.errors import invalid
 
-from ..names import address_of
+from ..addresses import address_of
+from ..lookup import create_table
 from ..source import schema_compat
 from ..source.options import VECTOR_PREFIX
 from .reading import texts
@@ -52,7 +53,7 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
         if key.startswith(VECTOR_PREFIX)
     }
     try:
-        address.create(schema_compat.new_schema(df.schema, vectors))
+        create_table(address, schema_compat.new_schema(df.schema, vectors))
     except TableAlreadyExistsError:
         if mode == "ignore":
             return

@@ -14,7 +14,8 @@ from lance_bridge.errors import concurrent_modification, invalid
 from lance_bridge.ref import LATEST, Ref
 from lance_bridge.tables import expressions, paths
 
-from ..names import address_of
+from ..addresses import address_of
+from ..lookup import find_table
 from ..source.types import batch_schema, spark_schema
 from .backfill_tasks import (
     CHOSEN,
@@ -34,7 +35,7 @@ from .sources import read_columns
 from .tasks import RESULTS_DDL, Phases, collect, numbers, phases, run, spark_failures
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 BATCH_ROWS = 8192
 _ATTEMPTS = 5
@@ -115,7 +116,7 @@ def backfill(
     """
     with phases(f"backfill {table}.{column}", 3) as shown:
         shown.begin("plan")
-        found = address_of(spark, table).find()
+        found = find_table(address_of(spark, table))
         return fill(
             spark,
             found,

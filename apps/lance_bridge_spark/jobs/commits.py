@@ -12,7 +12,7 @@ from lance_bridge.lance_datasets import latest_version, transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _ATTEMPTS = 3
 """How often a commit is sent whose failure was the storage's or the catalog's."""

@@ -21,13 +21,13 @@ from lance_bridge.tables import index_types, paths
 from lance_bridge.tables.index_types import IndexType
 from lance_bridge.tables.indices import described
 
-from ..addresses import Access, TableAddress
-from ..names import address_of
+from ..addresses import Access, TableAddress, address_of
+from ..lookup import find_table
 from .commits import commit
 from .tasks import phases, run
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _FULL_TEXT = "FTS"
 _SYSTEM = "__lance"
@@ -160,7 +160,7 @@ def build_index(
     table, column = address.name, request.column
     with phases(f"index {table}.{column}", 5) as shown:
         shown.begin("plan")
-        plan = _plan(address.find(), request, replace=replace)
+        plan = _plan(find_table(address), request, replace=replace)
         access = plan.table.access(plan.dataset, write=True)
         groups = grouped(plan.dataset, rows_per_task)
         what = f"No index was built on column '{column}' of table '{table}'"

@@ -14,13 +14,13 @@ from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.tables import cleanup
 from lance_bridge.tables.cleanup import DEFAULT_AGE, Cleaned
 
-from ..addresses import Access
-from ..names import address_of
+from ..addresses import Access, address_of
+from ..lookup import find_table
 from .commits import sent_once
 from .tasks import phases, run
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _lance: Any = optimize
 """Untyped: pylance's stub has not all that the module has."""
@@ -99,7 +99,7 @@ def compact(
     given = {name: value for name, value in options.items() if value is not None}
     with phases(f"compact {table}", 3) as shown:
         shown.begin("plan")
-        found = address_of(spark, table).find()
+        found = find_table(address_of(spark, table))
         dataset = found.open(write=True)
         with translate_lance_errors(f"No compaction of table '{table}' could be planned"):
             plan = _lance.Compaction.plan(dataset, given)
@@ -190,7 +190,7 @@ def clean_up(
     cleanup.check_ages(older_than, keep_versions)
     with phases(f"clean up {table}", 1) as shown:
         shown.begin("explain" if dry_run else "delete")
-        found = address_of(spark, table).find()
+        found = find_table(address_of(spark, table))
         return cleanup.clean_up(
             found,
             older_than=older_than,

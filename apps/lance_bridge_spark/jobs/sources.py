@@ -21,14 +21,14 @@ from lance_bridge.names import parts_of, quoted
 from lance_bridge.ref import Ref
 from lance_bridge.tables import expressions
 
-from ..addresses import TableAddress
-from ..names import address_of, catalogs_of
+from ..addresses import TableAddress, address_of, catalogs_of
+from ..lookup import find_table
 from ..source import requests
 from ..source.types import spark_schema
 from .commits import transactions
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 FORMAT = "lance"
 
@@ -78,7 +78,7 @@ def find_sources(spark: Any, query: str, versions: Mapping[str, int] | None = No
     for mention in table_references(query):
         address = _address(spark, mention.name)
         if address is not None and mention.name not in found:
-            table = address.find()
+            table = find_table(address)
             dataset = table.open(Ref(version=(versions or {}).get(mention.name)))
             found[mention.name] = Source(mention.name, table, dataset)
     return list(found.values())

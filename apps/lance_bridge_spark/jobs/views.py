@@ -24,8 +24,8 @@ from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.tables import paths
 from lance_bridge.tables.passing import Passing
 
-from ..addresses import Access, TableAddress
-from ..names import address_of
+from ..addresses import Access, TableAddress, address_of
+from ..lookup import create_table, find_table
 from ..source.arrays import stored
 from ..source.commit import NO_FRAGMENT
 from ..source.schema_compat import new_schema
@@ -34,7 +34,7 @@ from .sources import Part, Source, appended_since, find_sources, may_be_by_row, 
 from .tasks import RESULTS_DDL, Phases, Refused, answer, done, phases, spark_failures
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 DEFINITION = "lance_bridge.view"
 """The key in the schema's metadata that has the query."""
@@ -115,7 +115,7 @@ def create_materialized_view(
         address = address_of(spark, table)
         create(spark, address, query)
         if not with_data:
-            return Refreshed(int(address.find().open().version))
+            return Refreshed(int(find_table(address).open().version))
         return refresh(spark, address, full=True, rows=max_rows_per_fragment, shown=shown)
 
 
@@ -129,7 +129,7 @@ def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | No
     by_row = len(sources) == 1 and may_be_by_row(query) and _is_by_row(spark, query, sources, what)
     if schema is not None:
         _require_names(schema, made_schema, what)
-    address.create(Definition(query, by_row).kept_in(schema or made_schema))
+    create_table(address, Definition(query, by_row).kept_in(schema or made_schema))
 
 
 def _is_by_row(spark: Any, query: str, sources: list[Source], what: str) -> bool:
@@ -186,7 +186,7 @@ def refresh(
     if rows is not None and rows < 1:
         raise invalid(f"max_rows_per_fragment must be 1 or more, not {rows}")
     shown.begin("plan")
-    table = address.find()
+    table = find_table(address)
     dataset = table.open(write=True)
     definition = Definition.of(table, dataset.schema)
     sources = find_sources(spark, definition.query)

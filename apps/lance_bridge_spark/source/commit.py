@@ -21,9 +21,10 @@ from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_
 from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
+from ..lookup import find_table
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 Operation = Callable[[list[FragmentMetadata]], Any]
 """Makes the operation of a transaction out of the new fragments."""
@@ -64,7 +65,7 @@ class Commit:
         Raises:
             InvalidTableStateError: (19) another table has its name by now.
         """
-        table = self.address.find()
+        table = find_table(self.address)
         if table.uri != self.location:
             raise InvalidTableStateError(
                 f"Table '{self.address.name}' was at {self.location} when the write began, and is "
@@ -161,7 +162,7 @@ def _look_back(
     error: LanceNamespaceError,
 ) -> int | None:
     try:
-        return _made_by(transaction, table.address.find().open(Ref(branch=branch)))
+        return _made_by(transaction, find_table(table.address).open(Ref(branch=branch)))
     except (LanceNamespaceError, *LANCE_ERRORS) as unread:
         raise OutcomeUnknownError(
             f"Table '{table.address.name}': whether the change is committed is not known, since "

@@ -23,6 +23,7 @@ from lance_bridge.ref import Ref
 from lance_bridge.tables import expressions
 
 from ..addresses import Access, CatalogAddress, TableAddress
+from ..lookup import find_table
 from ..sql.time_travel import version_at
 from . import requests, search, types
 from .errors import as_spark_errors
@@ -96,7 +97,7 @@ class LanceSource(DataSource):
     def _found(
         self, options: Options, read: ReadOptions, scan: Scan
     ) -> tuple[lance.LanceDataset, Access, Search | None]:
-        table = options.address().find()
+        table = find_table(options.address())
         branch = scan.branch or read.branch
         version = scan.version or read.version
         if read.timestamp is not None and scan.version is None:

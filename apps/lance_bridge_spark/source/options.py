@@ -16,8 +16,7 @@ from lance_bridge.config import STORAGE_PREFIX, named_catalogs
 from lance_bridge.errors import invalid
 from lance_bridge.names import parts_of
 
-from ..addresses import CatalogAddress, TableAddress
-from ..names import CATALOG_SETTINGS
+from ..addresses import CATALOG_SETTINGS, CatalogAddress, TableAddress
 from . import requests
 
 VECTOR_PREFIX = "vector."

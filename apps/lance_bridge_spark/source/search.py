@@ -25,7 +25,7 @@ from lance_bridge.tables.query.projection import DISTANCE, SCORE
 from .options import Options
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _NEAREST = "nearest."
 _FULL_TEXT = "full_text."

@@ -20,6 +20,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
+from ..lookup import find_table
 from . import planning
 from .errors import as_spark_errors
 from .options import Options, ReadOptions
@@ -97,7 +98,7 @@ class Stream:
 
     def open(self) -> lance.LanceDataset:
         """Return the latest version."""
-        return self.address.find().open(Ref(branch=self.branch))
+        return find_table(self.address).open(Ref(branch=self.branch))
 
     def first(self) -> Position:
         """Return where the stream begins."""
@@ -143,7 +144,7 @@ class Stream:
 
     def parts(self, start: Position, end: Position) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         """Yield the versions of a batch, and of each the fragments to read."""
-        table = self.address.find()
+        table = find_table(self.address)
         dataset = table.open(Ref(branch=self.branch))
         # Of a managed table, this gives the latest version the name that tasks open it by.
         table.access(dataset, branch=self.branch)
@@ -196,7 +197,7 @@ def reading_of(
     stream: Stream, schema: StructType, read: ReadOptions
 ) -> tuple[Reading, lance.LanceDataset]:
     """Return what tasks need to read fragments of any version of the stream's table."""
-    table = stream.address.find()
+    table = find_table(stream.address)
     dataset = table.open(Ref(branch=stream.branch))
     access = table.access(dataset, branch=stream.branch)
     return Reading(access, schema, Scan(), read).with_width(dataset), dataset

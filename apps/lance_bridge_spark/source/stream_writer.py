@@ -32,7 +32,7 @@ from .requests import Write
 from .writer import Job, Written, fragments_of
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _QUERY_OF_TASK = "sql.streaming.queryId"
 

@@ -32,6 +32,7 @@ from lance_bridge.ref import Ref
 from lance_bridge.tables.history.manifests import MAIN
 
 from ..addresses import Access, TableAddress
+from ..lookup import create_table, find_table
 from . import arrays, requests, schema_compat
 from .commit import NO_FRAGMENT, Commit, guarded
 from .errors import as_spark_errors
@@ -40,7 +41,7 @@ from .requests import Write
 from .types import nullable
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 
 @dataclass(frozen=True)
@@ -191,16 +192,16 @@ def find_or_create(
     ref = Ref(version=write.version, branch=write.branch)
     if write.entry is not None:
         with suppress(LanceNamespaceError):
-            table = address.find(write.entry)
+            table = find_table(address, write.entry)
             return table, table.open(ref, write=True)
         # It has changed since the statement loaded it: the catalog knows how.
     try:
-        table = address.find()
+        table = find_table(address)
         return table, table.open(ref, write=True)
     except (TableNotFoundError, InvalidTableStateError):
         if not write.may_create or write.version is not None or write.branch is not None:
             raise
     with suppress(TableAlreadyExistsError):
-        address.create(schema_compat.new_schema(nullable(schema), options.vectors))
-    table = address.find()
+        create_table(address, schema_compat.new_schema(nullable(schema), options.vectors))
+    table = find_table(address)
     return table, table.open(ref, write=True)

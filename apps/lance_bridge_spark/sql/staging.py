@@ -40,6 +40,7 @@ from lance_bridge.table import Table
 from lance_bridge.tables.history.manifests import TableFiles
 
 from ..addresses import Access, CatalogAddress, TableAddress
+from ..lookup import find_table
 from ..source import schema_compat
 from ..source.commit import Commit
 from ..source.errors import as_spark_errors
@@ -50,7 +51,7 @@ from . import publishing, schemas
 from .publishing import Definition
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -116,7 +117,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     bridge = catalog.connect()._bridge
     definition = _defined(bridge, args)
     try:
-        table = TableAddress(catalog, definition.path).find()
+        table = find_table(TableAddress(catalog, definition.path))
     except TableNotFoundError:
         if not args.get("or_create"):
             raise
@@ -271,7 +272,7 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
     )
     # From here on, the files are those of a version: nothing may take them for the stage's own.
     _delete_fragment_list(catalog.connect()._bridge, stage)
-    table = address.find()
+    table = find_table(address)
     try:
         record = table.record
         if manager_in(stage.properties) == IMPLEMENTATION:
@@ -318,7 +319,7 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
 def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
     """Return whether somebody may read what the stage wrote. Raises 17 where that is not known."""
     try:
-        table = TableAddress(catalog, stage.table).find()
+        table = find_table(TableAddress(catalog, stage.table))
     except (TableNotFoundError, NamespaceNotFoundError):
         return False
     if locations.key(table.record.location or "/") != locations.key(stage.location):

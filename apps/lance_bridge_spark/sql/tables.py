@@ -29,9 +29,10 @@ from lance_bridge.tables.data import Rows
 from lance_bridge.tables.expressions import running
 
 from ..addresses import CatalogAddress, TableAddress
-from ..found_tables import SparkTable
+from ..lookup import find_table
 from ..source import requests
 from ..source.options import Options, ReadOptions
+from ..spark_tables import SparkTable
 from . import publishing, schemas
 from .publishing import LANCE, Definition
 from .time_travel import TimeTravel
@@ -94,7 +95,7 @@ def _chosen(read: ReadOptions) -> TimeTravel:
 
 def find(catalog: CatalogAddress, args: Args) -> SparkTable:
     """Return the table that a call is about, with one call to the catalog."""
-    return TableAddress(catalog, tuple(args["table"])).find()
+    return find_table(TableAddress(catalog, tuple(args["table"])))
 
 
 def describe(table: Table, dataset: lance.LanceDataset) -> Answer:

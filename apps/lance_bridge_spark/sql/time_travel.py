@@ -13,7 +13,7 @@ from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.ref import LATEST, Ref
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _MICROSECONDS = 1_000_000
 

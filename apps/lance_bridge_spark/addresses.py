@@ -30,7 +30,7 @@ CATALOG_SETTINGS = "spark.sql.catalog."
 CATALOG_CLASS = "org.lancebridge.spark.LanceCatalog"
 """The class of the SQL catalog; a catalog of the session that names another one is not ours."""
 _LEAST_SECONDS = 300.0
-"""Credentials that end sooner than this are fetched anew by the task that gets them."""
+"""A task that gets credentials that end sooner than this fetches new ones."""
 _INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
 """The most that a worker keeps of indices, and of what else is not rows."""
 
@@ -40,7 +40,7 @@ class CatalogAddress:
     """A catalog and how to connect to it; its properties may hold secrets, and are never shown."""
 
     name: str
-    """What messages call it, and what `connect` is given where there is no ``impl``."""
+    """What messages call it, and what `connect` gets if ``impl`` is not set."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those of the catalog, ``impl`` among them, or what is given besides a configured one's."""
 
@@ -95,7 +95,7 @@ class Access:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def open(self) -> lance.LanceDataset:
-        """Open the version; with new credentials where those at hand would end too soon.
+        """Open the version; with new credentials if the present ones would end too soon.
 
         Raises:
             ServiceUnavailableError: (17)
@@ -196,7 +196,7 @@ def address_of(spark: Any, table: str) -> TableAddress:
     The catalog is one of the session's settings, or else of the configuration file.
 
     Raises:
-        InvalidInputError: (13) there is no such catalog, or the name is malformed.
+        InvalidInputError: (13) the catalog is unknown, or the name is malformed.
     """
     if "/" in table:
         return TableAddress(location=table)

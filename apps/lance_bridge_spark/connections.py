@@ -123,7 +123,7 @@ def _refuse() -> NoReturn:
 
 
 def location_table(location: str, storage: Mapping[str, str]) -> Table:
-    """Return the table at a location, whether one is there or not.
+    """Return the table at a location, whether it exists or not.
 
     Raises:
         InvalidInputError: (13) Lance cannot open such a location.

@@ -49,8 +49,9 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
     Raises:
         InvalidInputError: (13) a name given here is that of another connector's catalog; nothing
             is set.
-        UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) is not
-            there, of another minor version than this one, or without this package; nothing is set.
+        UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) does not
+            exist, is of another minor version than this one, or lacks this package.
+            Nothing is set.
 
     Secrets among the settings are a warning: see ``secrets.file``. Spark hides them in its event
     log, its plans and its web pages from here on, for which its redaction patterns are extended.
@@ -92,7 +93,7 @@ def settings(
         base: Settings to add to; jars named there stay.
 
     Raises:
-        UnsupportedOperationError: (0) there is no jar, and none could be compiled.
+        UnsupportedOperationError: (0) the jar is missing and could not be compiled.
     """
     merged = with_patterns(base or {})
     warn_of_secrets(CATALOG_SETTINGS, catalogs or {})
@@ -171,7 +172,7 @@ def check_python(spark: Any) -> None:
     executable = str(context.pythonExec)
     found = shutil.which(executable)
     if found is None:
-        problem = f"{executable}, which is not there or cannot be run"
+        problem = f"{executable}, which does not exist or cannot be run"
         if not context.master.startswith("local"):
             # It may lie in an archive that only executors unpack.
             logger.warning("%s", _message(problem))

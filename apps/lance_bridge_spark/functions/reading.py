@@ -58,7 +58,7 @@ def read(
 
     Raises:
         InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
-        PySparkException: What the data source raises: a table, version or column is not there, or
+        PySparkException: What the data source raises: a table, version or column does not exist, or
             an option is wrong.
     """
     given = {

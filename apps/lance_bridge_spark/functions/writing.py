@@ -22,7 +22,7 @@ _MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
 
 def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> None:
-    """Write the rows of a DataFrame. A table that is not there is created.
+    """Write the rows of a DataFrame. A missing table is created.
 
     Args:
         df: Its columns are the table's, by name and in any order.

@@ -51,8 +51,8 @@ def sent_once(
 ) -> int:
     """Send a commit until it is known to be there or to have failed.
 
-    A reply can be lost after the commit took effect. So a commit that failed is looked for among
-    the versions since the one that was read, and sent again only where it is not there.
+    A reply can be lost after the commit took effect. So a commit that failed is searched for among
+    the versions since the one that was read, and sent again only if it is missing.
     """
     since = int(dataset.version)
     for attempt in range(_ATTEMPTS):

@@ -35,7 +35,7 @@ _SYSTEM = "__lance"
 
 @dataclass(frozen=True)
 class Indexed:
-    """An index that was built. ``rows`` were there when it began; later ones are not in it."""
+    """An index that was built. ``rows`` existed when it began; later ones are not in it."""
 
     version: int
     name: str
@@ -118,8 +118,8 @@ def create_index(
         column: Its path.
         kind: IVF_PQ, IVF_FLAT, IVF_SQ, IVF_RQ, IVF_HNSW_FLAT, IVF_HNSW_SQ, IVF_HNSW_PQ, BTREE,
             BITMAP, LABEL_LIST, INVERTED, NGRAM, ZONEMAP, BLOOMFILTER, RTREE or MINHASHLSH.
-        name: ``<column>_idx`` unless told.
-        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; for vectors only, ``l2`` unless told.
+        name: ``<column>_idx`` by default.
+        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; for vectors only, ``l2`` by default.
         replace: Whether an index of that name gives way; it serves until the commit.
         rows_per_task: About as many rows are in a task: it bounds its memory.
         merge: Whether one task joins the parts. Parts left apart cost less to build, and each
@@ -132,8 +132,8 @@ def create_index(
         TableIndexAlreadyExistsError: (7)
         TableColumnNotFoundError: (12)
         InvalidInputError: (13) a kind or parameter that is not known or does not fit.
-        ConcurrentModificationError: (14) the fragments were rewritten meanwhile, or somebody
-            else built an index of that name.
+        ConcurrentModificationError: (14) the fragments were rewritten concurrently, or another
+            job built an index of that name.
         ServiceUnavailableError: (17)
     """
     given = dict(parameters) if metric is None else {**parameters, "distance_type": metric}
@@ -272,7 +272,7 @@ def _segments(
 
 
 def _commit(plan: _Plan, segments: list[Any]) -> int:
-    """Make the segments the index, in the place of one that has the name."""
+    """Make the segments the index, instead of the one that has the name."""
     dataset = plan.dataset
     if not segments:
         raise invalid(f"Table '{plan.table.name}' has no rows to build an index on")
@@ -295,7 +295,7 @@ _ITERATIONS = 50
 _PARTITION_ROWS = 8192
 _LEAST_SAMPLES = 2
 _RABIT_BITS = 5
-"""What Lance takes unless told."""
+"""Lance's defaults."""
 
 
 @dataclass(frozen=True)

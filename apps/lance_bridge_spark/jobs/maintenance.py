@@ -68,7 +68,7 @@ def compact(
         table: ``catalog.db.table``, or a location.
         target_rows_per_fragment: Rows of a fragment; smaller ones are joined.
         materialize_deletions_threshold: The fraction of deleted rows from which on a fragment is
-            written anew, if ``materialize_deletions``.
+            rewritten, if ``materialize_deletions``.
         batch_size: Rows that a task reads at once; with ``max_bytes_per_file`` it bounds memory.
         max_source_fragments: Compact no more than these, the oldest first.
         threads_per_task: Threads that Lance uses in a task.
@@ -180,7 +180,7 @@ def clean_up(
         older_than: Versions go when the next one took their place that long ago; an hour at least,
             because readers of an old version and running jobs need theirs.
         keep_versions: Keep as many of the latest in any case.
-        dry_run: Whether to delete nothing, and only tell what would go.
+        dry_run: Whether to delete nothing, and only report what would be.
 
     Raises:
         TableNotFoundError: (4)

@@ -136,9 +136,9 @@ def _read(spark: Any, address: TableAddress, schema: Any, part: Part) -> Any:
         return reader.options(**{f"storage.{k}": v for k, v in address.storage.items()}).load(
             address.location
         )
-    told = {"name": address.catalog.name, "properties": dict(address.catalog.properties)}
+    fields = {"name": address.catalog.name, "properties": dict(address.catalog.properties)}
     return (
-        reader.option(requests.CATALOG, json.dumps(told))
+        reader.option(requests.CATALOG, json.dumps(fields))
         .option(requests.TABLE, json.dumps(list(address.path)))
         .load()
     )
@@ -249,7 +249,7 @@ def table_references(query: str) -> list[TableReference]:
 
 
 def replace_tables(query: str, found: list[TableReference], names: dict[str, str]) -> str:
-    """Return a query with views in the place of tables, each still called as before."""
+    """Return a query with views instead of tables, each under its old name."""
     for each in reversed(found):
         if each.name not in names:
             continue
@@ -268,7 +268,7 @@ def _has_alias(query: str, end: int) -> bool:
 def may_be_by_row(query: str) -> bool:
     """Return whether a query may be one table's rows, one by one: columns, and a filter.
 
-    An aggregate looks the same; that is told by running it on no rows.
+    An aggregate looks the same; running it on no rows tells them apart.
     """
     text = blank_literals(query)
     words = re.findall(r"\b(?:select|from|where)\b", text.lower())

@@ -57,7 +57,7 @@ class Work:
 
 
 def done(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
-    """Do a task; what no retry would mend is an answer, everything else is raised."""
+    """Do a task; return what no retry would fix, and raise everything else."""
     try:
         return work(task)
     except ServiceUnavailableError:
@@ -125,7 +125,7 @@ def collect(frame: Any, what: str) -> dict[int, Any]:
 
 @contextmanager
 def spark_failures(what: str) -> Iterator[None]:
-    """Tell Spark's failures apart: those of an expression or its rows, and all others.
+    """Translate Spark's failures: those of an expression or its rows, and all others.
 
     Raises:
         TableColumnNotFoundError: (12)
@@ -136,12 +136,12 @@ def spark_failures(what: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         state = error.getSqlState() or ""
-        told = f"{what}: {_brief(error)}"
+        message = f"{what}: {_brief(error)}"
         if state == _NO_SUCH_COLUMN:
-            raise TableColumnNotFoundError(told) from error
+            raise TableColumnNotFoundError(message) from error
         if isinstance(error, AnalysisException) or state.startswith(_OF_THE_REQUEST):
-            raise invalid(told) from error
-        raise ServiceUnavailableError(told) from error
+            raise invalid(message) from error
+        raise ServiceUnavailableError(message) from error
 
 
 def _brief(error: PySparkException) -> str:
@@ -155,7 +155,7 @@ def _brief(error: PySparkException) -> str:
 
 
 class Phases:
-    """The phases of one job. Quiet where nobody watches: no terminal, or rich is not there."""
+    """The phases of one job. Shows nothing without a terminal or without rich."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self._bar = bar
@@ -180,7 +180,7 @@ def phases(job: str, count: int, *, stream: Any = None) -> Iterator[Phases]:
 
     Args:
         job: What the bar begins with, such as ``compact prod.db.t``.
-        stream: Where the bar goes; standard error unless told.
+        stream: Where the bar goes; standard error by default.
     """
     stream = sys.stderr if stream is None else stream
     if not stream.isatty() or importlib.util.find_spec("rich") is None:

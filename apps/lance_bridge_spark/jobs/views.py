@@ -70,20 +70,20 @@ class Definition:
 
     @classmethod
     def of(cls, table: SparkTable, schema: pa.Schema) -> Definition:
-        """Return that of a view. Raises InvalidInput (13) where the table is none."""
+        """Return that of a view. Raises InvalidInput (13) if the table is no view."""
         text = (schema.metadata or {}).get(DEFINITION.encode())
         if text is None:
             raise invalid(
                 f"Table '{table.address.name}' is no materialized view: create_materialized_view "
                 "makes one"
             )
-        told = json.loads(text)
-        return cls(told["query"], told["by_row"])
+        text = json.loads(text)
+        return cls(text["query"], text["by_row"])
 
     def kept_in(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the view's table."""
-        told = json.dumps({"query": self.query, "by_row": self.by_row})
-        return schema.with_metadata({**(schema.metadata or {}), DEFINITION: told})
+        text = json.dumps({"query": self.query, "by_row": self.by_row})
+        return schema.with_metadata({**(schema.metadata or {}), DEFINITION: text})
 
 
 def create_materialized_view(
@@ -97,7 +97,7 @@ def create_materialized_view(
     """Make a table of the rows of a query, which `refresh_materialized_view` brings up to date.
 
     Args:
-        table: ``catalog.db.table``, or a location; there must be none yet.
+        table: ``catalog.db.table``, or a location; it must not exist yet.
         query: SQL of Spark. It names Lance tables ``catalog.db.table``, or ``lance.`/a/path` ``;
             these need no SQL catalog. All other tables are those that Spark knows.
         with_data: Whether to compute the rows now; the view is empty otherwise.
@@ -108,7 +108,7 @@ def create_materialized_view(
         TableNotFoundError: (4) also of a source.
         InvalidInputError: (13) a query that Spark does not understand, or a type that Lance has
             no place for.
-        ServiceUnavailableError: (17) the rows could not be computed. The view is there, empty.
+        ServiceUnavailableError: (17) the rows could not be computed. The view exists and is empty.
     """
     with phases(f"create view {table}", 4 if with_data else 1) as shown:
         shown.begin("plan")
@@ -165,7 +165,7 @@ def refresh_materialized_view(
     Raises:
         TableNotFoundError: (4) also of a source.
         InvalidInputError: (13) it is no view, or its query does not fit its sources any more.
-        ConcurrentModificationError: (14) it was refreshed or changed by somebody else meanwhile.
+        ConcurrentModificationError: (14) it was refreshed or changed concurrently.
         ServiceUnavailableError: (17) the view is as it was.
     """
     with phases(f"refresh view {table}", 3) as shown:
@@ -229,9 +229,9 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
             return None
         if transaction is None:
             return None
-        told = (transaction.transaction_properties or {}).get(SOURCES)
-        if told is not None:
-            marks = {name: (int(n), by) for name, (n, by) in json.loads(told).items()}
+        text = (transaction.transaction_properties or {}).get(SOURCES)
+        if text is not None:
+            marks = {name: (int(n), by) for name, (n, by) in json.loads(text).items()}
             return marks, str(transaction.uuid)
         # Lance has no class for the step with which a compaction begins.
         begins_rewrite = type(transaction.operation) is lance.LanceOperation.BaseOperation
@@ -278,7 +278,7 @@ class _Job:
         ):
             schema: pa.Schema = self.dataset.schema
             if frame.columns != schema.names:
-                raise invalid(f"{what}: the query has columns {frame.columns} by now")
+                raise invalid(f"{what}: the query now has columns {frame.columns}")
             writing = _Writing(access, schema, self.rows)
             answers = frame.mapInArrow(writing, RESULTS_DDL).collect()
         return [each for row in answers for each in unpack(row)]

@@ -156,7 +156,7 @@ def partial_by_group(
 ) -> Iterator[pa.RecordBatch]:
     """Yield aggregates by group: a group's values, then its aggregates, in the order asked for.
 
-    A group comes once for every so many rows, and whoever reads combines the parts.
+    A group comes once for every so many rows, and the reader combines the parts.
 
     Args:
         batches: Rows, with the columns of `columns_of`.

@@ -35,7 +35,7 @@ commits one only: it lets those conflict that name the same fragment."""
 
 
 def guarded(dataset: lance.LanceDataset, but: Collection[int]) -> list[FragmentMetadata]:
-    """Return the fragments that a change leaves as they are, and that nobody else may change.
+    """Return the fragments that a change leaves as they are, and that no other writer may change.
 
     Args:
         but: The ids of those that it changes or removes.
@@ -55,7 +55,7 @@ class Commit:
     branch: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
-    """Whether any later version of somebody else's is a conflict."""
+    """Whether any later version that another writer made is a conflict."""
     entry: str | None = None
     """The identifier of the table's entry when the write began, where it has one."""
 
@@ -63,7 +63,7 @@ class Commit:
         """Return the table as it is now, to be written to.
 
         Raises:
-            InvalidTableStateError: (19) another table has its name by now.
+            InvalidTableStateError: (19) another table has its name now.
         """
         table = find_table(self.address)
         if table.uri != self.location:
@@ -82,7 +82,7 @@ class Commit:
         """Commit the fragments (in JSON) of all tasks, and return the version with them.
 
         Raises:
-            InvalidTableStateError: (19) another table has its name by now.
+            InvalidTableStateError: (19) another table has its name now.
             LanceNamespaceError: What `commit_once` raises.
         """
         table, dataset = self.open()

@@ -147,8 +147,8 @@ class LanceSource(DataSource):
         if catalog is None:
             raise invalid(f"Option '{requests.OP}' needs '{requests.CATALOG}'")
         args = requests.args_of(self.options)
-        told = json.dumps(answer(self.options[requests.OP], args, catalog))
-        return StructType([StructField("answer", StringType(), True, {requests.ANSWER: told})])
+        text = json.dumps(answer(self.options[requests.OP], args, catalog))
+        return StructType([StructField("answer", StringType(), True, {requests.ANSWER: text})])
 
 
 def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:

@@ -1,6 +1,6 @@
 """The options of the data source that users give: which there are, and what they say.
 
-Spark hands their names over in small letters, so they are looked for without regard to case.
+Spark passes their names in lower case, so they are matched without regard to case.
 """
 
 from __future__ import annotations

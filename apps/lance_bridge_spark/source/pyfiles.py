@@ -41,7 +41,7 @@ class CachedZipImporter(zipimport.zipimporter):
 
 
 def cache_zip_importers(finders: MutableMapping[str, Any]) -> None:
-    """Put an `CachedZipImporter` in the place of each finder of an archive.
+    """Replace each finder of an archive with a `CachedZipImporter`.
 
     Args:
         finders: By path, such as ``sys.path_importer_cache``.

@@ -69,9 +69,9 @@ class Write:
     guard: bool = False
     """Whether the rows depend on all of the table, so that no change may come in between."""
     stage: Mapping[str, Any] | None = None
-    """What the service has told of a table that is being made."""
+    """The stage of a table that is being made, as the service described it."""
     may_create: bool = True
-    """Whether a table that is not there is made: a statement has found the one that it names."""
+    """Whether a missing table is created: not by a statement, which has resolved its table."""
     entry: TableRecord | None = field(default=None, repr=False)
     """The table's entry, where the statement has loaded it."""
 
@@ -80,8 +80,8 @@ def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
     """Return the catalog that the SQL catalog names, or None."""
     if CATALOG not in options:
         return None
-    told = _json(options, CATALOG)
-    return CatalogAddress(told["name"], told.get("properties") or {})
+    fields = _json(options, CATALOG)
+    return CatalogAddress(fields["name"], fields.get("properties") or {})
 
 
 def address_of(options: Mapping[str, str]) -> TableAddress | None:
@@ -95,12 +95,12 @@ def scan_of(options: Mapping[str, str]) -> Scan | None:
     """Return what the SQL catalog wants to be read, or None."""
     if SCAN not in options:
         return None
-    told = _json(options, SCAN)
-    aggregate = told.pop("aggregate", None)
-    fragments = told.pop("fragments", None)
-    groups = told.pop("groups", None) or ()
+    fields = _json(options, SCAN)
+    aggregate = fields.pop("aggregate", None)
+    fragments = fields.pop("fragments", None)
+    groups = fields.pop("groups", None) or ()
     return Scan(
-        **told,
+        **fields,
         groups=tuple(groups),
         fragments=None if fragments is None else tuple(fragments),
         aggregate=None if aggregate is None else tuple(Aggregate(**each) for each in aggregate),
@@ -111,10 +111,10 @@ def write_of(options: Mapping[str, str]) -> Write | None:
     """Return how the SQL catalog wants rows to be written, or None."""
     if WRITE not in options:
         return None
-    told = _json(options, WRITE)
-    fragments = tuple(told.get("fragments") or ())
+    fields = _json(options, WRITE)
+    fragments = tuple(fields.get("fragments") or ())
     entry = entry_from_json(_json(options, ENTRY)) if ENTRY in options else None
-    write = Write(**{**told, "fragments": fragments, "may_create": False, "entry": entry})
+    write = Write(**{**fields, "fragments": fragments, "may_create": False, "entry": entry})
     if write.mode not in MODES:
         raise invalid(f"Mode {write.mode!r} is none of {', '.join(MODES)}")
     return write

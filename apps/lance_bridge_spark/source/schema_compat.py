@@ -63,7 +63,7 @@ def _vectors(name: str, kind: pa.DataType, size: int) -> pa.DataType:
     return pa.list_(pa.field("item", kind.value_type), size)
 
 
-# -- a table that is there -------------------------------------------------------------------------
+# -- an existing table ---------------------------------------------------------------------------
 
 
 def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict[str, str]:
@@ -76,7 +76,7 @@ def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict
         The DataFrame's name for each column of the table: they may differ in case.
 
     Raises:
-        TableSchemaValidationError: (20) a column is missing, is not there, or does not fit.
+        TableSchemaValidationError: (20) a column is missing, unknown, or does not fit.
         InvalidInputError: (13) a type that Lance has no place for.
     """
     refuse_unstorable(schema)

@@ -2,7 +2,7 @@
 
 An offset is a version and how many of its new fragments have been read; after the last of them it
 is the next version, so that a version that was read may be cleaned up. Without `start_version` the
-stream begins with all rows that are there. A batch is cut between fragments.
+stream begins with all existing rows. A batch is cut between fragments.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Part(InputPartition):
 
 
 class Stream:
-    """The table of a stream on the driver, which is found anew for every batch."""
+    """The table of a stream on the driver, which is loaded again for every batch."""
 
     def __init__(self, address: TableAddress, options: Options, read: ReadOptions) -> None:
         for name in _BATCH_ONLY:
@@ -158,7 +158,7 @@ class Stream:
 
 
 class LanceStreamReader(DataSourceStreamReader):
-    """Reads a stream without admission control of Spark's: 4.1 has none."""
+    """Reads a stream without Spark's rate limits, which 4.1 does not have."""
 
     def __init__(self, stream: Stream, reading: Reading) -> None:
         self._stream = stream
@@ -169,7 +169,7 @@ class LanceStreamReader(DataSourceStreamReader):
             return self._stream.first().offset()
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # 4.1's form
-        """Return the end of what is there. Where the stream has come, Spark does not say."""
+        """Return the end of the latest version. Spark does not pass the current position."""
         with as_spark_errors():
             return self._stream.last().offset()
 

@@ -65,14 +65,14 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Make the rows of the batch visible, unless they are already."""
-        told = [each for each in messages if isinstance(each, StreamWritten)]
-        if not told:
+        written = [each for each in messages if isinstance(each, StreamWritten)]
+        if not written:
             return
         with as_spark_errors():
-            batch = Batch(told[0].query, batchId)
+            batch = Batch(written[0].query, batchId)
             commit = replace(
                 self._job.commit,
-                version=min(each.version for each in told),
+                version=min(each.version for each in written),
                 uuid=str(uuid.uuid4()),
                 properties=batch.properties,
             )
@@ -148,7 +148,7 @@ class Batch:
             raise InvalidTableStateError(
                 f"Whether table '{name}' has batch {self.number} of the stream is not known: "
                 f"version {version} may be that batch, and was cleaned up. Look for its rows. If "
-                f'they are there, set "done" to true in {where}; if not, delete that file. Then '
+                f'they exist, set "done" to true in {where}; if not, delete that file. Then '
                 "start the stream again"
             ) from error
         found = (transaction and transaction.transaction_properties) or {}

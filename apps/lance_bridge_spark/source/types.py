@@ -167,7 +167,7 @@ def read_schema(
         name: What messages call the table.
 
     Raises:
-        TableColumnNotFoundError: (12) an option names a column that is not there.
+        TableColumnNotFoundError: (12) an option names a column that does not exist.
         InvalidInputError: (13) one is named twice.
     """
     schema = spark_schema(table)

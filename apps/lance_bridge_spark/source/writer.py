@@ -185,7 +185,7 @@ def fragments_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
 def find_or_create(
     address: TableAddress, schema: StructType, write: Write, options: WriteOptions
 ) -> tuple[SparkTable, lance.LanceDataset]:
-    """Return the table to write to; one that is not there is created, empty, with the columns.
+    """Return the table to write to; a missing one is created, empty, with the columns.
 
     Where two create it at once, one does, and both append: no rows are lost.
     """

@@ -1,7 +1,7 @@
-"""A new table whose data is there before its entry: nothing is seen of it until both are.
+"""A new table whose data is written before its entry: readers see it when both exist.
 
-The data becomes version 1 of a dataset at a place that no entry has, and then the catalog decides
-between creators of one name. Those that lose take away what they wrote, and no more.
+The data becomes version 1 of a dataset at a location that no entry has; then the catalog decides
+between creators of one name. Those that lose delete what they wrote, and no more.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _commit_first(table: Table, data: Data) -> None:
 def _is_first(table: Table, data: Data, options: dict[str, str] | None) -> bool:
     """Return whether version 1 is of this very transaction: its reply may have been lost."""
     location = table.uri
-    with translate_lance_errors(f"What became of '{table.name}' could not be read at {location}"):
+    with translate_lance_errors(f"Version 1 of '{table.name}' could not be read at {location}"):
         dataset = lance.dataset(location, version=FIRST_VERSION, storage_options=options)
         transaction = dataset.read_transaction(FIRST_VERSION)
     return transaction is not None and transaction.uuid == data.uuid
@@ -151,13 +151,15 @@ def _remove_dataset(table: Table, data: Data, marks: Sequence[str]) -> None:
         files = _files(table)
         made = VersionDirectory(files).list()
         if [each.version for each in made] != [FIRST_VERSION]:
-            logger.warning("somebody has written to %s: version 1 of it stays", data.location)
+            logger.warning(
+                "%s has been written to concurrently: its version 1 is kept", data.location
+            )
             return
         versions = [f"{VERSIONS}/{name}" for name in (made[0].name, _HINT)]
         transaction = f"_transactions/0-{data.uuid}.txn"
         files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' stay at %s: %s", table.path, table.record.location, error)
+        logger.warning("files of '%s' remain at %s: %s", table.path, table.record.location, error)
 
 
 def remove_files(table: Table, fragments: Sequence[str]) -> None:
@@ -168,7 +170,7 @@ def remove_files(table: Table, fragments: Sequence[str]) -> None:
     try:
         _files(table).remove(paths)
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' stay at %s: %s", table.path, table.record.location, error)
+        logger.warning("files of '%s' remain at %s: %s", table.path, table.record.location, error)
 
 
 def _files(table: Table) -> TableFiles:
@@ -184,7 +186,7 @@ LANCE = "lance"
 _LOCATION = "location"
 _EXTERNAL = "external"
 _SPARKS_OWN = frozenset({_PROVIDER, _LOCATION, _EXTERNAL, "owner", "is_managed_location"})
-"""Properties by which Spark tells what is not one; the catalog knows its owners better."""
+"""What Spark passes as properties though it is none; the catalog has owners of its tables."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def _add_metadata(struct: Any, fields: list[pa.Field]) -> Any:
     return {**struct, "fields": [_add_field_metadata(each, field) for each, field in pairs]}
 
 
-def _add_field_metadata(told: Json, field: pa.Field) -> Json:
+def _add_field_metadata(spark_json: Json, field: pa.Field) -> Json:
     metadata: Json = {}
     comment = (field.metadata or {}).get(COMMENT.encode())
     if comment is not None:
@@ -59,17 +59,24 @@ def _add_field_metadata(told: Json, field: pa.Field) -> Json:
     exact = (field.metadata or {}).get(TYPE.encode())
     if exact is not None:
         metadata[_LENGTH_CHECKED] = exact.decode(errors="replace")
-    return {**told, "type": _add_type_metadata(told["type"], field.type), "metadata": metadata}
+    return {
+        **spark_json,
+        "type": _add_type_metadata(spark_json["type"], field.type),
+        "metadata": metadata,
+    }
 
 
-def _add_type_metadata(told: Any, kind: pa.DataType) -> Any:
-    if not isinstance(told, dict):
-        return told
+def _add_type_metadata(spark_json: Any, kind: pa.DataType) -> Any:
+    if not isinstance(spark_json, dict):
+        return spark_json
     if pa.types.is_struct(kind):
-        return _add_metadata(told, [kind.field(i) for i in range(kind.num_fields)])
-    if told.get("type") == "array":
-        return {**told, "elementType": _add_type_metadata(told["elementType"], kind.value_type)}
-    return told
+        return _add_metadata(spark_json, [kind.field(i) for i in range(kind.num_fields)])
+    if spark_json.get("type") == "array":
+        return {
+            **spark_json,
+            "elementType": _add_type_metadata(spark_json["elementType"], kind.value_type),
+        }
+    return spark_json
 
 
 def converted(schema: pa.Schema) -> list[str]:
@@ -121,14 +128,18 @@ def to_arrow_type(text: str) -> pa.DataType:
     Raises:
         InvalidInputError: (13) Lance has no such type.
     """
-    told = {"name": "value", "type": json.loads(text), "nullable": True, "metadata": {}}
-    return to_arrow(json.dumps({"type": "struct", "fields": [told]})).field(0).type
+    spark_json = {"name": "value", "type": json.loads(text), "nullable": True, "metadata": {}}
+    return to_arrow(json.dumps({"type": "struct", "fields": [spark_json]})).field(0).type
 
 
 def length_in(text: str) -> str | None:
     """Return ``varchar(10)`` or ``char(3)`` where the JSON text of a type says so, or None."""
-    told = json.loads(text)
-    return told if isinstance(told, str) and told.startswith(("char(", "varchar(")) else None
+    spark_json = json.loads(text)
+    return (
+        spark_json
+        if isinstance(spark_json, str) and spark_json.startswith(("char(", "varchar("))
+        else None
+    )
 
 
 def _vectors(properties: Mapping[str, str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""CREATE and REPLACE TABLE with a query: nothing of it is seen before all of it is there.
+"""CREATE and REPLACE TABLE with a query: readers see nothing of it before all of it is written.
 
 A stage says where the tasks write. When they have, the driver's writer leaves the fragments' JSON
 in a file of the stage, and `commit` makes the new table, or the version that replaces the old one,
@@ -73,15 +73,15 @@ class Stage:
     replaces: int = 0
     """The version that the query has found; 0 where a new table is made."""
     is_own_location: bool = False
-    """Whether nobody else can have written to the location."""
+    """Whether no other writer can have used the location."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Stage:
-        """Return the stage that `told` has sent."""
-        return cls(**{**told, "table": tuple(told["table"])})
+    def from_json(cls, fields: Mapping[str, Any]) -> Stage:
+        """Return the stage that `to_json` wrote."""
+        return cls(**{**fields, "table": tuple(fields["table"])})
 
-    def told(self) -> Answer:
-        """Return the stage as JSON holds it."""
+    def to_json(self) -> Answer:
+        """Return the stage as JSON objects."""
         return {**asdict(self), "table": list(self.table)}
 
     @property
@@ -107,13 +107,20 @@ class Stage:
 
 
 def create(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, schema, properties}`` to ``{stage, schema, properties}``. Errors: 0, 1, 13."""
+    """``{table, schema, properties}`` to ``{stage, schema, properties}``.
+
+    Raises: Unsupported, NamespaceNotFound, InvalidInput.
+    """
     bridge = catalog.connect()._bridge
     return _stage_answer(_new(bridge, _defined(bridge, args)))
 
 
 def replace(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, schema, properties, or_create}`` to the same. Errors: 0, 1, 4, 13, 15, 17, 19."""
+    """``{table, schema, properties, or_create}`` to the same.
+
+    Raises: Unsupported, NamespaceNotFound, TableNotFound, InvalidInput, PermissionDenied,
+        ServiceUnavailable, InvalidTableState.
+    """
     bridge = catalog.connect()._bridge
     definition = _defined(bridge, args)
     try:
@@ -177,7 +184,7 @@ def _require_replaceable(table: SparkTable, definition: Definition) -> None:
 
 def _stage_answer(stage: Stage) -> Answer:
     schema = schemas.to_spark(stage.schema())
-    return {"stage": stage.told(), "schema": schema, "properties": dict(stage.properties)}
+    return {"stage": stage.to_json(), "schema": schema, "properties": dict(stage.properties)}
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -241,11 +248,14 @@ def _record_of(stage: Stage) -> TableRecord:
 
 
 def commit(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{stage, written?}`` to ``{}``: the table is there. Errors: 0, 1, 4, 5, 13, 14, 17, 18, 19.
+    """``{stage, written?}`` to ``{}``: the table is there.
 
     ``written`` says that rows were to be written, so that a missing record of them is an error.
+
+    Raises: Unsupported, NamespaceNotFound, TableNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification, ServiceUnavailable, Internal, InvalidTableState.
     """
-    stage = Stage.of(args["stage"])
+    stage = Stage.from_json(args["stage"])
     bridge = catalog.connect()._bridge
     kept = _load_fragments(bridge, stage)
     if kept is None and args.get("written"):
@@ -295,16 +305,18 @@ def _delete_fragment_list(bridge: Bridge, stage: Stage) -> None:
     try:
         _files(bridge, stage).remove([stage.file])
     except LanceNamespaceError as error:
-        logger.warning("%s stays at %s: %s", stage.file, stage.location, error)
+        logger.warning("%s remains at %s: %s", stage.file, stage.location, error)
 
 
 def abort(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{stage}`` to ``{}``: what it wrote is deleted, unless it is part of a table by now.
+    """``{stage}`` to ``{}``: what it wrote is deleted, unless a table has it already.
 
     Of a table that was to be replaced, files of tasks that failed stay, for the clean-up of files
-    that no version has. Errors: 17.
+    that no version has.
+
+    Raises: ServiceUnavailable.
     """
-    stage = Stage.of(args["stage"])
+    stage = Stage.from_json(args["stage"])
     bridge = catalog.connect()._bridge
     if _is_committed(catalog, stage):
         return {}
@@ -317,7 +329,7 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
-    """Return whether somebody may read what the stage wrote. Raises 17 where that is not known."""
+    """Return whether readers can see what the stage wrote. Raises 17 where that is not known."""
     try:
         table = find_table(TableAddress(catalog, stage.table))
     except (TableNotFoundError, NamespaceNotFoundError):
@@ -347,7 +359,7 @@ class StagedWriter(DataSourceArrowWriter):
     def __init__(
         self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
     ) -> None:
-        """Take up a stage. No table is looked for.
+        """Continue a stage. No table is loaded.
 
         Raises:
             InvalidInputError: (13) no stage, or no catalog.
@@ -356,7 +368,7 @@ class StagedWriter(DataSourceArrowWriter):
         if write.stage is None or address.catalog is None:
             raise invalid("A staged write needs the stage and its catalog")
         self._catalog = address.catalog
-        self._stage = Stage.of(write.stage)
+        self._stage = Stage.from_json(write.stage)
         stored = self._stage.schema()
         place = access(self._catalog, self._stage)
         self._target = Target(

@@ -94,7 +94,7 @@ def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int
 
 
 def _micros(moment: Any) -> int:
-    """Return a moment (a local ``datetime``, as pylance tells it) in microseconds since 1970."""
+    """Return a moment (a local ``datetime``, as pylance returns it) in microseconds since 1970."""
     seconds: float = moment.timestamp()
     return round(seconds * _MICROSECONDS)
 

@@ -353,7 +353,7 @@ def test_replacing_creates_only_where_it_may(catalog: CatalogAddress) -> None:
     args = {"table": TABLE, "schema": struct(ID), "properties": {}}
     assert refusal(catalog, "stage_replace", **args, or_create=False)[0] == 4
     told = stage(catalog, "stage_replace")
-    assert Stage.of(told).replaces == 0
+    assert Stage.from_json(told).replaces == 0
     commit_args = {"table": TABLE, "stage": told, "written": False}
     ask(catalog, "commit_staged", **commit_args)
     assert ids_in(catalog, TABLE) == []

@@ -1,4 +1,4 @@
-"""MERGE as a function: one join in Spark decides what becomes of every row."""
+"""MERGE as a function: one join in Spark decides what happens to every row."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def merge_into(
         InvalidInputError: (13) no such catalog, a malformed name, no Lance table, clauses that
             cannot be, or several source rows match one row (MERGE_CARDINALITY_VIOLATION).
         TableNotFoundError: (4)
-        TableColumnNotFoundError: (12) a column to compare or to set is not there.
+        TableColumnNotFoundError: (12) a column to compare or to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
         ConcurrentModificationError: (14) others came first every time.
         OutcomeUnknownError: (17) whether the rows are merged is not known.
@@ -109,7 +109,7 @@ class Merge:
         self._on = self._condition(on)
 
     def plan(self) -> Plan:
-        """Return the rows that change, with what becomes of each."""
+        """Return the rows that change, with the action for each."""
         joined = self._joined()
         branches = self._branches()
         actions = [each.action for each in branches]
@@ -182,7 +182,7 @@ class Merge:
         ours = quoted((TARGET, self._target.column(name)))
         return f"{ours} = {quoted((SOURCE, match[0]))}"
 
-    # -- what becomes of the rows ------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     @property
     def _is_matched(self) -> Column:

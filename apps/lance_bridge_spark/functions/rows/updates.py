@@ -76,7 +76,7 @@ def update(
         InvalidInputError: (13) no such catalog, a malformed name, no Lance table, or nothing is
             set.
         TableNotFoundError: (4)
-        TableColumnNotFoundError: (12) a column to set is not there.
+        TableColumnNotFoundError: (12) a column to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
         ConcurrentModificationError: (14) others came first every time.
         OutcomeUnknownError: (17) whether the rows are updated is not known.

@@ -1,9 +1,9 @@
-"""Where a table is, in a form that travels to executors, and how to open it on either side.
+"""Where a table is, in a form that travels to executors, and how a task opens it.
 
-The driver finds the table through its namespace and decides on a version. Executors get an
-`Access`: the location, that version and the storage options, so that a task makes no catalog call
-unless its credentials would run out under it. What only the driver needs is in `found_tables`, and
-imported when it is called: it takes a worker longer than a small task.
+The driver finds the table (`lookup`) and decides on a version. Executors get an `Access`: the
+location, that version and the storage options, so that a task makes no catalog call unless its
+credentials would run out. `connections` is imported when it is called: that takes a worker longer
+than a small task.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import lance
-import pyarrow as pa
 from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNamespace
 
+from lance_bridge.config import named_catalogs
 from lance_bridge.credentials import EXPIRES_AT
-from lance_bridge.errors import display
+from lance_bridge.errors import display, invalid
 from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.names import parts_of
 
 if TYPE_CHECKING:
     from lance_bridge.namespace import LanceBridgeNamespace
 
-    from .found_tables import SparkTable
-
+CATALOG_SETTINGS = "spark.sql.catalog."
+CATALOG_CLASS = "org.lancebridge.spark.LanceCatalog"
+"""The class of the SQL catalog; a catalog of the session that names another one is not ours."""
 _LEAST_SECONDS = 300.0
-"""Credentials that end sooner than this are fetched anew by the task that gets them."""
+"""A task that gets credentials that end sooner than this fetches new ones."""
 _INDEX_BYTES, _METADATA_BYTES = 256 << 20, 128 << 20
 """The most that a worker keeps of indices, and of what else is not rows."""
 
@@ -38,7 +40,7 @@ class CatalogAddress:
     """A catalog and how to connect to it; its properties may hold secrets, and are never shown."""
 
     name: str
-    """What messages call it, and what `connect` is given where there is no ``impl``."""
+    """What messages call it, and what `connect` gets if ``impl`` is not set."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those of the catalog, ``impl`` among them, or what is given besides a configured one's."""
 
@@ -49,9 +51,9 @@ class CatalogAddress:
             InvalidInputError: (13) no such catalog, bad properties, or pylance's own namespace.
             UnsupportedOperationError: (0) an extra is missing.
         """
-        from . import found_tables  # noqa: PLC0415 - see the top of this file
+        from . import connections  # noqa: PLC0415 - see the top of this file
 
-        return found_tables.connect(self)
+        return connections.connect(self.name, self.properties)
 
 
 @dataclass(frozen=True)
@@ -70,30 +72,14 @@ class TableAddress:
             return self.location
         return f"{self.catalog.name}.{display(self.path)}"
 
-    def find(self) -> SparkTable:
-        """Return the table on the driver, with the one catalog call that this takes.
+    def vend(self, *, write: bool) -> dict[str, str] | None:
+        """Ask the catalog for storage options of the table, or return None for none."""
+        from . import connections  # noqa: PLC0415 - see the top of this file
 
-        Raises:
-            TableNotFoundError: (4)
-            NamespaceNotFoundError: (1)
-            InvalidInputError: (13) it is not a Lance table.
-            InvalidTableStateError: (19) its entry has no location.
-        """
-        from . import found_tables  # noqa: PLC0415 - see the top of this file
-
-        return found_tables.find(self)
-
-    def create(self, schema: pa.Schema, properties: Mapping[str, str] | None = None) -> None:
-        """Create the table, empty. Of several creators one gets it; the others' rows go on top.
-
-        Raises:
-            TableAlreadyExistsError: (5)
-            NamespaceNotFoundError: (1)
-            InvalidInputError: (13)
-        """
-        from . import found_tables  # noqa: PLC0415 - see the top of this file
-
-        found_tables.create(self, schema, properties)
+        if self.catalog is None:
+            return dict(self.storage) or None
+        table = connections.load_table(self.catalog.connect(), self.path)
+        return table.storage_options(write=write)
 
 
 @dataclass(frozen=True)
@@ -109,7 +95,7 @@ class Access:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def open(self) -> lance.LanceDataset:
-        """Open the version; with new credentials where those at hand would end too soon.
+        """Open the version; with new credentials if the present ones would end too soon.
 
         Raises:
             ServiceUnavailableError: (17)
@@ -139,7 +125,7 @@ class Access:
 
     def renewed(self) -> dict[str, str] | None:
         """Return new options from the catalog, or None for none."""
-        return self.address.find().storage_options(write=self.write)
+        return self.address.vend(write=self.write)
 
     def renewal(self) -> dict[str, Any]:
         """Return the arguments by which pylance asks for new options before the old ones end."""
@@ -170,3 +156,63 @@ class _Renewal(LanceNamespace):
         """Answer with new storage options."""
         options = self._access.renewed()
         return DescribeTableResponse(location=self._access.location, storage_options=options)
+
+
+# -- names as Spark users write them --------------------------------------------------------------
+
+
+def catalogs_of(spark: Any) -> dict[str, CatalogAddress]:
+    """Return the catalogs of ours that a session's settings declare, by name.
+
+    A catalog is ours where ``spark.sql.catalog.<name>`` is the class of the SQL catalog, or where
+    ``spark.sql.catalog.<name>.impl`` is set and no class is named. What follows the name in the
+    other settings are its properties.
+    """
+    settings: dict[str, str] = dict(spark.conf.getAll)
+    found: dict[str, dict[str, str]] = {}
+    foreign: set[str] = set()
+    for key, value in settings.items():
+        if not key.startswith(CATALOG_SETTINGS):
+            continue
+        name, _, rest = key.removeprefix(CATALOG_SETTINGS).partition(".")
+        if rest:
+            found.setdefault(name, {})[rest] = value
+        elif value == CATALOG_CLASS:
+            found.setdefault(name, {})
+        else:
+            foreign.add(name)
+    ours = {
+        name: properties
+        for name, properties in found.items()
+        if name not in foreign
+        and ("impl" in properties or settings.get(CATALOG_SETTINGS + name) == CATALOG_CLASS)
+    }
+    return {name: CatalogAddress(name, properties) for name, properties in ours.items()}
+
+
+def address_of(spark: Any, table: str) -> TableAddress:
+    """Return where a table is: ``catalog.db.table``, or a location (anything with a slash).
+
+    The catalog is one of the session's settings, or else of the configuration file.
+
+    Raises:
+        InvalidInputError: (13) the catalog is unknown, or the name is malformed.
+    """
+    if "/" in table:
+        return TableAddress(location=table)
+    name, *path = parts_of(table)
+    if not path:
+        raise invalid(
+            f"'{table}' names no catalog: write catalog.namespace.table, or a location with a slash"
+        )
+    known = catalogs_of(spark)
+    if name in known:
+        return TableAddress(known[name], tuple(path))
+    configured = named_catalogs()
+    if name not in configured:
+        choices = ", ".join(sorted({*known, *configured})) or "none"
+        raise invalid(
+            f"There is no catalog '{name}': set {CATALOG_SETTINGS}{name}.impl and its properties, "
+            f"or add it to the configuration file; known are {choices}"
+        )
+    return TableAddress(CatalogAddress(name), tuple(path))

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from lance_bridge.names import written
 
 from . import jobs
-from .names import CATALOG_SETTINGS
+from .addresses import CATALOG_SETTINGS
 
 _SETTINGS = {
     # Properties of the catalog are among the session's settings, and the UI would show them.

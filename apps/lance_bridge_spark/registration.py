@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from lance_namespace.errors import UnsupportedOperationError
 
 from lance_bridge import engine
-from lance_bridge.errors import invalid
+from lance_bridge.errors import invalid, unsupported
 
+from .addresses import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from .jobs import SparkEngine
 from .jvm import jar
-from .names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
 from .redaction import set_patterns, warn_of_secrets, with_patterns
 from .source import with_catalogs
-from .workers import check_python
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +49,9 @@ def register(spark: Any, catalogs: Catalogs | None = None) -> None:
     Raises:
         InvalidInputError: (13) a name given here is that of another connector's catalog; nothing
             is set.
-        UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) is not
-            there, of another minor version than this one, or without this package; nothing is set.
+        UnsupportedOperationError: (0) the Python of Spark's workers (``PYSPARK_PYTHON``) does not
+            exist, is of another minor version than this one, or lacks this package.
+            Nothing is set.
 
     Secrets among the settings are a warning: see ``secrets.file``. Spark hides them in its event
     log, its plans and its web pages from here on, for which its redaction patterns are extended.
@@ -88,7 +93,7 @@ def settings(
         base: Settings to add to; jars named there stay.
 
     Raises:
-        UnsupportedOperationError: (0) there is no jar, and none could be compiled.
+        UnsupportedOperationError: (0) the jar is missing and could not be compiled.
     """
     merged = with_patterns(base or {})
     warn_of_secrets(CATALOG_SETTINGS, catalogs or {})
@@ -136,3 +141,93 @@ def _is_remote(spark: Any) -> bool:
 def _started_with(spark: Any) -> str:
     jars: str = spark.conf.get(_JARS, "")
     return jars
+
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT = 30.0
+"""Seconds that the workers' Python may take to answer."""
+_NEEDED = ("lance_bridge", "lance", "pyarrow")
+_QUESTION = f"""
+import sys
+from importlib.util import find_spec
+print("%d.%d" % sys.version_info[:2], *[each for each in {_NEEDED} if find_spec(each) is None])
+"""
+
+
+def check_python(spark: Any) -> None:
+    """Run the Python of a session's workers once, here, and check its version and its packages.
+
+    The driver needs it, too: Spark plans reads and writes of this data source in such a worker, on
+    the driver's machine. What executors on other machines have is not known here.
+
+    Args:
+        spark: A session that is no client of Spark Connect, whose server's Python is not known.
+
+    Raises:
+        UnsupportedOperationError: (0) it cannot be run, is of another minor version than this one,
+            or lacks this package, pylance or pyarrow.
+    """
+    context = spark.sparkContext
+    executable = str(context.pythonExec)
+    found = shutil.which(executable)
+    if found is None:
+        problem = f"{executable}, which does not exist or cannot be run"
+        if not context.master.startswith("local"):
+            # It may lie in an archive that only executors unpack.
+            logger.warning("%s", _message(problem))
+            return
+        raise unsupported(_message(problem))
+    problem = _problem_of(found, _path_of_workers(context))
+    if problem:
+        raise unsupported(_message(f"{found}, which {problem}"))
+
+
+def _message(problem: str) -> str:
+    given = "PYSPARK_PYTHON" if "PYSPARK_PYTHON" in os.environ else "PYSPARK_PYTHON is not set"
+    return (
+        f"Spark's Python workers would run {problem} ({given}): set PYSPARK_PYTHON to "
+        f"{sys.executable}, or to another Python {_this_version()} with lance-bridge, before the "
+        "session is started"
+    )
+
+
+def _this_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _path_of_workers(context: Any) -> str:
+    """Return the PYTHONPATH of workers: files added to the session, its setting, and ours."""
+    from pyspark import SparkFiles  # noqa: PLC0415 - only where a session is
+
+    root = SparkFiles.getRootDirectory()
+    added = [root, *(os.path.join(root, each) for each in context._python_includes)]
+    inherited = [context.environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
+    return os.pathsep.join([*added, *(each for each in inherited if each)])
+
+
+@lru_cache(maxsize=16)
+def _problem_of(executable: str, path: str) -> str:
+    """Return what is wrong with a Python, or nothing."""
+    try:
+        answer = subprocess.run(
+            [executable, "-c", _QUESTION],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        logger.warning("%s has not answered for %g s, and was not checked", executable, _TIMEOUT)
+        return ""
+    except OSError as error:
+        return f"cannot be run: {error.strerror}"
+    words = answer.stdout.split()
+    if answer.returncode or not words:
+        return "is no Python 3 that runs"
+    version, *missing = words
+    if version != _this_version():
+        return f"is Python {version}, and the driver is {_this_version()}"
+    return f"has no package {', '.join(missing)}" if missing else ""

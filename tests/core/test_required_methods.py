@@ -12,7 +12,7 @@ from lance_namespace.errors import UnsupportedOperationError
 
 import lance_bridge
 from lance_bridge import Capabilities, Catalog, TableRecord, errors
-from lance_bridge_spark.places import PlaceCatalog
+from lance_bridge_spark.connections import LocationCatalog
 
 from .building import DATASET
 from .memory_catalog import CAPABILITIES, MemoryCatalog, MemoryConfig, MemoryNamespace, MemoryServer
@@ -95,8 +95,8 @@ def test_marks_are_loaded_and_altered_or_neither(connect: Any) -> None:
 def test_what_a_catalog_does_not_implement_is_unsupported_and_named(
     call: Callable[[Catalog, TableRecord], object],
 ) -> None:
-    with pytest.raises(UnsupportedOperationError, match=r"PlaceCatalog does not implement \w+"):
-        call(PlaceCatalog(), TableRecord(("t",)))
+    with pytest.raises(UnsupportedOperationError, match=r"LocationCatalog does not implement \w+"):
+        call(LocationCatalog(), TableRecord(("t",)))
 
 
 def test_what_an_adapter_needs_is_public() -> None:

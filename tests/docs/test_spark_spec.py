@@ -25,7 +25,7 @@ from lance_bridge.tables.query.nearest import DEFAULT_K
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.source import options, types
 from lance_bridge_spark.source.errors import condition
-from lance_bridge_spark.source.growth import FAIL
+from lance_bridge_spark.source.table_changes import FAIL
 
 from .operation_samples import stream
 from .spark_snippets import run

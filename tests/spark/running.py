@@ -10,7 +10,7 @@ from typing import Any
 
 from lance_namespace import CreateNamespaceRequest
 
-from lance_bridge_spark.names import catalogs_of
+from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.registration import register
 
 

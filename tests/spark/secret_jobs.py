@@ -17,7 +17,7 @@ from lance_namespace.errors import LanceNamespaceError
 from pyspark.errors import PySparkException
 
 import lance_bridge_spark as lb
-from lance_bridge_spark.names import catalogs_of
+from lance_bridge_spark.addresses import catalogs_of
 
 PROVIDED = "SECRETS_OF_THE_PROVIDER"
 """The environment variable with what `provide` returns, as JSON."""

@@ -16,7 +16,8 @@ from typing import Any
 from lance_namespace import DropTableRequest
 from lance_namespace.errors import TableNotFoundError
 
-from lance_bridge_spark.names import address_of
+from lance_bridge_spark.addresses import address_of
+from lance_bridge_spark.lookup import find_table
 
 ALL_TYPES = """
     SELECT CAST(id AS INT) % 3 = 0 AS truth, CAST(id AS TINYINT) AS i8, CAST(id AS SMALLINT) AS i16,
@@ -85,7 +86,7 @@ def columns_filter_and_version_are_honoured(spark: Any, catalog: str, namespace:
     """Options of a read, on a table with two versions of rows."""
     with dropped(spark, f"{catalog}.{namespace}.options") as table:
         write(spark.range(10).selectExpr("id", "concat('w', id) AS w"), table)
-        first = int(address_of(spark, table).find().open().version)
+        first = int(find_table(address_of(spark, table)).open().version)
         write(spark.range(10, 15).selectExpr("concat('w', id) AS w", "id"), table)
         found = read(spark, table, columns="w", filter="id > 7")
         assert sorted(row.w for row in found.collect()) == sorted(f"w{n}" for n in range(8, 15))

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from lance_bridge_spark.names import catalogs_of
+from lance_bridge_spark.addresses import catalogs_of
 
 
 def fresh(spark: Any, catalog: str, namespace: str, name: str) -> str:

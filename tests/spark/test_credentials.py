@@ -15,6 +15,7 @@ from servers.glue_server import ROLE, GlueServer
 
 from lance_bridge.credentials import EXPIRES_AT
 from lance_bridge_spark.addresses import Access, CatalogAddress, TableAddress
+from lance_bridge_spark.lookup import create_table, find_table
 from lance_bridge_spark.source.writer import Target
 
 pytestmark = pytest.mark.server
@@ -52,12 +53,12 @@ def table(
     with server.short_sessions(SECONDS):
         catalog.connect().create_namespace(CreateNamespaceRequest(id=[database]))
         address = TableAddress(catalog, (database, "t"))
-        address.create(ROWS.schema)
+        create_table(address, ROWS.schema)
         yield address
 
 
 def access_of(table: TableAddress, *, write: bool) -> Access:
-    found = table.find()
+    found = find_table(table)
     return found.access(found.open(), write=write)
 
 

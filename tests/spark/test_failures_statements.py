@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from servers.metastores import Metastores
 
-from lance_bridge_spark.names import catalogs_of
+from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.registration import register
 
 from .at_once import at_once

@@ -25,7 +25,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from lance_bridge_spark.functions import Changed, delete, merge_into, update
-from lance_bridge_spark.functions.rows.change import Outcome, operation_of
+from lance_bridge_spark.functions.rows.change import Outcome, build_operation
 from lance_bridge_spark.functions.rows.tasks import Kind
 
 from .changing import Row, made, numbered, rows_of, version_of
@@ -201,7 +201,7 @@ def test_of_two_merges_into_an_empty_table_lance_itself_commits_one(
     def merge() -> None:
         new = write_fragments(row, place)
         outcome = Outcome(dict.fromkeys(Kind, 0), [], {}, [])
-        operation = operation_of(dataset, outcome, (), new, guards_all=True)
+        operation = build_operation(dataset, outcome, (), new, guards_all=True)
         transaction = lance.Transaction(read_version=dataset.version, operation=operation)
         lance.LanceDataset.commit(place, transaction)
 

@@ -27,6 +27,7 @@ from lance_bridge_spark import functions as F
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.functions import batch, col
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
+from lance_bridge_spark.lookup import find_table
 
 from .changing import numbered, version_of
 
@@ -171,7 +172,7 @@ def test_a_batch_finds_what_one_query_at_a_time_finds(
 
 
 def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vectors: str) -> None:
-    table = TableAddress(location=vectors).find()
+    table = find_table(TableAddress(location=vectors))
     target = Snapshot(None, table, table.open())
     search = batch._search(target, "v", {"k": 3}, ("id", "t"), None)
     asked = {"_lance_bridge_query": [7], "_lance_bridge_vector": [[0.0, 1.0, 2.0, 0.0]]}

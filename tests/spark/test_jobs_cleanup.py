@@ -15,7 +15,7 @@ from lance_namespace import errors
 
 from lance_bridge.tables import cleanup
 from lance_bridge_spark.jobs import clean_up
-from lance_bridge_spark.jobs.progress import phases
+from lance_bridge_spark.jobs.tasks import phases
 
 from .job_tables import ids, make
 

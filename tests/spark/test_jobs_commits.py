@@ -13,6 +13,7 @@ from lance_namespace.errors import ServiceUnavailableError
 from lance_bridge.ref import Ref
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.jobs.commits import sent_once
+from lance_bridge_spark.lookup import find_table
 
 from .job_tables import make, numbered
 
@@ -23,7 +24,7 @@ def test_a_commit_whose_reply_is_lost_is_found_on_its_branch(
 ) -> None:
     place = make(tmp_path / "t", fragments=1, rows=5)
     lance.dataset(place).create_branch("side")
-    table = TableAddress(location=place).find()
+    table = find_table(TableAddress(location=place))
     dataset = table.open(Ref(branch=branch), write=True)
     files = write_fragments(numbered(5, 100), dataset)
     append = lance.LanceOperation.Append(files)

@@ -13,7 +13,12 @@ from lance_namespace import errors
 from pyspark.sql import SparkSession
 
 from lance_bridge_spark.jobs import create_materialized_view, refresh_materialized_view
-from lance_bridge_spark.jobs.sqltext import may_be_by_row, mentions, read_columns, replaced
+from lance_bridge_spark.jobs.sources import (
+    may_be_by_row,
+    read_columns,
+    replace_tables,
+    table_references,
+)
 
 from .job_tables import append, make
 
@@ -227,9 +232,9 @@ def test_a_view_takes_the_place_of_a_table_and_keeps_its_name() -> None:
         "SELECT t.a FROM c.d.t JOIN c.d.u AS x ON t.a = x.a -- from c.d.z\n"
         "WHERE t.a <> 'from c.d.y'"
     )
-    found = mentions(query)
+    found = table_references(query)
     assert [each.name for each in found] == ["`c`.`d`.`t`", "`c`.`d`.`u`"]
-    made = replaced(query, found, {"`c`.`d`.`t`": "v1", "`c`.`d`.`u`": "v2"})
+    made = replace_tables(query, found, {"`c`.`d`.`t`": "v1", "`c`.`d`.`u`": "v2"})
     assert made.startswith("SELECT t.a FROM v1 AS `t` JOIN v2 AS x ON t.a = x.a -- from c.d.z\n")
 
 

@@ -8,7 +8,7 @@ from base64 import b64encode
 
 import pytest
 
-from lance_bridge_spark.log_redaction import redact_logs
+from lance_bridge_spark.redaction import redact_logs
 
 SECRET = "hidden-hidden-hidden"
 

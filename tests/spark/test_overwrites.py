@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 
-from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.names import address_of
+from lance_bridge_spark.addresses import TableAddress, address_of
+from lance_bridge_spark.lookup import create_table, find_table
 
 from .catalogs import unity_catalog
 from .sql_helpers import failure_of
@@ -34,7 +34,7 @@ def catalog(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 def table(spark: Any, catalog: str, request: pytest.FixtureRequest) -> TableAddress:
     """A table with the ids 1 to 3 in its second version."""
     found = address_of(spark, f"{catalog}.db.t{abs(hash(request.node.name))}")
-    found.create(SCHEMA)
+    create_table(found, SCHEMA)
     append(found, 1, 2, 3)
     return found
 
@@ -42,7 +42,7 @@ def table(spark: Any, catalog: str, request: pytest.FixtureRequest) -> TableAddr
 @pytest.fixture
 def meddle(spark: Any, table: TableAddress, tmp_path: Path) -> None:
     """Let the function `meddle` of SQL append the id 90, as another writer; it returns its own."""
-    place, done = table.find().record.location, tmp_path / "done"
+    place, done = find_table(table).record.location, tmp_path / "done"
 
     def of_row(number: int) -> int:
         import lance  # noqa: PLC0415 - runs in a worker
@@ -60,11 +60,11 @@ def meddle(spark: Any, table: TableAddress, tmp_path: Path) -> None:
 
 def append(table: TableAddress, *ids: int) -> None:
     rows = pa.table({"id": ids}, schema=SCHEMA)
-    lance.write_dataset(rows, table.find().open(write=True), mode="append")
+    lance.write_dataset(rows, find_table(table).open(write=True), mode="append")
 
 
 def ids(table: TableAddress) -> list[int]:
-    return sorted(table.find().open().to_table()["id"].to_pylist())
+    return sorted(find_table(table).open().to_table()["id"].to_pylist())
 
 
 @pytest.mark.usefixtures("meddle")

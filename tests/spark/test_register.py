@@ -18,15 +18,19 @@ from lance_namespace import CreateNamespaceRequest
 from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
 from pyspark import SparkFiles
 from pyspark.errors import PySparkException
+from servers.http_proxy import HttpProxy, Request
 from servers.sparks import Spark
 from servers.unity.process import UnityProcess
 
 from lance_bridge_spark import redaction
-from lance_bridge_spark.addresses import CatalogAddress
+from lance_bridge_spark.addresses import (
+    CATALOG_CLASS,
+    CATALOG_SETTINGS,
+    CatalogAddress,
+    catalogs_of,
+)
 from lance_bridge_spark.jvm import jar
-from lance_bridge_spark.names import CATALOG_CLASS, CATALOG_SETTINGS, catalogs_of
-from lance_bridge_spark.registration import register, settings
-from lance_bridge_spark.workers import _problem_of, check_python
+from lance_bridge_spark.registration import _problem_of, check_python, register, settings
 
 from .catalogs import TOKEN, unity_catalog
 
@@ -45,6 +49,23 @@ def test_a_registered_catalog_works_in_sql_and_by_option(spark: Any, catalog: st
     assert spark.sql(f"SELECT count(*) FROM {catalog}.db.t WHERE s = '3'").collect() == [(1,)]
     read = spark.read.format("lance").option("catalog", catalog).load("db.t")
     assert sorted(row.id for row in read.collect()) == [0, 1, 2, 3, 4]
+
+
+def test_a_statement_that_inserts_asks_the_catalog_twice(spark: Any, tmp_path: Path) -> None:
+    """Once to resolve its table, and once more to commit."""
+    with UnityProcess(catalogs=["main"]) as server, HttpProxy(server.url, _named) as proxy:
+        properties = {"impl": "unity", "host": proxy.endpoint, "catalog": "main"}
+        register(spark, {"counted": {**properties, "root": str(tmp_path)}})
+        spark.sql("CREATE NAMESPACE counted.db")
+        spark.sql("CREATE TABLE counted.db.t (id BIGINT)")
+        proxy.reset()
+        spark.sql("INSERT INTO counted.db.t VALUES (1), (2)")
+        assert sum(n for key, n in proxy.counts.items() if key.startswith("GET /")) == 2
+        assert spark.sql("SELECT count(*) FROM counted.db.t").collect() == [(2,)]
+
+
+def _named(request: Request) -> str:
+    return f"{request.method} {request.path}"
 
 
 def test_a_jar_is_added_whatever_its_directory_is_called(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructType
 
-from lance_bridge_spark.source import grouping
+from lance_bridge_spark.source import aggregates
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
 from .sourcing import ids_in, numbers, parts_of, read, source
@@ -171,7 +171,7 @@ def test_a_group_comes_once_for_so_many_rows(
 ) -> None:
     path = str(tmp_path / "many")
     lance.write_dataset(pa.table({"n": pa.array([1, 2] * 50, pa.int32())}), path)
-    monkeypatch.setattr(grouping, "_ROWS", 30)
+    monkeypatch.setattr(aggregates, "_ROWS", 30)
     options = {
         "path": path,
         "batch_size": 10,

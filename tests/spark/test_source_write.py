@@ -14,6 +14,7 @@ from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge_spark.addresses import TableAddress
+from lance_bridge_spark.lookup import find_table
 from lance_bridge_spark.source.commit import commit_once
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.writer import LanceWriter, fragments_of
@@ -303,7 +304,7 @@ def test_rows_are_not_committed_to_a_table_made_anew_elsewhere(place: str) -> No
 
 def test_a_transaction_whose_reply_was_lost_is_recognised(place: str) -> None:
     write({"path": place}, numbers(1, 2))
-    table = TableAddress(location=place).find()
+    table = find_table(TableAddress(location=place))
     dataset = table.open(write=True)
     [first] = fragments_at(place)
     change = lance.LanceOperation.Update(removed_fragment_ids=[first])

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.options import Options
-from lance_bridge_spark.source.rate_limit import AdmittedReader
+from lance_bridge_spark.source.rate_limit import RateLimitedReader
 from lance_bridge_spark.source.stream_reader import (
     LanceStreamReader,
     Stream,
@@ -43,10 +43,10 @@ def append(place: str, *ids: int) -> None:
     lance.write_dataset(numbers(*ids), place, mode="append", max_rows_per_file=2)
 
 
-def reader_of(place: str, **options: Any) -> AdmittedReader:
+def reader_of(place: str, **options: Any) -> RateLimitedReader:
     made = source({"path": place, **options})
     reader = made.streamReader(made.schema())
-    assert isinstance(reader, AdmittedReader)
+    assert isinstance(reader, RateLimitedReader)
     return reader
 
 
@@ -58,7 +58,7 @@ def rows_between(reader: LanceStreamReader, start: Any, end: Any) -> list[int]:
     return ids_in(pa.Table.from_batches(batches, numbers(1).schema))
 
 
-def batches_of(reader: AdmittedReader, limit: Any = EVERYTHING) -> list[list[int]]:
+def batches_of(reader: RateLimitedReader, limit: Any = EVERYTHING) -> list[list[int]]:
     """Return the ids of all batches that there are now."""
     found, start = [], reader.initialOffset()
     while (end := reader.latestOffset(start, limit)) != start:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from lance_bridge_spark.source.batches import BATCH, QUERY
+from lance_bridge_spark.source.stream_writer import BATCH, QUERY
 
 from .sourcing import ids_in, numbers
 

@@ -23,6 +23,7 @@ from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
 from lance_bridge_spark.functions.rows.merge import Merge
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
+from lance_bridge_spark.lookup import find_table
 
 from .. import targets
 from ..kind import Ends, Options, Work
@@ -225,7 +226,7 @@ def _append(work: CatchUpWork, rows: Any) -> Facts:
 
 def _merge(work: CatchUpWork, rows: Any) -> Facts:
     spark = work.ends.source
-    table = address_at(work.ends.target, work.item.target).find()
+    table = find_table(address_at(work.ends.target, work.item.target))
     snapshot = Snapshot(spark, table, table.open(Ref(version=_version_before(work)), write=True))
     gone = f"source.`{GONE}`"
     clauses = Clauses((Delete(gone), Update()), Insert(where=f"NOT {gone}"))

@@ -17,7 +17,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line
 from lance_bridge.names import quoted
 from lance_bridge.tables.data import Rows
-from lance_bridge_spark.source import fit
+from lance_bridge_spark.source import schema_compat
 from lance_bridge_spark.source.types import nullable
 
 from ..plan import Problem, Severity, blocker, warning
@@ -33,7 +33,7 @@ _FIRST_FILES = ("legacy", "0.1")
 
 def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Schema:
     """Return the schema of the Lance table. Raises InvalidInput (13): a type that does not fit."""
-    return fit.new_schema(nullable(columns), vectors)
+    return schema_compat.new_schema(nullable(columns), vectors)
 
 
 def problems_of(

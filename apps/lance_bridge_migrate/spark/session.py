@@ -22,8 +22,7 @@ from lance_bridge import extras
 from lance_bridge.errors import invalid
 from lance_bridge.redaction import is_secret, redact, tells_secret
 from lance_bridge_spark.jobs.tasks import spark_failures
-from lance_bridge_spark.log_redaction import redact_logs
-from lance_bridge_spark.redaction import with_patterns
+from lance_bridge_spark.redaction import redact_logs, with_patterns
 
 from ..ends import SPARK
 from ..kind import Stopped

@@ -26,6 +26,7 @@ from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.functions.rows.snapshot import load
 from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.jobs.tasks import Refused, done
+from lance_bridge_spark.lookup import find_table
 from lance_bridge_spark.source import arrays, requests
 from lance_bridge_spark.source.options import WriteOptions
 from lance_bridge_spark.source.types import batch_schema, spark_schema
@@ -95,7 +96,7 @@ def append(
         ConcurrentModificationError: (14) somebody else wrote to it, and `alone`.
         LanceNamespaceError: What finding, opening and committing raises.
     """
-    dataset = address.find().open()
+    dataset = find_table(address).open()
     made = committed(dataset, transaction, version)
     if made is not None:
         return Loaded(made, _rows_added(address, made), is_repeated=True)
@@ -111,7 +112,7 @@ def append(
 
 
 def _rows_added(address: TableAddress, version: int) -> int:
-    table = address.find()
+    table = find_table(address)
     with translate_lance_errors(f"The rows of '{address.name}' could not be counted"):
         after = table.open(Ref(version=version)).count_rows()
         return int(after - table.open(Ref(version=version - 1)).count_rows())

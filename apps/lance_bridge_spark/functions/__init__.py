@@ -1,13 +1,12 @@
 """What Spark's SQL says in statements, as functions over the data source, without the jar."""
 
-from .batch import nearest_batch
+from .batch_search import nearest_batch
 from .filters import Condition, col
-from .reading import count, read, restore, take, version_at, versions
+from .reading import count, full_text, nearest, read, restore, take, version_at, versions
 from .rows.change import Changed
 from .rows.clauses import Delete, Insert, Update
 from .rows.merge import merge_into
 from .rows.updates import delete, update
-from .search import full_text, nearest
 from .writing import write
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Reading tables as DataFrames: rows, rows by their ids, counts, and versions."""
+"""Reading tables as DataFrames: rows, rows by their ids, searches, counts, and versions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from lance_bridge.ref import LATEST, Ref
 from lance_bridge.tables import read as tables
 from lance_bridge.tables.history.versions import directory_of
 
-from ..names import address_of
+from ..addresses import address_of
+from ..lookup import find_table
 from ..source import arrays
 from ..source.types import batch_schema, spark_schema
-from ..sql.travel import version_at as find_version
+from ..sql.time_travel import version_at as find_version
 from .filters import Condition, sql_of
 from .rows.snapshot import Snapshot, load
 
@@ -57,7 +58,7 @@ def read(
 
     Raises:
         InvalidInputError: (13) no such catalog, a malformed name, or no Lance table.
-        PySparkException: What the data source raises: a table, version or column is not there, or
+        PySparkException: What the data source raises: a table, version or column does not exist, or
             an option is wrong.
     """
     given = {
@@ -104,7 +105,7 @@ def count(
         TableTagNotFoundError: (8)
         TableBranchNotFoundError: (22)
     """
-    found = address_of(spark, table).find()
+    found = find_table(address_of(spark, table))
     ref = Ref.of(version, tag, branch)
     return tables.count_rows(found, ref, sql_of(filter))
 
@@ -138,7 +139,7 @@ def take(
     as_read = spark_schema(schema)
     rows = schema.empty_table()
     if row_ids:
-        rows = _taken(target, row_ids, names)
+        rows = _take_by_ids(target, row_ids, names)
     expected = batch_schema(as_read)
     batches = [arrays.to_spark(batch, expected) for batch in rows.to_batches()]
     frame: DataFrame = spark.createDataFrame(
@@ -147,16 +148,16 @@ def take(
     return frame
 
 
-def _taken(target: Snapshot, row_ids: Sequence[int], names: Sequence[str]) -> pa.Table:
-    told = f"Rows of table '{target.name}' could not be read by their ids"
+def _take_by_ids(target: Snapshot, row_ids: Sequence[int], names: Sequence[str]) -> pa.Table:
+    what = f"Rows of table '{target.name}' could not be read by their ids"
     try:
         found = target.dataset._take_rows(pa.array(row_ids, pa.uint64()), columns=list(names))
     except LANCE_ERRORS as error:
         kind = invalid if is_refusal(error) else ServiceUnavailableError
-        raise kind(f"{told}: {first_line(error)}") from error
+        raise kind(f"{what}: {first_line(error)}") from error
     if found.num_rows != len(row_ids):
         missing = len(row_ids) - found.num_rows
-        raise invalid(f"{told}: version {target.version} has no rows with {missing} of the ids")
+        raise invalid(f"{what}: version {target.version} has no rows with {missing} of the ids")
     return found
 
 
@@ -172,7 +173,7 @@ def versions(spark: Any, table: str, *, branch: str | None = None) -> DataFrame:
         TableBranchNotFoundError: (22)
         InvalidTableStateError: (19) it is declared, and has no data yet.
     """
-    found = address_of(spark, table).find()
+    found = find_table(address_of(spark, table))
     dataset = found.open(Ref.of(branch=branch))
     present = {each.version for each in directory_of(found, branch).list()}
     with translate_lance_errors(f"The versions of table '{found.address.name}' could not be read"):
@@ -215,3 +216,96 @@ def restore(spark: Any, table: str, version: int | None = None, *, tag: str | No
     with target.table.committing(target.dataset, f"{ref} was not restored"):
         target.dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
     return target.version
+
+
+DEFAULT_K = 10
+
+
+def nearest(
+    spark: Any,
+    table: str,
+    column: str,
+    query: Sequence[float],
+    k: int = DEFAULT_K,
+    *,
+    filter: str | Condition | None = None,
+    columns: Sequence[str] | None = None,
+    metric: str | None = None,
+    nprobes: int | None = None,
+    refine: int | None = None,
+    prefilter: bool = True,
+    version: int | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Return the rows whose vectors are nearest to one, with their ``_distance``.
+
+    Args:
+        spark: The session.
+        table: ``catalog.namespace.table``, or a location.
+        column: Which column holds the vectors.
+        query: The vector.
+        k: How many rows.
+        filter: A condition in Lance's SQL, or one built from `col`.
+        columns: Which columns; all by default.
+        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; the index's, or l2, by default.
+        nprobes: How many parts of an index to search.
+        refine: Times ``k``, how many candidates of an index to compare exactly.
+        prefilter: Whether the filter comes first, so that ``k`` rows of those that fit are found;
+            else it is applied to the ``k`` nearest.
+        version: Which version.
+        options: Other options of the data source, such as ``with_row_id``.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, or a malformed name.
+        PySparkException: What the data source raises: no such column, or a vector that does not
+            fit it.
+    """
+    search: dict[str, Any] = {
+        "nearest.column": column,
+        "nearest.query": json.dumps([float(each) for each in query]),
+        "nearest.k": k,
+        "nearest.metric": metric,
+        "nearest.nprobes": nprobes,
+        "nearest.refine": refine,
+        "nearest.prefilter": prefilter,
+    }
+    return read(spark, table, columns=columns, filter=filter, version=version, **search, **options)
+
+
+def full_text(
+    spark: Any,
+    table: str,
+    query: str,
+    columns: Sequence[str] | None = None,
+    k: int = DEFAULT_K,
+    *,
+    filter: str | Condition | None = None,
+    read_columns: Sequence[str] | None = None,
+    version: int | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Return the rows that match some words best, with their ``_score``.
+
+    Args:
+        spark: The session.
+        table: ``catalog.namespace.table``, or a location.
+        query: The words.
+        columns: Which columns to search; by default all that have a full-text index.
+        k: How many rows.
+        filter: A condition in Lance's SQL, or one built from `col`; it comes first.
+        read_columns: Which columns to return; all by default.
+        version: Which version.
+        options: Other options of the data source, such as ``with_row_id``.
+
+    Raises:
+        InvalidInputError: (13) no such catalog, or a malformed name.
+        PySparkException: What the data source raises: no such column, or no full-text index.
+    """
+    search: dict[str, Any] = {
+        "full_text.query": query,
+        "full_text.columns": None if columns is None else json.dumps(list(columns)),
+        "full_text.k": k,
+    }
+    return read(
+        spark, table, columns=read_columns, filter=filter, version=version, **search, **options
+    )

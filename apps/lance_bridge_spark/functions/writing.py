@@ -8,8 +8,9 @@ from lance_namespace.errors import TableAlreadyExistsError
 
 from lance_bridge.errors import invalid
 
-from ..names import address_of
-from ..source import fit
+from ..addresses import address_of
+from ..lookup import create_table
+from ..source import schema_compat
 from ..source.options import VECTOR_PREFIX
 from .reading import texts
 from .rows.snapshot import FORMAT, address_options
@@ -21,7 +22,7 @@ _MODES = ("append", "overwrite", "error", "errorifexists", "ignore")
 
 
 def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> None:
-    """Write the rows of a DataFrame. A table that is not there is created.
+    """Write the rows of a DataFrame. A missing table is created.
 
     Args:
         df: Its columns are the table's, by name and in any order.
@@ -52,7 +53,7 @@ def write(df: DataFrame, table: str, mode: str = "append", **options: Any) -> No
         if key.startswith(VECTOR_PREFIX)
     }
     try:
-        address.create(fit.new_schema(df.schema, vectors))
+        create_table(address, schema_compat.new_schema(df.schema, vectors))
     except TableAlreadyExistsError:
         if mode == "ignore":
             return

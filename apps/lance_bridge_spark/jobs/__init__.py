@@ -1,10 +1,9 @@
 """Heavy jobs that Spark runs: planned on the driver, done by tasks, committed once."""
 
 from .backfill import Backfilled, backfill
-from .cleanup import Cleaned, clean_up
-from .compaction import Compacted, compact
 from .engine import SparkEngine
 from .indexing import Indexed, create_index
+from .maintenance import Cleaned, Compacted, clean_up, compact
 from .views import Refreshed, create_materialized_view, refresh_materialized_view
 
 __all__ = [

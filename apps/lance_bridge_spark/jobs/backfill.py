@@ -14,28 +14,28 @@ from lance_bridge.errors import concurrent_modification, invalid
 from lance_bridge.ref import LATEST, Ref
 from lance_bridge.tables import expressions, paths
 
-from ..names import address_of
+from ..addresses import address_of
+from ..lookup import find_table
 from ..source.types import batch_schema, spark_schema
-from .commits import commit
-from .filling import (
+from .backfill_tasks import (
     CHOSEN,
     ROW,
     TASK,
     VALUE,
-    ByFunction,
     Filled,
     Filling,
     Function,
-    OfItself,
     Reading,
+    SqlFill,
+    UdfFill,
     Writing,
 )
-from .progress import Phases, phases
-from .sqltext import read_columns
-from .tasks import RESULTS_DDL, collect, numbers, run, spark_failures
+from .commits import commit
+from .sources import read_columns
+from .tasks import RESULTS_DDL, Phases, collect, numbers, phases, run, spark_failures
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 BATCH_ROWS = 8192
 _ATTEMPTS = 5
@@ -52,7 +52,7 @@ class Backfilled:
 
 
 @dataclass(frozen=True)
-class OfLance:
+class LanceSql:
     """SQL of Lance for the column's values, which tasks compute without Spark's."""
 
     sql: str
@@ -66,7 +66,7 @@ class _Order:
     table: SparkTable
     ref: Ref
     column: str
-    expression: str | Function | OfLance
+    expression: str | Function | LanceSql
     where: str | None
     columns: tuple[str, ...] | None
     data_type: pa.DataType | None
@@ -92,7 +92,7 @@ def backfill(
     """Give a column new values, fragment by fragment on executors, in one commit.
 
     Other columns and the indices on them stay as they are. An index on the column does not cover
-    the changed rows any more. A new column is streamed; of a column that is there, a task holds
+    the changed rows any more. A new column is streamed; of an existing column, a task holds
     the new values of one fragment in memory.
 
     Args:
@@ -102,21 +102,21 @@ def backfill(
             returns as many values: an Arrow array, or what `pyarrow.array` takes, such as a
             Series of pandas.
         where: SQL of Lance that says for which rows. Others keep what they have, or null.
-        columns: Those that a function gets; all unless told.
+        columns: Those that a function gets; all by default.
         data_type: The type of a new column. A function has to have one.
         batch_size: Rows in a batch.
 
     Raises:
-        TableColumnNotFoundError: (12) the expression or ``where`` names one that is not there.
+        TableColumnNotFoundError: (12) the expression or ``where`` names one that does not exist.
         InvalidInputError: (13) a bad expression, also one that fails on a row, or values that do
             not fit the column.
-        ConcurrentModificationError: (14) somebody changed these rows meanwhile; nothing is
-            changed. Appends are no conflict; to a new column, their rows get values, too.
+        ConcurrentModificationError: (14) these rows were changed concurrently; nothing is
+            written. Appends are no conflict; to a new column, their rows get values, too.
         ServiceUnavailableError: (17) a task failed; nothing is changed.
     """
     with phases(f"backfill {table}.{column}", 3) as shown:
         shown.begin("plan")
-        found = address_of(spark, table).find()
+        found = find_table(address_of(spark, table))
         return fill(
             spark,
             found,
@@ -136,7 +136,7 @@ def fill(
     table: SparkTable,
     ref: Ref,
     column: str,
-    expression: str | Function | OfLance,
+    expression: str | Function | LanceSql,
     *,
     where: str | None = None,
     columns: list[str] | None = None,
@@ -158,7 +158,7 @@ def fill(
         dataset = table.open(ref, write=True)
         filling = _filling(order, dataset)
         if attempt and not filling.is_new:
-            # Somebody else has added the column meanwhile.
+            # Another writer has added the column.
             raise concurrent_modification(table.path)
         if schema != str(dataset.lance_schema):
             known.clear()
@@ -166,7 +166,7 @@ def fill(
         try:
             return _attempt(order, dataset, filling, known, shown)
         except ConcurrentModificationError:
-            # A new column takes nobody's values: what others changed is computed anew.
+            # A new column overwrites no values: what others changed is computed again.
             if not filling.is_new or attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt raises")
@@ -185,7 +185,7 @@ def _attempt(
     shown.begin(f"fill, {len(todo)} tasks")
     new = _run(order, filling, dataset, todo)
     if kept and len({str(each.schema) for each in (*kept.values(), *new.values())}) > 1:
-        # Somebody changed the schema meanwhile: the column has another number by now.
+        # Another writer changed the schema: the column has another number now.
         new.update(_run(order, filling, dataset, list(kept)))
         kept = {}
     filled = {**kept, **new}
@@ -227,7 +227,7 @@ def _run(
         made = _by_sql(order, filling, dataset.schema, todo)
     else:
         by = order.expression
-        work = OfItself(filling, by.sql) if isinstance(by, OfLance) else ByFunction(filling, by)
+        work = SqlFill(filling, by.sql) if isinstance(by, LanceSql) else UdfFill(filling, by)
         made = dict(enumerate(run(order.spark, todo, work.fill, order.what, order.at_once)))
     return {todo[i]: result for i, result in made.items() if result is not None}
 
@@ -281,7 +281,7 @@ def _filling(order: _Order, dataset: lance.LanceDataset) -> Filling:
 
 
 def _columns(order: _Order, names: list[str]) -> tuple[str, ...]:
-    if isinstance(order.expression, OfLance):
+    if isinstance(order.expression, LanceSql):
         return ()
     if isinstance(order.expression, str):
         if order.columns is not None:

@@ -12,7 +12,7 @@ from lance_bridge.lance_datasets import latest_version, transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _ATTEMPTS = 3
 """How often a commit is sent whose failure was the storage's or the catalog's."""
@@ -51,8 +51,8 @@ def sent_once(
 ) -> int:
     """Send a commit until it is known to be there or to have failed.
 
-    A reply can be lost after the commit took effect. So a commit that failed is looked for among
-    the versions since the one that was read, and sent again only where it is not there.
+    A reply can be lost after the commit took effect. So a commit that failed is searched for among
+    the versions since the one that was read, and sent again only if it is missing.
     """
     since = int(dataset.version)
     for attempt in range(_ATTEMPTS):

@@ -13,10 +13,11 @@ from lance_bridge.ref import Ref
 from lance_bridge.registry import require_lance_bridge
 
 from ..addresses import CatalogAddress, TableAddress
-from ..found_tables import SparkTable
+from ..lookup import find_table
+from ..spark_tables import SparkTable
 from . import views
-from .backfill import BATCH_ROWS, OfLance, fill
-from .progress import phases
+from .backfill import BATCH_ROWS, LanceSql, fill
+from .tasks import phases
 
 
 class SparkEngine:
@@ -43,7 +44,7 @@ class SparkEngine:
                 table,
                 ref,
                 order.column,
-                OfLance(order.expression),
+                LanceSql(order.expression),
                 where=order.where,
                 at_once=order.at_once,
                 batch_size=order.batch_rows or BATCH_ROWS,
@@ -65,7 +66,7 @@ class SparkEngine:
         with phases(f"create view {address.name}", 4 if with_data else 1) as shown:
             shown.begin("plan")
             views.create(self._spark, address, query, schema)
-            version = int(address.find().open().version)
+            version = int(find_table(address).open().version)
             if not with_data:
                 return port.ViewMade(version)
             made = views.refresh(self._spark, address, full=True, shown=shown)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
+from lance.indices import IndicesBuilder
+from lance.lance import indices as native
 from lance_namespace import CreateTableIndexRequest
 from lance_namespace.errors import TableIndexAlreadyExistsError
 from pydantic import ValidationError
@@ -19,16 +21,13 @@ from lance_bridge.tables import index_types, paths
 from lance_bridge.tables.index_types import IndexType
 from lance_bridge.tables.indices import described
 
-from ..addresses import Access, TableAddress
-from ..names import address_of
+from ..addresses import Access, TableAddress, address_of
+from ..lookup import find_table
 from .commits import commit
-from .fragments import grouped
-from .progress import phases
-from .tasks import run
-from .training import Model, Training
+from .tasks import phases, run
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _FULL_TEXT = "FTS"
 _SYSTEM = "__lance"
@@ -36,7 +35,7 @@ _SYSTEM = "__lance"
 
 @dataclass(frozen=True)
 class Indexed:
-    """An index that was built. ``rows`` were there when it began; later ones are not in it."""
+    """An index that was built. ``rows`` existed when it began; later ones are not in it."""
 
     version: int
     name: str
@@ -119,8 +118,8 @@ def create_index(
         column: Its path.
         kind: IVF_PQ, IVF_FLAT, IVF_SQ, IVF_RQ, IVF_HNSW_FLAT, IVF_HNSW_SQ, IVF_HNSW_PQ, BTREE,
             BITMAP, LABEL_LIST, INVERTED, NGRAM, ZONEMAP, BLOOMFILTER, RTREE or MINHASHLSH.
-        name: ``<column>_idx`` unless told.
-        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; for vectors only, ``l2`` unless told.
+        name: ``<column>_idx`` by default.
+        metric: ``l2``, ``cosine``, ``dot`` or ``hamming``; for vectors only, ``l2`` by default.
         replace: Whether an index of that name gives way; it serves until the commit.
         rows_per_task: About as many rows are in a task: it bounds its memory.
         merge: Whether one task joins the parts. Parts left apart cost less to build, and each
@@ -133,8 +132,8 @@ def create_index(
         TableIndexAlreadyExistsError: (7)
         TableColumnNotFoundError: (12)
         InvalidInputError: (13) a kind or parameter that is not known or does not fit.
-        ConcurrentModificationError: (14) the fragments were rewritten meanwhile, or somebody
-            else built an index of that name.
+        ConcurrentModificationError: (14) the fragments were rewritten concurrently, or another
+            job built an index of that name.
         ServiceUnavailableError: (17)
     """
     given = dict(parameters) if metric is None else {**parameters, "distance_type": metric}
@@ -161,7 +160,7 @@ def build_index(
     table, column = address.name, request.column
     with phases(f"index {table}.{column}", 5) as shown:
         shown.begin("plan")
-        plan = _plan(address.find(), request, replace=replace)
+        plan = _plan(find_table(address), request, replace=replace)
         access = plan.table.access(plan.dataset, write=True)
         groups = grouped(plan.dataset, rows_per_task)
         what = f"No index was built on column '{column}' of table '{table}'"
@@ -273,7 +272,7 @@ def _segments(
 
 
 def _commit(plan: _Plan, segments: list[Any]) -> int:
-    """Make the segments the index, in the place of one that has the name."""
+    """Make the segments the index, instead of the one that has the name."""
     dataset = plan.dataset
     if not segments:
         raise invalid(f"Table '{plan.table.name}' has no rows to build an index on")
@@ -289,3 +288,98 @@ def _commit(plan: _Plan, segments: list[Any]) -> int:
     )
     what = f"no index was built on column '{plan.column.path}'"
     return commit(plan.table, dataset, transaction, what)
+
+
+_SAMPLE_RATE = 256
+_ITERATIONS = 50
+_PARTITION_ROWS = 8192
+_LEAST_SAMPLES = 2
+_RABIT_BITS = 5
+"""Lance's defaults."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What all tasks of one index share. Pickles."""
+
+    centroids: pa.FixedSizeListArray
+    codebook: pa.FixedSizeListArray | None = None
+    rotation: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return it as pylance takes it."""
+        given: dict[str, Any] = {
+            "ivf_centroids": self.centroids,
+            "num_partitions": len(self.centroids),
+        }
+        if self.codebook is not None:
+            given["pq_codebook"] = self.codebook
+        if self.rotation is not None:
+            given["rabitq_model"] = self.rotation
+        return given
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a task needs to train a model on a sample of a table's vectors."""
+
+    access: Access
+    column: str
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def train(self) -> Model:
+        """Train it; the sample bounds the memory, not the table."""
+        dataset = self.access.open()
+        builder, rows = IndicesBuilder(dataset, self.column), dataset.count_rows()
+        rate = int(self.options.get("sample_rate", _SAMPLE_RATE))
+        iterations = int(self.options.get("max_iters", _ITERATIONS))
+        parts = self._partitions(rows)
+        ivf = builder.train_ivf(
+            parts,
+            distance_type=self.options["metric"],
+            sample_rate=max(_LEAST_SAMPLES, min(rate, rows // parts)),
+            max_iters=iterations,
+        )
+        if "PQ" in self.kind:
+            bits = int(self.options.get("num_bits", 8))
+            pq = builder.train_pq(
+                ivf,
+                self.options["num_sub_vectors"],
+                sample_rate=max(_LEAST_SAMPLES, min(rate, rows // 2**bits)),
+                max_iters=iterations,
+                num_bits=bits,
+            )
+            return Model(ivf.centroids, pq.codebook)
+        if self.kind == "IVF_RQ":
+            bits = int(self.options.get("num_bits", _RABIT_BITS))
+            return Model(ivf.centroids, None, native.build_rq_model(builder.dimension, bits))
+        return Model(ivf.centroids)
+
+    def _partitions(self, rows: int) -> int:
+        given = self.options.get("num_partitions")
+        if given is not None:
+            return int(given)
+        size = int(self.options.get("target_partition_size", _PARTITION_ROWS))
+        return max(1, rows // size)
+
+
+def grouped(dataset: lance.LanceDataset, rows_per_task: int) -> list[tuple[int, ...]]:
+    """Return the numbers of all fragments in groups of about as many rows, in order.
+
+    Raises:
+        InvalidInputError: (13) ``rows_per_task`` is not positive.
+    """
+    if rows_per_task < 1:
+        raise invalid(f"rows_per_task must be 1 or more, not {rows_per_task}")
+    groups: list[tuple[int, ...]] = []
+    rows = 0
+    for fragment in dataset.get_fragments():
+        held = fragment.metadata.physical_rows
+        if groups and rows + held <= rows_per_task:
+            groups[-1] = (*groups[-1], fragment.fragment_id)
+            rows += held
+        else:
+            groups.append((fragment.fragment_id,))
+            rows = held
+    return groups

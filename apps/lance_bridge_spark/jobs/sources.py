@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,18 +17,18 @@ from lance_namespace.errors import LanceNamespaceError
 from lance_bridge.config import named_catalogs
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
-from lance_bridge.names import parts_of
+from lance_bridge.names import parts_of, quoted
 from lance_bridge.ref import Ref
+from lance_bridge.tables import expressions
 
-from ..addresses import TableAddress
-from ..names import address_of, catalogs_of
+from ..addresses import TableAddress, address_of, catalogs_of
+from ..lookup import find_table
 from ..source import requests
 from ..source.types import spark_schema
 from .commits import transactions
-from .sqltext import Mention, mentions, read_columns, replaced
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 FORMAT = "lance"
 
@@ -67,17 +68,17 @@ class Part:
     fragments: tuple[int, ...] | None = None
 
 
-def found_in(spark: Any, query: str, versions: Mapping[str, int] | None = None) -> list[Source]:
+def find_sources(spark: Any, query: str, versions: Mapping[str, int] | None = None) -> list[Source]:
     """Return the tables of ours that a query names, at a version or their latest.
 
     They are those of catalogs of the session or the configuration file, and ``lance.`/a/path` ``.
     All others are Spark's.
     """
     found: dict[str, Source] = {}
-    for mention in mentions(query):
+    for mention in table_references(query):
         address = _address(spark, mention.name)
         if address is not None and mention.name not in found:
-            table = address.find()
+            table = find_table(address)
             dataset = table.open(Ref(version=(versions or {}).get(mention.name)))
             found[mention.name] = Source(mention.name, table, dataset)
     return list(found.values())
@@ -100,14 +101,14 @@ def query_over(
 
     Works without the SQL catalog: views stand in for our tables while the query is planned.
     """
-    found: list[Mention] = mentions(query)
+    found: list[TableReference] = table_references(query)
     names: dict[str, str] = {}
     try:
         for source in sources:
             names[source.name] = f"lance_bridge_{uuid.uuid4().hex}"
             frame = _frame(spark, query, source, parts)
             frame.createOrReplaceTempView(names[source.name])
-        yield spark.sql(replaced(query, found, names))
+        yield spark.sql(replace_tables(query, found, names))
     finally:
         for name in names.values():
             spark.catalog.dropTempView(name)
@@ -135,15 +136,15 @@ def _read(spark: Any, address: TableAddress, schema: Any, part: Part) -> Any:
         return reader.options(**{f"storage.{k}": v for k, v in address.storage.items()}).load(
             address.location
         )
-    told = {"name": address.catalog.name, "properties": dict(address.catalog.properties)}
+    fields = {"name": address.catalog.name, "properties": dict(address.catalog.properties)}
     return (
-        reader.option(requests.CATALOG, json.dumps(told))
+        reader.option(requests.CATALOG, json.dumps(fields))
         .option(requests.TABLE, json.dumps(list(address.path)))
         .load()
     )
 
 
-def appended(source: Source, since: int) -> list[Part] | None:
+def appended_since(source: Source, since: int) -> list[Part] | None:
     """Return the fragments that came after a version, or None where more than that happened.
 
     They are read as they were when they came: what compaction did later does not matter.
@@ -183,3 +184,94 @@ def _state(source: Source, version: int) -> _State | None:
         return None
     fragments = {each.fragment_id: each.metadata for each in dataset.get_fragments()}
     return _State(dataset.schema, fragments)
+
+
+_STAR = re.compile(r"(?:^|[(,.]|\bselect|\bdistinct|\ball)\s*\*", re.IGNORECASE)
+_TEXTS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_PART = r"(?:`(?:[^`]|``)+`|[A-Za-z_0-9]+)"
+_SOURCE = re.compile(rf"\b(?:from|join)\s+({_PART}(?:\s*\.\s*{_PART})+)", re.IGNORECASE)
+_ALIAS = re.compile(r"\s*(?:as\b|(`|[A-Za-z_0-9]+))", re.IGNORECASE)
+_AFTER_A_TABLE = re.compile(
+    r"where|group|having|order|sort|cluster|distribute|limit|offset|union|intersect|except|minus|"
+    r"join|inner|left|right|full|cross|natural|anti|semi|on|using|lateral|pivot|unpivot|window|"
+    r"tablesample|version|timestamp|for",
+    re.IGNORECASE,
+)
+_OF_MANY_ROWS = re.compile(
+    r"\b(?:distinct|join|group|having|order|sort|cluster|distribute|limit|offset|union|intersect|"
+    r"except|minus|over|with|lateral|pivot|unpivot|tablesample|window|values|version|timestamp|"
+    r"table)\b|\|>|;",
+    re.IGNORECASE,
+)
+_OF_THE_MOMENT = re.compile(
+    r"\b(?:current_\w+|now|curdate|localtimestamp|unix_timestamp|rand|randn|random|randstr|uniform|"
+    r"shuffle|uuid|monotonically_increasing_id|spark_partition_id)\b",
+    re.IGNORECASE,
+)
+"""What gives a row another value each time."""
+_OF_ROWS = re.compile(
+    rf"\s*select\b.+?\bfrom\s+{_PART}(?:\s*\.\s*{_PART})+"
+    rf"(?:\s+(?:as\s+)?(?!where\b){_PART})?\s*(?:\bwhere\b.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def blank_literals(sql: str) -> str:
+    """Return SQL with its texts and comments as blanks of the same length."""
+    return _TEXTS.sub(lambda match: " " * len(match[0]), sql)
+
+
+def read_columns(sql: str, names: list[str]) -> tuple[str, ...]:
+    """Return the columns that SQL may read: all where it has a star for columns."""
+    if _STAR.search(blank_literals(sql)):
+        return tuple(names)
+    found = set(expressions.columns_in(sql, names))
+    return tuple(name for name in names if name in found)
+
+
+@dataclass(frozen=True)
+class TableReference:
+    """A table of several parts that a query reads, and where the query names it."""
+
+    name: str
+    start: int
+    end: int
+
+
+def table_references(query: str) -> list[TableReference]:
+    """Return the tables of several parts that stand after FROM or JOIN."""
+    return [
+        TableReference(
+            quoted(parts_of(re.sub(r"\s*\.\s*", ".", match[1]))), match.start(1), match.end(1)
+        )
+        for match in _SOURCE.finditer(blank_literals(query))
+    ]
+
+
+def replace_tables(query: str, found: list[TableReference], names: dict[str, str]) -> str:
+    """Return a query with views instead of tables, each under its old name."""
+    for each in reversed(found):
+        if each.name not in names:
+            continue
+        named = names[each.name]
+        if not _has_alias(query, each.end):
+            named += f" AS {quoted(parts_of(each.name)[-1:])}"
+        query = query[: each.start] + named + query[each.end :]
+    return query
+
+
+def _has_alias(query: str, end: int) -> bool:
+    match = _ALIAS.match(blank_literals(query), end)
+    return match is not None and (match[1] is None or not _AFTER_A_TABLE.fullmatch(match[1]))
+
+
+def may_be_by_row(query: str) -> bool:
+    """Return whether a query may be one table's rows, one by one: columns, and a filter.
+
+    An aggregate looks the same; running it on no rows tells them apart.
+    """
+    text = blank_literals(query)
+    words = re.findall(r"\b(?:select|from|where)\b", text.lower())
+    is_plain = words in (["select", "from"], ["select", "from", "where"])
+    is_other = _OF_MANY_ROWS.search(text) or _OF_THE_MOMENT.search(text)
+    return is_plain and not is_other and _OF_ROWS.fullmatch(text) is not None

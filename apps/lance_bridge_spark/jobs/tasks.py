@@ -6,7 +6,9 @@ value: Spark would try it again, for nothing.
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,7 +57,7 @@ class Work:
 
 
 def done(work: Callable[[TaskT], ResultT], task: TaskT) -> ResultT | Refused:
-    """Do a task; what no retry would mend is an answer, everything else is raised."""
+    """Do a task; return what no retry would fix, and raise everything else."""
     try:
         return work(task)
     except ServiceUnavailableError:
@@ -123,7 +125,7 @@ def collect(frame: Any, what: str) -> dict[int, Any]:
 
 @contextmanager
 def spark_failures(what: str) -> Iterator[None]:
-    """Tell Spark's failures apart: those of an expression or its rows, and all others.
+    """Translate Spark's failures: those of an expression or its rows, and all others.
 
     Raises:
         TableColumnNotFoundError: (12)
@@ -134,12 +136,12 @@ def spark_failures(what: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         state = error.getSqlState() or ""
-        told = f"{what}: {_brief(error)}"
+        message = f"{what}: {_brief(error)}"
         if state == _NO_SUCH_COLUMN:
-            raise TableColumnNotFoundError(told) from error
+            raise TableColumnNotFoundError(message) from error
         if isinstance(error, AnalysisException) or state.startswith(_OF_THE_REQUEST):
-            raise invalid(told) from error
-        raise ServiceUnavailableError(told) from error
+            raise invalid(message) from error
+        raise ServiceUnavailableError(message) from error
 
 
 def _brief(error: PySparkException) -> str:
@@ -150,3 +152,46 @@ def _brief(error: PySparkException) -> str:
         own = [line for line in trace if ": " in line and "Error" in line.split(": ", 1)[0]]
         return (own or trace)[-1][:300]
     return (trace or ["Spark gave no reason"])[0][:300]
+
+
+class Phases:
+    """The phases of one job. Shows nothing without a terminal or without rich."""
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self._bar = bar
+        self._task = task
+        self._begun = False
+
+    def begin(self, what: str) -> None:
+        """Begin the next phase; the one before it is done."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=what, advance=1 if self._begun else 0)
+        self._begun = True
+
+    def end(self) -> None:
+        """End the last phase."""
+        if self._bar is not None and self._begun:
+            self._bar.update(self._task, advance=1)
+
+
+@contextmanager
+def phases(job: str, count: int, *, stream: Any = None) -> Iterator[Phases]:
+    """Show a bar of ``count`` phases while a job runs.
+
+    Args:
+        job: What the bar begins with, such as ``compact prod.db.t``.
+        stream: Where the bar goes; standard error by default.
+    """
+    stream = sys.stderr if stream is None else stream
+    if not stream.isatty() or importlib.util.find_spec("rich") is None:
+        yield Phases()
+        return
+    from rich.console import Console  # noqa: PLC0415 - rich is optional
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+    columns = (TextColumn(job, markup=False), BarColumn(), MofNCompleteColumn())
+    phase = TextColumn("{task.description}", markup=False)
+    with Progress(*columns, phase, console=Console(file=stream)) as bar:
+        shown = Phases(bar, bar.add_task("", total=count))
+        yield shown
+        shown.end()

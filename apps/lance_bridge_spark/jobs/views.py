@@ -24,19 +24,17 @@ from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.tables import paths
 from lance_bridge.tables.passing import Passing
 
-from ..addresses import Access, TableAddress
-from ..names import address_of
+from ..addresses import Access, TableAddress, address_of
+from ..lookup import create_table, find_table
 from ..source.arrays import stored
 from ..source.commit import NO_FRAGMENT
-from ..source.fit import new_schema
+from ..source.schema_compat import new_schema
 from .commits import commit
-from .progress import Phases, phases
-from .sources import Part, Source, appended, found_in, query_over
-from .sqltext import may_be_by_row
-from .tasks import RESULTS_DDL, Refused, answer, done, spark_failures
+from .sources import Part, Source, appended_since, find_sources, may_be_by_row, query_over
+from .tasks import RESULTS_DDL, Phases, Refused, answer, done, phases, spark_failures
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 DEFINITION = "lance_bridge.view"
 """The key in the schema's metadata that has the query."""
@@ -72,20 +70,20 @@ class Definition:
 
     @classmethod
     def of(cls, table: SparkTable, schema: pa.Schema) -> Definition:
-        """Return that of a view. Raises InvalidInput (13) where the table is none."""
+        """Return that of a view. Raises InvalidInput (13) if the table is no view."""
         text = (schema.metadata or {}).get(DEFINITION.encode())
         if text is None:
             raise invalid(
                 f"Table '{table.address.name}' is no materialized view: create_materialized_view "
                 "makes one"
             )
-        told = json.loads(text)
-        return cls(told["query"], told["by_row"])
+        text = json.loads(text)
+        return cls(text["query"], text["by_row"])
 
     def kept_in(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of the view's table."""
-        told = json.dumps({"query": self.query, "by_row": self.by_row})
-        return schema.with_metadata({**(schema.metadata or {}), DEFINITION: told})
+        text = json.dumps({"query": self.query, "by_row": self.by_row})
+        return schema.with_metadata({**(schema.metadata or {}), DEFINITION: text})
 
 
 def create_materialized_view(
@@ -99,7 +97,7 @@ def create_materialized_view(
     """Make a table of the rows of a query, which `refresh_materialized_view` brings up to date.
 
     Args:
-        table: ``catalog.db.table``, or a location; there must be none yet.
+        table: ``catalog.db.table``, or a location; it must not exist yet.
         query: SQL of Spark. It names Lance tables ``catalog.db.table``, or ``lance.`/a/path` ``;
             these need no SQL catalog. All other tables are those that Spark knows.
         with_data: Whether to compute the rows now; the view is empty otherwise.
@@ -110,28 +108,28 @@ def create_materialized_view(
         TableNotFoundError: (4) also of a source.
         InvalidInputError: (13) a query that Spark does not understand, or a type that Lance has
             no place for.
-        ServiceUnavailableError: (17) the rows could not be computed. The view is there, empty.
+        ServiceUnavailableError: (17) the rows could not be computed. The view exists and is empty.
     """
     with phases(f"create view {table}", 4 if with_data else 1) as shown:
         shown.begin("plan")
         address = address_of(spark, table)
         create(spark, address, query)
         if not with_data:
-            return Refreshed(int(address.find().open().version))
+            return Refreshed(int(find_table(address).open().version))
         return refresh(spark, address, full=True, rows=max_rows_per_fragment, shown=shown)
 
 
 def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | None = None) -> None:
     """Create the view's table, empty, with the query's schema or one that its rows fit."""
     what = f"Materialized view '{address.name}' was not created"
-    sources = found_in(spark, query)
+    sources = find_sources(spark, query)
     with spark_failures(what), query_over(spark, query, sources) as frame:
         made = frame.schema
         made_schema = _schema(made, sources)
     by_row = len(sources) == 1 and may_be_by_row(query) and _is_by_row(spark, query, sources, what)
     if schema is not None:
         _require_names(schema, made_schema, what)
-    address.create(Definition(query, by_row).kept_in(schema or made_schema))
+    create_table(address, Definition(query, by_row).kept_in(schema or made_schema))
 
 
 def _is_by_row(spark: Any, query: str, sources: list[Source], what: str) -> bool:
@@ -167,7 +165,7 @@ def refresh_materialized_view(
     Raises:
         TableNotFoundError: (4) also of a source.
         InvalidInputError: (13) it is no view, or its query does not fit its sources any more.
-        ConcurrentModificationError: (14) it was refreshed or changed by somebody else meanwhile.
+        ConcurrentModificationError: (14) it was refreshed or changed concurrently.
         ServiceUnavailableError: (17) the view is as it was.
     """
     with phases(f"refresh view {table}", 3) as shown:
@@ -188,15 +186,15 @@ def refresh(
     if rows is not None and rows < 1:
         raise invalid(f"max_rows_per_fragment must be 1 or more, not {rows}")
     shown.begin("plan")
-    table = address.find()
+    table = find_table(address)
     dataset = table.open(write=True)
     definition = Definition.of(table, dataset.schema)
-    sources = found_in(spark, definition.query)
+    sources = find_sources(spark, definition.query)
     if source_version is not None:
         if len(sources) != 1:
             raise invalid(f"src_version needs a view of one table: this one has {len(sources)}")
         wanted = {sources[0].name: source_version}
-        sources = found_in(spark, definition.query, wanted)
+        sources = find_sources(spark, definition.query, wanted)
     versions = {each.name: each.version for each in sources}
     marks = {each.name: (each.version, each.made_by(each.version)) for each in sources}
     known = _last(dataset)
@@ -231,9 +229,9 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
             return None
         if transaction is None:
             return None
-        told = (transaction.transaction_properties or {}).get(SOURCES)
-        if told is not None:
-            marks = {name: (int(n), by) for name, (n, by) in json.loads(told).items()}
+        text = (transaction.transaction_properties or {}).get(SOURCES)
+        if text is not None:
+            marks = {name: (int(n), by) for name, (n, by) in json.loads(text).items()}
             return marks, str(transaction.uuid)
         # Lance has no class for the step with which a compaction begins.
         begins_rewrite = type(transaction.operation) is lance.LanceOperation.BaseOperation
@@ -244,7 +242,7 @@ def _last(dataset: lance.LanceDataset) -> tuple[Marks, str] | None:
 
 def _new(sources: list[Source], known: Marks | None) -> list[Part] | None:
     version = None if known is None else _version_in(known, sources)
-    return None if version is None else appended(sources[0], version)
+    return None if version is None else appended_since(sources[0], version)
 
 
 def _version_in(known: Marks, sources: list[Source]) -> int | None:
@@ -280,10 +278,10 @@ class _Job:
         ):
             schema: pa.Schema = self.dataset.schema
             if frame.columns != schema.names:
-                raise invalid(f"{what}: the query has columns {frame.columns} by now")
+                raise invalid(f"{what}: the query now has columns {frame.columns}")
             writing = _Writing(access, schema, self.rows)
             answers = frame.mapInArrow(writing, RESULTS_DDL).collect()
-        return [each for row in answers for each in unpacked(row)]
+        return [each for row in answers for each in unpack(row)]
 
     def operation(self, fragments: list[Any]) -> Any:
         """Return what makes the fragments the view's rows, or adds them to these.
@@ -302,7 +300,7 @@ class _Job:
         )
 
 
-def unpacked(row: Any) -> list[Any]:
+def unpack(row: Any) -> list[Any]:
     """Return the fragments that a task answered with; raise what it refused."""
     result = pickle.loads(row["result"])
     if isinstance(result, Refused):

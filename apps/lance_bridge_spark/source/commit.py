@@ -21,9 +21,10 @@ from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_
 from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
+from ..lookup import find_table
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 Operation = Callable[[list[FragmentMetadata]], Any]
 """Makes the operation of a transaction out of the new fragments."""
@@ -34,7 +35,7 @@ commits one only: it lets those conflict that name the same fragment."""
 
 
 def guarded(dataset: lance.LanceDataset, but: Collection[int]) -> list[FragmentMetadata]:
-    """Return the fragments that a change leaves as they are, and that nobody else may change.
+    """Return the fragments that a change leaves as they are, and that no other writer may change.
 
     Args:
         but: The ids of those that it changes or removes.
@@ -54,7 +55,7 @@ class Commit:
     branch: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
-    """Whether any later version of somebody else's is a conflict."""
+    """Whether any later version that another writer made is a conflict."""
     entry: str | None = None
     """The identifier of the table's entry when the write began, where it has one."""
 
@@ -62,9 +63,9 @@ class Commit:
         """Return the table as it is now, to be written to.
 
         Raises:
-            InvalidTableStateError: (19) another table has its name by now.
+            InvalidTableStateError: (19) another table has its name now.
         """
-        table = self.address.find()
+        table = find_table(self.address)
         if table.uri != self.location:
             raise InvalidTableStateError(
                 f"Table '{self.address.name}' was at {self.location} when the write began, and is "
@@ -81,7 +82,7 @@ class Commit:
         """Commit the fragments (in JSON) of all tasks, and return the version with them.
 
         Raises:
-            InvalidTableStateError: (19) another table has its name by now.
+            InvalidTableStateError: (19) another table has its name now.
             LanceNamespaceError: What `commit_once` raises.
         """
         table, dataset = self.open()
@@ -161,7 +162,7 @@ def _look_back(
     error: LanceNamespaceError,
 ) -> int | None:
     try:
-        return _made_by(transaction, table.address.find().open(Ref(branch=branch)))
+        return _made_by(transaction, find_table(table.address).open(Ref(branch=branch)))
     except (LanceNamespaceError, *LANCE_ERRORS) as unread:
         raise OutcomeUnknownError(
             f"Table '{table.address.name}': whether the change is committed is not known, since "

@@ -23,9 +23,10 @@ from lance_bridge.ref import Ref
 from lance_bridge.tables import expressions
 
 from ..addresses import Access, CatalogAddress, TableAddress
-from ..sql.travel import version_at
-from . import columns, requests, search
-from .errors import as_spark
+from ..lookup import find_table
+from ..sql.time_travel import version_at
+from . import requests, search, types
+from .errors import as_spark_errors
 from .options import Options, ReadOptions, WriteOptions
 from .reader import LanceReader, Reading
 from .requests import Scan, Write
@@ -52,19 +53,19 @@ class LanceSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the table's columns as Spark has them; or the answer to a metadata call."""
-        with as_spark():
+        with as_spark_errors():
             if requests.OP in self.options:
                 return self._answer()
             options = self._options()
             read = options.reading()
             dataset, access, search = self._found(options, read, Scan())
             self._pinned = access, search
-            return columns.readable(dataset.schema, access.address.name, read, search)
+            return types.read_schema(dataset.schema, access.address.name, read, search)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with as_spark():
+        with as_spark_errors():
             options = self._options()
             read = options.reading()
             scan = requests.scan_of(self.options)
@@ -75,18 +76,18 @@ class LanceSource(DataSource):
                 dataset, access, search = self._found(options, read, scan or Scan())
             name = access.address.name
             if scan is None or scan.aggregate is None:
-                columns.require_readable(schema, dataset.schema, name, search)
+                types.check_readable(schema, dataset.schema, name, search)
             if read.filter is not None:
                 expressions.check_predicate(dataset, name, read.filter, "Option 'filter'")
             return LanceReader(Reading(access, schema, scan or Scan(), read, search), dataset)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        with as_spark():
+        with as_spark_errors():
             options = self._options()
             read = options.reading()
             stream = Stream(options.address(), options, read)
             reading, dataset = reading_of(stream, schema, read)
-            columns.require_readable(schema, dataset.schema, stream.address.name, None)
+            types.check_readable(schema, dataset.schema, stream.address.name, None)
             if read.filter is not None:
                 expressions.check_predicate(
                     dataset, stream.address.name, read.filter, "Option 'filter'"
@@ -96,7 +97,7 @@ class LanceSource(DataSource):
     def _found(
         self, options: Options, read: ReadOptions, scan: Scan
     ) -> tuple[lance.LanceDataset, Access, Search | None]:
-        table = options.address().find()
+        table = find_table(options.address())
         branch = scan.branch or read.branch
         version = scan.version or read.version
         if read.timestamp is not None and scan.version is None:
@@ -109,18 +110,19 @@ class LanceSource(DataSource):
     # -- writing -----------------------------------------------------------------------------------
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        with as_spark():
+        with as_spark_errors():
             address, write, writing = self._writing(overwrite)
             if write.mode == requests.STAGE:
-                from .staged import StagedWriter  # noqa: PLC0415 - the SQL catalog's alone
+                from ..sql.staging import StagedWriter  # noqa: PLC0415 - the SQL catalog's alone
 
                 return StagedWriter(address, schema, write, writing)
             return LanceWriter(Job(address, schema, write, writing))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        with as_spark():
+        with as_spark_errors():
             address, write, writing = self._writing(overwrite)
-            return LanceStreamWriter(address, schema, write, writing)
+            # A stream outlives the entry that it began with: each batch loads it.
+            return LanceStreamWriter(address, schema, replace(write, entry=None), writing)
 
     def _writing(self, overwrite: bool) -> tuple[TableAddress, Write, WriteOptions]:
         options = self._options()
@@ -145,8 +147,8 @@ class LanceSource(DataSource):
         if catalog is None:
             raise invalid(f"Option '{requests.OP}' needs '{requests.CATALOG}'")
         args = requests.args_of(self.options)
-        told = json.dumps(answer(self.options[requests.OP], args, catalog))
-        return StructType([StructField("answer", StringType(), True, {requests.ANSWER: told})])
+        text = json.dumps(answer(self.options[requests.OP], args, catalog))
+        return StructType([StructField("answer", StringType(), True, {requests.ANSWER: text})])
 
 
 def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:
@@ -157,9 +159,9 @@ def with_catalogs(catalogs: Mapping[str, CatalogAddress]) -> type[LanceSource]:
 def _stream_reader(stream: Stream, reading: Reading) -> DataSourceStreamReader:
     """Return a reader of a stream, with all that this version of Spark can do."""
     if hasattr(spark_datasource, "ReadLimit"):
-        from .rate_limit import AdmittedReader  # noqa: PLC0415 - what it imports is not in 4.1
+        from .rate_limit import RateLimitedReader  # noqa: PLC0415 - what it imports is not in 4.1
 
-        return AdmittedReader(stream, reading)
+        return RateLimitedReader(stream, reading)
     if stream.limit != Limit():
         raise unsupported(
             "Options max_rows_per_batch and max_fragments_per_batch need Spark 4.2: before, a "

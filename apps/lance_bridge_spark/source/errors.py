@@ -1,7 +1,7 @@
 """The errors of the catalogs and of Lance, as Spark's own kind: PySpark's exceptions.
 
 Spark shows the text of what a Python data source raises, and no more. So the text begins with a
-condition, as Spark's own messages do, which also tells the code of the error of Lance.
+condition, as Spark's own messages do, which also names the error of Lance.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ASKED_WRONG = (InvalidInputError, TableSchemaValidationError, UnsupportedOperat
 
 
 @contextmanager
-def as_spark() -> Iterator[None]:
+def as_spark_errors() -> Iterator[None]:
     """Raise the errors of Lance as Spark's.
 
     Raises:

@@ -1,6 +1,6 @@
 """The options of the data source that users give: which there are, and what they say.
 
-Spark hands their names over in small letters, so they are looked for without regard to case.
+Spark passes their names in lower case, so they are matched without regard to case.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from lance_bridge.config import STORAGE_PREFIX, named_catalogs
 from lance_bridge.errors import invalid
 from lance_bridge.names import parts_of
 
-from ..addresses import CatalogAddress, TableAddress
-from ..names import CATALOG_SETTINGS
+from ..addresses import CATALOG_SETTINGS, CatalogAddress, TableAddress
 from . import requests
 
 VECTOR_PREFIX = "vector."

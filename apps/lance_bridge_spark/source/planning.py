@@ -124,7 +124,7 @@ def rows_of(dataset: lance.LanceDataset, ids: Sequence[int] | None = None) -> li
 
 
 def rows_by_index(dataset: lance.LanceDataset, predicate: str) -> int | None:
-    """Return how many rows fulfil a predicate, or None where rows have to be looked at to know.
+    """Return how many rows fulfil a predicate, or None if only the rows show it.
 
     Indices know it where they answer all of the predicate for all rows of the table.
     """

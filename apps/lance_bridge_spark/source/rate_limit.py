@@ -11,11 +11,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .errors import as_spark
+from .errors import as_spark_errors
 from .stream_reader import LanceStreamReader, Limit, Position
 
 
-class AdmittedReader(LanceStreamReader, SupportsTriggerAvailableNow):
+class RateLimitedReader(LanceStreamReader, SupportsTriggerAvailableNow):
     """Reads as much a batch as Spark admits."""
 
     _last: int | None = None
@@ -24,7 +24,7 @@ class AdmittedReader(LanceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # type: ignore[override]  # Spark has both forms
         self, start: dict[str, int], limit: ReadLimit
     ) -> dict[str, int]:
-        with as_spark():
+        with as_spark_errors():
             end = self._stream.next(Position.of(start), self._limit(limit), self._last)
             return end.offset()
 
@@ -37,7 +37,7 @@ class AdmittedReader(LanceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with as_spark():
+        with as_spark_errors():
             self._last = int(self._stream.open().version)
 
     def reportLatestOffset(self) -> dict[str, int] | None:

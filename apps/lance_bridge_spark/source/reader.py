@@ -15,14 +15,13 @@ from lance_bridge.tables import expressions
 from lance_bridge.tables.query.projection import ROW_ID
 
 from ..addresses import Access
-from . import aggregates, arrays, grouping, planning
-from .columns import ROW_ADDRESS
-from .errors import as_spark
+from . import aggregates, arrays, planning
+from .errors import as_spark_errors
 from .options import BATCH_ROWS, ReadOptions
 from .planning import Fragments
 from .requests import Aggregate, Scan
 from .search import Search
-from .types import batch_schema
+from .types import ROW_ADDRESS, batch_schema
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Reading:
     width: int = 1
     """About how many bytes a row has."""
 
-    def sized(self, dataset: lance.LanceDataset) -> Reading:
+    def with_width(self, dataset: lance.LanceDataset) -> Reading:
         """Return the same, with the width of what is read of this table."""
         names = set(self.schema.fieldNames())
         return replace(
@@ -69,12 +68,12 @@ class Reading:
         rows = planning.rows_of(dataset, self.scan.fragments)
         if limit is not None:
             return planning.first_rows(rows, limit) or [Fragments(())]
-        return planning.grouped(rows, self.sized(dataset).width, self.sizes) or [Fragments(())]
+        return planning.grouped(rows, self.with_width(dataset).width, self.sizes) or [Fragments(())]
 
     def _is_little(self, dataset: lance.LanceDataset, predicate: str) -> bool:
         """Return whether indices know that so few rows are read that one task is best."""
         rows = planning.rows_by_index(dataset, predicate)
-        return rows is not None and rows * self.sized(dataset).width <= planning.LEAST_BYTES
+        return rows is not None and rows * self.with_width(dataset).width <= planning.LEAST_BYTES
 
     def read(self, part: Fragments) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some fragments, in the schema that Spark expects."""
@@ -103,7 +102,7 @@ class Reading:
         elif part.ids != ():
             scanner = self._scanner(dataset, part, aggregates.columns_of(wanted, groups))
             with expressions.running("The table could not be aggregated"):
-                yield from grouping.partial(scanner.to_batches(), groups, wanted, schema)
+                yield from aggregates.partial_by_group(scanner.to_batches(), groups, wanted, schema)
 
     def _scanner(
         self, dataset: lance.LanceDataset, part: Fragments, names: list[str]
@@ -153,9 +152,9 @@ class LanceReader(DataSourceReader):
         return {**self.__dict__, "_dataset": None}
 
     def partitions(self) -> list[InputPartition]:
-        with as_spark():
+        with as_spark_errors():
             return list(self._reading.plan(self._dataset or self._reading.access.open()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        with as_spark():
+        with as_spark_errors():
             yield from self._reading.read(cast("Fragments", partition))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lance_bridge.errors import invalid
+from lance_bridge.records import TableRecord
 
 from ..addresses import CatalogAddress, TableAddress
 
@@ -19,6 +20,8 @@ OP = "lance_bridge.op"
 ARGS = "lance_bridge.args"
 SCAN = "lance_bridge.scan"
 WRITE = "lance_bridge.write"
+ENTRY = "lance_bridge.secret.entry"
+"""The entry of the table to write to, as the statement has loaded it."""
 
 ANSWER = "json"
 """The key of the answer to a metadata call, in the metadata of the schema's one field."""
@@ -66,17 +69,19 @@ class Write:
     guard: bool = False
     """Whether the rows depend on all of the table, so that no change may come in between."""
     stage: Mapping[str, Any] | None = None
-    """What the service has told of a table that is being made."""
+    """The stage of a table that is being made, as the service described it."""
     may_create: bool = True
-    """Whether a table that is not there is made: a statement has found the one that it names."""
+    """Whether a missing table is created: not by a statement, which has resolved its table."""
+    entry: TableRecord | None = field(default=None, repr=False)
+    """The table's entry, where the statement has loaded it."""
 
 
 def catalog_of(options: Mapping[str, str]) -> CatalogAddress | None:
     """Return the catalog that the SQL catalog names, or None."""
     if CATALOG not in options:
         return None
-    told = _json(options, CATALOG)
-    return CatalogAddress(told["name"], told.get("properties") or {})
+    fields = _json(options, CATALOG)
+    return CatalogAddress(fields["name"], fields.get("properties") or {})
 
 
 def address_of(options: Mapping[str, str]) -> TableAddress | None:
@@ -90,12 +95,12 @@ def scan_of(options: Mapping[str, str]) -> Scan | None:
     """Return what the SQL catalog wants to be read, or None."""
     if SCAN not in options:
         return None
-    told = _json(options, SCAN)
-    aggregate = told.pop("aggregate", None)
-    fragments = told.pop("fragments", None)
-    groups = told.pop("groups", None) or ()
+    fields = _json(options, SCAN)
+    aggregate = fields.pop("aggregate", None)
+    fragments = fields.pop("fragments", None)
+    groups = fields.pop("groups", None) or ()
     return Scan(
-        **told,
+        **fields,
         groups=tuple(groups),
         fragments=None if fragments is None else tuple(fragments),
         aggregate=None if aggregate is None else tuple(Aggregate(**each) for each in aggregate),
@@ -106,12 +111,25 @@ def write_of(options: Mapping[str, str]) -> Write | None:
     """Return how the SQL catalog wants rows to be written, or None."""
     if WRITE not in options:
         return None
-    told = _json(options, WRITE)
-    fragments = tuple(told.get("fragments") or ())
-    write = Write(**{**told, "fragments": fragments, "may_create": False})
+    fields = _json(options, WRITE)
+    fragments = tuple(fields.get("fragments") or ())
+    entry = entry_from_json(_json(options, ENTRY)) if ENTRY in options else None
+    write = Write(**{**fields, "fragments": fragments, "may_create": False, "entry": entry})
     if write.mode not in MODES:
         raise invalid(f"Mode {write.mode!r} is none of {', '.join(MODES)}")
     return write
+
+
+def entry_to_json(record: TableRecord) -> dict[str, Any]:
+    """Return an entry as `entry_from_json` reads it."""
+    return {**asdict(record), "columns": ()}
+
+
+def entry_from_json(fields: Mapping[str, Any]) -> TableRecord:
+    """Return the entry that `entry_to_json` wrote."""
+    link = fields["link_path"]
+    paths = {"path": tuple(fields["path"]), "link_path": None if link is None else tuple(link)}
+    return TableRecord(**{**fields, **paths, "columns": ()})
 
 
 def args_of(options: Mapping[str, str]) -> dict[str, Any]:

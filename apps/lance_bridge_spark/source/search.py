@@ -25,7 +25,7 @@ from lance_bridge.tables.query.projection import DISTANCE, SCORE
 from .options import Options
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _NEAREST = "nearest."
 _FULL_TEXT = "full_text."
@@ -39,7 +39,7 @@ class Search:
     """The one that it adds."""
     options: dict[str, Any] = field(repr=False)
     rows: int | None = None
-    """How many it finds at most, where the scanner has to be told."""
+    """How many it finds at most, if the scanner needs a limit."""
 
 
 def of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search | None:
@@ -47,7 +47,7 @@ def of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Sear
 
     Raises:
         InvalidInputError: (13) options that do not fit together, or the table.
-        TableColumnNotFoundError: (12) the column to search is not there.
+        TableColumnNotFoundError: (12) the column to search does not exist.
     """
     by_vector = options.text("nearest.query") is not None
     by_text = options.text("full_text.query") is not None

@@ -2,7 +2,7 @@
 
 An offset is a version and how many of its new fragments have been read; after the last of them it
 is the next version, so that a version that was read may be cleaned up. Without `start_version` the
-stream begins with all rows that are there. A batch is cut between fragments.
+stream begins with all existing rows. A batch is cut between fragments.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from lance_bridge.errors import invalid
 from lance_bridge.ref import Ref
 
 from ..addresses import TableAddress
+from ..lookup import find_table
 from . import planning
-from .errors import as_spark
-from .growth import FAIL, ON_CHANGE, Added, Growth
+from .errors import as_spark_errors
 from .options import Options, ReadOptions
 from .planning import Fragments
 from .reader import Reading
 from .requests import Scan
+from .table_changes import FAIL, ON_CHANGE, Added, TableChanges
 
 LATEST = "latest"
 _BATCH_ONLY = ("version", "tag", "timestamp", "limit")
@@ -76,7 +77,7 @@ class Part(InputPartition):
 
 
 class Stream:
-    """The table of a stream on the driver, which is found anew for every batch."""
+    """The table of a stream on the driver, which is loaded again for every batch."""
 
     def __init__(self, address: TableAddress, options: Options, read: ReadOptions) -> None:
         for name in _BATCH_ONLY:
@@ -90,14 +91,14 @@ class Stream:
         on_change = options.text("on_change") or FAIL
         if on_change not in ON_CHANGE:
             raise invalid(f"Option 'on_change' must be one of {', '.join(ON_CHANGE)}")
-        self._growth = Growth(address.name, on_change)
+        self._changes = TableChanges(address.name, on_change)
         text = options.text("start_version")
         self._start = None if text in (None, LATEST) else options.number("start_version")
         self._from_latest = text == LATEST
 
     def open(self) -> lance.LanceDataset:
         """Return the latest version."""
-        return self.address.find().open(Ref(branch=self.branch))
+        return find_table(self.address).open(Ref(branch=self.branch))
 
     def first(self) -> Position:
         """Return where the stream begins."""
@@ -113,8 +114,8 @@ class Stream:
     def added(self, dataset: lance.LanceDataset, position: Position, version: int) -> Added:
         """Return the fragments that are new in a version, for this stream."""
         if version == position.snapshot:
-            return self._growth.snapshot(dataset, version)
-        return self._growth.of(dataset, version)
+            return self._changes.snapshot(dataset, version)
+        return self._changes.of(dataset, version)
 
     def next(self, start: Position, limit: Limit, last: int | None = None) -> Position:
         """Return where a batch ends that begins at ``start``; the same where nothing is new.
@@ -143,7 +144,7 @@ class Stream:
 
     def parts(self, start: Position, end: Position) -> Iterator[tuple[int, list[tuple[int, int]]]]:
         """Yield the versions of a batch, and of each the fragments to read."""
-        table = self.address.find()
+        table = find_table(self.address)
         dataset = table.open(Ref(branch=self.branch))
         # Of a managed table, this gives the latest version the name that tasks open it by.
         table.access(dataset, branch=self.branch)
@@ -157,23 +158,23 @@ class Stream:
 
 
 class LanceStreamReader(DataSourceStreamReader):
-    """Reads a stream without admission control of Spark's: 4.1 has none."""
+    """Reads a stream without Spark's rate limits, which 4.1 does not have."""
 
     def __init__(self, stream: Stream, reading: Reading) -> None:
         self._stream = stream
         self._reading = reading
 
     def initialOffset(self) -> dict[str, int]:
-        with as_spark():
+        with as_spark_errors():
             return self._stream.first().offset()
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # 4.1's form
-        """Return the end of what is there. Where the stream has come, Spark does not say."""
-        with as_spark():
+        """Return the end of the latest version. Spark does not pass the current position."""
+        with as_spark_errors():
             return self._stream.last().offset()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        with as_spark():
+        with as_spark_errors():
             found = self._stream.parts(Position.of(start), Position.of(end))
             return [part for version, rows in found for part in self._parts(version, rows)]
 
@@ -184,7 +185,7 @@ class LanceStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = cast("Part", partition)
-        with as_spark():
+        with as_spark_errors():
             access = replace(self._reading.access, version=part.version)
             yield from replace(self._reading, access=access).read(part.fragments)
 
@@ -196,7 +197,7 @@ def reading_of(
     stream: Stream, schema: StructType, read: ReadOptions
 ) -> tuple[Reading, lance.LanceDataset]:
     """Return what tasks need to read fragments of any version of the stream's table."""
-    table = stream.address.find()
+    table = find_table(stream.address)
     dataset = table.open(Ref(branch=stream.branch))
     access = table.access(dataset, branch=stream.branch)
-    return Reading(access, schema, Scan(), read).sized(dataset), dataset
+    return Reading(access, schema, Scan(), read).with_width(dataset), dataset

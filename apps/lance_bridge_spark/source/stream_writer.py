@@ -1,24 +1,38 @@
-"""Writing a stream to a table, each batch once."""
+"""Writing a stream to a table: each batch is committed once, however often Spark sends it.
+
+The transaction of a batch names its query and its number. A file beside the table's data names the
+batch that a query has begun to commit, and since which version; it is written before the commit.
+So a batch that comes again is searched for in the versions since then, and no other batch is.
+"""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+import lance
 import pyarrow as pa
+from lance_namespace.errors import InvalidTableStateError, ServiceUnavailableError
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge.errors import invalid
+from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
+from lance_bridge.tables.history.manifests import TableFiles
 
 from ..addresses import TableAddress
-from .batches import Batch
-from .errors import as_spark
+from .errors import as_spark_errors
 from .options import WriteOptions
 from .requests import Write
 from .writer import Job, Written, fragments_of
+
+if TYPE_CHECKING:
+    from ..spark_tables import SparkTable
 
 _QUERY_OF_TASK = "sql.streaming.queryId"
 
@@ -41,7 +55,7 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
         self._job = Job(address, schema, write, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with as_spark():
+        with as_spark_errors():
             context = TaskContext.get()
             query = context.getLocalProperty(_QUERY_OF_TASK) if context else None
             if not query:
@@ -51,14 +65,14 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Make the rows of the batch visible, unless they are already."""
-        told = [each for each in messages if isinstance(each, StreamWritten)]
-        if not told:
+        written = [each for each in messages if isinstance(each, StreamWritten)]
+        if not written:
             return
-        with as_spark():
-            batch = Batch(told[0].query, batchId)
+        with as_spark_errors():
+            batch = Batch(written[0].query, batchId)
             commit = replace(
                 self._job.commit,
-                version=min(each.version for each in told),
+                version=min(each.version for each in written),
                 uuid=str(uuid.uuid4()),
                 properties=batch.properties,
             )
@@ -67,3 +81,75 @@ class LanceStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Leave the files: where a commit was tried, its outcome may not be known."""
+
+
+QUERY = "lance_bridge.stream.query"
+"""The property of a transaction with the identifier of a query, which outlives its restarts."""
+BATCH = "lance_bridge.stream.batch"
+
+_DIRECTORY = "_transactions"
+"""What is in it goes when the table is dropped, and stays when the table is cleaned up."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of a query."""
+
+    query: str
+    number: int
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What its transaction says of it."""
+        return {QUERY: self.query, BATCH: str(self.number)}
+
+    def begin(self, table: SparkTable, dataset: lance.LanceDataset) -> bool:
+        """Note that the batch is to be committed, unless it has been; return whether it has not.
+
+        Args:
+            dataset: Of any version of the table, on the branch that is written to.
+
+        Raises:
+            InvalidTableStateError: (19) a version was cleaned up that may have been the batch's.
+            ServiceUnavailableError: (17) a version, or the note, cannot be read or written.
+        """
+        files = TableFiles(table.storage(write=True), table.location)
+        path = f"{_DIRECTORY}/{self.query}.stream.json"
+        with translate_lance_errors(
+            f"The versions of table '{table.address.name}' could not be read"
+        ):
+            latest = int(dataset.latest_version)
+        noted = json.loads(files.read(path) or b"{}")
+        begun = int(noted.get("batch", -1))
+        if begun == self.number:
+            if noted.get("done"):
+                return False
+            where = f"{files.location}/{path}"
+            versions = range(latest, int(noted["since"]), -1)
+            return not any(self._is_of(table, dataset, version, where) for version in versions)
+        if begun < self.number:
+            note = {"batch": self.number, "since": latest}
+            files.put_over(path, json.dumps(note).encode())
+        return begun < self.number
+
+    def _is_of(
+        self, table: SparkTable, dataset: lance.LanceDataset, version: int, where: str
+    ) -> bool:
+        name = table.address.name
+        try:
+            transaction = transaction_at(dataset, version)
+        except LANCE_ERRORS as error:
+            with translate_lance_errors(f"The versions of table '{name}' could not be read"):
+                is_there = version in {each["version"] for each in dataset.versions()}
+            if is_there:
+                raise ServiceUnavailableError(
+                    f"Version {version} of table '{name}' could not be read: {first_line(error)}"
+                ) from error
+            raise InvalidTableStateError(
+                f"Whether table '{name}' has batch {self.number} of the stream is not known: "
+                f"version {version} may be that batch, and was cleaned up. Look for its rows. If "
+                f'they exist, set "done" to true in {where}; if not, delete that file. Then '
+                "start the stream again"
+            ) from error
+        found = (transaction and transaction.transaction_properties) or {}
+        return found.get(QUERY) == self.query and int(found[BATCH]) == self.number

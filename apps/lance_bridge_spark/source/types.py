@@ -6,16 +6,23 @@ type of Lance is read as the one of Spark that holds all of its values, and conv
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as arrow
+from lance_namespace.errors import TableColumnNotFoundError
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import FloatType, LongType, StructField, StructType
 
 from lance_bridge.errors import invalid
+from lance_bridge.tables.query.projection import ROW_ID
+
+from .options import ReadOptions
+from .search import Search
 
 COMMENT = "comment"
 """The key of a column's comment, in Spark's metadata and in Arrow's."""
@@ -118,7 +125,7 @@ def refuse_unstorable(schema: spark.StructType) -> None:
         InvalidInputError: (13)
     """
     for field in schema.fields:
-        bad = _unstorable_in(field.dataType)
+        bad = _find_unstorable(field.dataType)
         if bad is not None:
             hint = _UNSTORABLE.get(type(bad).__name__, "turn it into another one")
             raise invalid(
@@ -127,7 +134,7 @@ def refuse_unstorable(schema: spark.StructType) -> None:
             )
 
 
-def _unstorable_in(kind: spark.DataType) -> spark.DataType | None:
+def _find_unstorable(kind: spark.DataType) -> spark.DataType | None:
     if type(kind).__name__ in _UNSTORABLE or isinstance(kind, spark.UserDefinedType):
         return kind
     parts: list[spark.DataType] = []
@@ -137,10 +144,80 @@ def _unstorable_in(kind: spark.DataType) -> spark.DataType | None:
         parts = [kind.elementType]
     elif isinstance(kind, spark.MapType):
         parts = [kind.keyType, kind.valueType]
-    return next((bad for each in parts if (bad := _unstorable_in(each)) is not None), None)
+    return next((bad for each in parts if (bad := _find_unstorable(each)) is not None), None)
 
 
 def nullable(schema: spark.StructType) -> spark.StructType:
     """Return a schema whose columns may all be null, as Spark stores DataFrames everywhere."""
     fields = [spark.StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
     return spark.StructType(fields)
+
+
+ROW_ADDRESS = "_rowaddr"
+ADDED = (ROW_ID, ROW_ADDRESS)
+"""Where rows are, which any read can have."""
+
+
+def read_schema(
+    table: pa.Schema, name: str, options: ReadOptions, search: Search | None
+) -> StructType:
+    """Return the columns of a read that names no schema.
+
+    Args:
+        name: What messages call the table.
+
+    Raises:
+        TableColumnNotFoundError: (12) an option names a column that does not exist.
+        InvalidInputError: (13) one is named twice.
+    """
+    schema = spark_schema(table)
+    if options.columns is not None:
+        _require_once(options.columns)
+        found = [_require_column(schema, each, name) for each in options.columns]
+        schema = StructType(found)
+    if options.with_row_id and ROW_ID not in schema.fieldNames():
+        schema.add(ROW_ID, LongType(), True)
+    if search is not None and search.column not in schema.fieldNames():
+        schema.add(search.column, FloatType(), True)
+    return schema
+
+
+def check_readable(asked: StructType, table: pa.Schema, name: str, search: Search | None) -> None:
+    """Check that each column of a schema can be read, as the type that it has there.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) it is of another type.
+    """
+    schema = spark_schema(table)
+    added = (*ADDED, search.column) if search else ADDED
+    for field in asked.fields:
+        if field.name in added and field.name not in schema.fieldNames():
+            continue
+        there = _require_column(schema, field.name, name)
+        if _nullable(there) != _nullable(field):
+            raise invalid(
+                f"Column '{field.name}' of table '{name}' is {there.dataType.simpleString()}, and "
+                f"cannot be read as {field.dataType.simpleString()}: read it as it is, and cast it"
+            )
+
+
+def _require_once(names: tuple[str, ...]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise invalid(f"Column '{name}' is asked for twice")
+
+
+def _require_column(schema: StructType, column: str, table: str) -> StructField:
+    names = schema.fieldNames()
+    if column in names:
+        return schema[column]
+    if column in ADDED:
+        return StructField(column, LongType(), True)
+    near = difflib.get_close_matches(column, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(names)}"
+    raise TableColumnNotFoundError(f"Table '{table}' has no column '{column}': {hint}")
+
+
+def _nullable(field: StructField) -> str:
+    return field.dataType.simpleString()

@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -19,6 +19,7 @@ import pyarrow as pa
 from lance.fragment import FragmentMetadata, write_fragments
 from lance_namespace.errors import (
     InvalidTableStateError,
+    LanceNamespaceError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -31,15 +32,16 @@ from lance_bridge.ref import Ref
 from lance_bridge.tables.history.manifests import MAIN
 
 from ..addresses import Access, TableAddress
-from . import arrays, fit, requests
+from ..lookup import create_table, find_table
+from . import arrays, requests, schema_compat
 from .commit import NO_FRAGMENT, Commit, guarded
-from .errors import as_spark
+from .errors import as_spark_errors
 from .options import WriteOptions
 from .requests import Write
 from .types import nullable
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 
 @dataclass(frozen=True)
@@ -102,20 +104,20 @@ class Job:
             LanceNamespaceError: What finding, creating or opening it raises.
             TableSchemaValidationError: (20) the columns do not fit the table.
         """
-        self._write = write
-        table, dataset = found_or_created(address, schema, write, options)
+        self._write = replace(write, entry=None)  # tasks need none
+        table, dataset = find_or_create(address, schema, write, options)
         keeps = not (options.overwrite_schema and write.mode == requests.OVERWRITE)
         if keeps:
-            fit.require_vectors(dataset.schema, options.vectors, address.name)
-            names = fit.require_fit(schema, dataset.schema, address.name)
+            schema_compat.require_vectors(dataset.schema, options.vectors, address.name)
+            names = schema_compat.match_columns(schema, dataset.schema, address.name)
             self._schema = dataset.schema
         else:
-            self._schema = fit.new_schema(nullable(schema), options.vectors)
+            self._schema = schema_compat.new_schema(nullable(schema), options.vectors)
             names = {name: name for name in self._schema.names}
         access = table.access(dataset, branch=write.branch, write=True)
         self.target = Target(
             access,
-            place_of(access),
+            data_location(access),
             self._schema.serialize().to_pybytes(),
             names,
             "append" if keeps else "overwrite",
@@ -156,19 +158,19 @@ class LanceWriter(DataSourceArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with as_spark():
+        with as_spark_errors():
             return self._job.target.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the rows of all tasks visible, in one version."""
-        with as_spark():
+        with as_spark_errors():
             self._job.commit.run(fragments_of(messages), self._job.operation)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave the files: where a commit was tried, its outcome may not be known."""
 
 
-def place_of(access: Access) -> str:
+def data_location(access: Access) -> str:
     """Return where the files of a table are, or of one of its branches."""
     if access.branch in (None, MAIN):
         return access.location
@@ -180,21 +182,26 @@ def fragments_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
     return [each for m in messages if isinstance(m, Written) for each in m.fragments]
 
 
-def found_or_created(
+def find_or_create(
     address: TableAddress, schema: StructType, write: Write, options: WriteOptions
 ) -> tuple[SparkTable, lance.LanceDataset]:
-    """Return the table to write to; one that is not there is created, empty, with the columns.
+    """Return the table to write to; a missing one is created, empty, with the columns.
 
     Where two create it at once, one does, and both append: no rows are lost.
     """
     ref = Ref(version=write.version, branch=write.branch)
+    if write.entry is not None:
+        with suppress(LanceNamespaceError):
+            table = find_table(address, write.entry)
+            return table, table.open(ref, write=True)
+        # It has changed since the statement loaded it: the catalog knows how.
     try:
-        table = address.find()
+        table = find_table(address)
         return table, table.open(ref, write=True)
     except (TableNotFoundError, InvalidTableStateError):
         if not write.may_create or write.version is not None or write.branch is not None:
             raise
     with suppress(TableAlreadyExistsError):
-        address.create(fit.new_schema(nullable(schema), options.vectors))
-    table = address.find()
+        create_table(address, schema_compat.new_schema(nullable(schema), options.vectors))
+    table = find_table(address)
     return table, table.open(ref, write=True)

@@ -37,9 +37,12 @@ _Step = Callable[[Table, Sequence[Change]], None]
 
 
 def alter(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, changes}`` to a description of the table then. Errors: 0, 1, 4, 12, 13, 14, 17, 19.
+    """``{table, changes}`` to a description of the table then.
 
     Changes of a kind that follow one another are made together.
+
+    Raises: Unsupported, NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
+        ConcurrentModification, ServiceUnavailable, InvalidTableState.
     """
     table = tables.find(catalog, args)
     changes: Sequence[Change] = args["changes"]
@@ -49,7 +52,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
         step(table, list(same))
         # The entry holds the properties, and the versions of a table that the catalog manages.
         table = table.reloaded() if step is _alter_properties else table.refreshed()
-    return tables.described(table, table.open())
+    return tables.describe(table, table.open())
 
 
 def _refuse_impossible(table: Table, change: Change) -> None:
@@ -60,9 +63,7 @@ def _refuse_impossible(table: Table, change: Change) -> None:
     if kind == "add_column":
         column = paths.canonical(change["field"])
         if not change.get("nullable", True):
-            raise invalid(
-                f"Column '{column}' cannot be NOT NULL: rows that are there have no value"
-            )
+            raise invalid(f"Column '{column}' cannot be NOT NULL: existing rows have no value")
         if change.get("position"):
             raise unsupported(f"Column '{column}' comes last: Lance cannot add one elsewhere")
 
@@ -157,7 +158,7 @@ def _alter_columns(table: Table, changes: Sequence[Change]) -> None:
 
 
 def _note_lengths(table: Table, changes: Sequence[Change]) -> None:
-    """Keep what columns that are strings by now were declared as, or forget it."""
+    """Store the declared type of columns that are strings now, or remove it."""
     found = table.open()
     notes: list[UpdateFieldMetadataEntry] = []
     for change in changes:

@@ -22,14 +22,20 @@ Answer = dict[str, Any]
 
 
 def list_children(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace}`` to ``{namespaces: [path, …]}``, sorted. Errors: 1, 13."""
+    """``{namespace}`` to ``{namespaces: [path, …]}``, sorted.
+
+    Raises: NamespaceNotFound, InvalidInput.
+    """
     bridge, path = _found(catalog, args)
     names = sorted(namespaces.list_children(bridge, path))
     return {"namespaces": [[*path, name] for name in names]}
 
 
 def load(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace}`` to ``{properties}``, as Spark spells them. Errors: 1, 13."""
+    """``{namespace}`` to ``{properties}``, as Spark spells them.
+
+    Raises: NamespaceNotFound, InvalidInput.
+    """
     bridge, path = _found(catalog, args)
     found = namespaces.describe(bridge, path)
     to_spark = {theirs: ours for ours, theirs in _spelling(bridge, path).items()}
@@ -37,19 +43,26 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def create(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace, properties}`` to ``{}``. Errors: 0, 1 (of the parent), 2, 13."""
+    """``{namespace, properties}`` to ``{}``.
+
+    Raises: Unsupported, NamespaceNotFound (of the parent), NamespaceAlreadyExists,
+        InvalidInput.
+    """
     bridge, path = _found(catalog, args)
-    properties = _spelled(bridge, path, args["properties"])
+    properties = _to_catalog_spelling(bridge, path, args["properties"])
     namespaces.create(bridge, path, CreateMode.CREATE, properties)
     return {}
 
 
 def alter(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace, set, unset}`` to ``{}``; other properties stay. Errors: 0, 1, 13."""
+    """``{namespace, set, unset}`` to ``{}``; other properties stay.
+
+    Raises: Unsupported, NamespaceNotFound, InvalidInput.
+    """
     bridge, path = _found(catalog, args)
     if not path:
         raise invalid("The root namespace has no properties")
-    wanted = _spelled(bridge, path, args.get("set") or {})
+    wanted = _to_catalog_spelling(bridge, path, args.get("set") or {})
     spelling = _spelling(bridge, path)
     unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
     _refuse_reserved({*wanted, *unwanted})
@@ -103,7 +116,10 @@ def _refuse_reserved(keys: set[str]) -> None:
 
 
 def drop(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace, cascade}`` to ``{}``. Cascade deletes its tables. Errors: 0, 1, 3, 13, 19."""
+    """``{namespace, cascade}`` to ``{}``. Cascade deletes its tables.
+
+    Raises: Unsupported, NamespaceNotFound, NamespaceNotEmpty, InvalidInput, InvalidTableState.
+    """
     bridge, path = _found(catalog, args)
     behavior = DropBehavior.CASCADE if args.get("cascade") else DropBehavior.RESTRICT
     namespaces.drop(bridge, path, DropMode.FAIL, behavior)
@@ -126,7 +142,9 @@ def _plain(words: NamespaceWords) -> dict[str, str]:
     return {ours: theirs for ours, theirs in named.items() if theirs}
 
 
-def _spelled(bridge: Bridge, path: Path, properties: Mapping[str, str]) -> dict[str, str]:
+def _to_catalog_spelling(
+    bridge: Bridge, path: Path, properties: Mapping[str, str]
+) -> dict[str, str]:
     """Return properties in the catalog's spelling.
 
     Spark names itself the owner of all it makes; where the catalog has no word for that, it knows

@@ -1,15 +1,17 @@
-"""A new table whose data is there before its entry: nothing is seen of it until both are.
+"""A new table whose data is written before its entry: readers see it when both exist.
 
-The data becomes version 1 of a dataset at a place that no entry has, and then the catalog decides
-between creators of one name. Those that lose take away what they wrote, and no more.
+The data becomes version 1 of a dataset at a location that no entry has; then the catalog decides
+between creators of one name. Those that lose delete what they wrote, and no more.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -18,11 +20,17 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import location as locations
 from lance_bridge.bridge import Bridge
-from lance_bridge.catalog import TableRecord
+from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.entries import properties as entry_properties
 from lance_bridge.entries import tables as entries
 from lance_bridge.entries.placement import Home
-from lance_bridge.errors import OutcomeUnknownError, table_already_exists
+from lance_bridge.errors import (
+    OutcomeUnknownError,
+    display,
+    invalid,
+    table_already_exists,
+    unsupported,
+)
 from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
 from lance_bridge.managed import conversion
 from lance_bridge.table import Table
@@ -31,7 +39,7 @@ from lance_bridge.tables.create import FIRST_VERSION, not_written
 from lance_bridge.tables.history.manifests import VERSIONS, TableFiles, VersionDirectory
 from lance_bridge.tables.spark_types import columns_of
 
-from .definitions import Definition
+from . import schemas
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +57,7 @@ class Data:
     """In JSON; their files are at the location already."""
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
     """Names the transaction, so that it is recognised after a lost reply."""
-    is_own_place: bool = False
+    is_own_location: bool = False
     """Whether nothing else can be at the location."""
 
     def metadata(self) -> list[FragmentMetadata]:
@@ -69,8 +77,8 @@ def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableReco
     """
     managed = is_to_be_managed(bridge, definition)
     place = TableRecord(definition.path, data.location)
-    had_mark = (
-        not data.is_own_place and _files(Table(bridge, place)).head(RESERVED_FILE) is not None
+    had_reservation = (
+        not data.is_own_location and _files(Table(bridge, place)).head(RESERVED_FILE) is not None
     )
     _commit_first(Table(bridge, place), data)
     try:
@@ -80,7 +88,7 @@ def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableReco
     except OutcomeUnknownError:
         raise
     except LanceNamespaceError:
-        _take_away(Table(bridge, place), data, [] if had_mark else [RESERVED_FILE])
+        _remove_dataset(Table(bridge, place), data, [] if had_reservation else [RESERVED_FILE])
         raise
 
 
@@ -128,28 +136,30 @@ def _commit_first(table: Table, data: Data) -> None:
 def _is_first(table: Table, data: Data, options: dict[str, str] | None) -> bool:
     """Return whether version 1 is of this very transaction: its reply may have been lost."""
     location = table.uri
-    with translate_lance_errors(f"What became of '{table.name}' could not be read at {location}"):
+    with translate_lance_errors(f"Version 1 of '{table.name}' could not be read at {location}"):
         dataset = lance.dataset(location, version=FIRST_VERSION, storage_options=options)
         transaction = dataset.read_transaction(FIRST_VERSION)
     return transaction is not None and transaction.uuid == data.uuid
 
 
-def _take_away(table: Table, data: Data, marks: Sequence[str]) -> None:
+def _remove_dataset(table: Table, data: Data, marks: Sequence[str]) -> None:
     """Delete a dataset that was made here and has no entry; at a place of others, no more."""
     try:
-        if data.is_own_place:
+        if data.is_own_location:
             table.storage(write=True).delete_table(data.location)
             return
         files = _files(table)
         made = VersionDirectory(files).list()
         if [each.version for each in made] != [FIRST_VERSION]:
-            logger.warning("somebody has written to %s: version 1 of it stays", data.location)
+            logger.warning(
+                "%s has been written to concurrently: its version 1 is kept", data.location
+            )
             return
         versions = [f"{VERSIONS}/{name}" for name in (made[0].name, _HINT)]
         transaction = f"_transactions/0-{data.uuid}.txn"
         files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' stay at %s: %s", table.path, table.record.location, error)
+        logger.warning("files of '%s' remain at %s: %s", table.path, table.record.location, error)
 
 
 def remove_files(table: Table, fragments: Sequence[str]) -> None:
@@ -160,7 +170,7 @@ def remove_files(table: Table, fragments: Sequence[str]) -> None:
     try:
         _files(table).remove(paths)
     except LanceNamespaceError as error:
-        logger.warning("files of '%s' stay at %s: %s", table.path, table.record.location, error)
+        logger.warning("files of '%s' remain at %s: %s", table.path, table.record.location, error)
 
 
 def _files(table: Table) -> TableFiles:
@@ -169,3 +179,61 @@ def _files(table: Table) -> TableFiles:
 
 def _data_files(fragments: Sequence[FragmentMetadata]) -> list[str]:
     return [f"data/{file.path}" for each in fragments for file in each.files]
+
+
+_PROVIDER = "provider"
+LANCE = "lance"
+_LOCATION = "location"
+_EXTERNAL = "external"
+_SPARKS_OWN = frozenset({_PROVIDER, _LOCATION, _EXTERNAL, "owner", "is_managed_location"})
+"""What Spark passes as properties though it is none; the catalog has owners of its tables."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A table as it is to be. ``properties`` are the caller's own, and its ``comment``."""
+
+    path: Path
+    struct: str
+    """The JSON text of its ``StructType``."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    location: str | None = None
+    """Where the caller wants it; None leaves that to the catalog."""
+
+    @classmethod
+    def of(cls, path: Path, args: Mapping[str, Any]) -> Definition:
+        """Return what Spark was asked for.
+
+        Raises:
+            InvalidInputError: (13) a provider other than ``lance``, a bad location or property.
+            UnsupportedOperationError: (0) an external table.
+        """
+        given: Mapping[str, str] = args.get("properties") or {}
+        _check_provider(path, given.get(_PROVIDER) or LANCE)
+        if given.get(_EXTERNAL, "false").lower() == "true":
+            raise unsupported(
+                f"Table '{display(path)}' cannot be EXTERNAL: DROP TABLE deletes the data of every "
+                "Lance table. Leave EXTERNAL out"
+            )
+        location = given.get(_LOCATION)
+        own = {key: value for key, value in given.items() if key not in _SPARKS_OWN}
+        entry_properties.checked(own)
+        place = None if location is None else locations.check(location)
+        return cls(path, args["schema"], own, place)
+
+    @property
+    def has_columns(self) -> bool:
+        return bool(json.loads(self.struct).get("fields"))
+
+    def schema(self) -> pa.Schema:
+        """Return the table's Arrow schema. Raises InvalidInput (13) as `schemas.to_arrow` does."""
+        return schemas.to_arrow(self.struct, self.properties)
+
+
+def _check_provider(path: Path, provider: str) -> None:
+    if provider.lower() != LANCE:
+        raise invalid(
+            f"Table '{display(path)}' cannot be of {provider[:60]!r}: this catalog makes Lance "
+            "tables only. Leave USING out or write USING lance; from a DataFrame, write "
+            ".format('lance') before saveAsTable, whose default is another"
+        )

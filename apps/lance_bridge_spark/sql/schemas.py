@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from lance_bridge.errors import invalid
 
-from ..source import fit, types
-from ..source.fit import VECTOR_SIZE
+from ..source import schema_compat, types
+from ..source.schema_compat import VECTOR_SIZE
 from ..source.types import COMMENT
 
 TYPE = "spark.type"
@@ -40,16 +40,16 @@ Json = dict[str, Any]
 def to_spark(schema: pa.Schema) -> str:
     """Return the JSON text of the ``StructType`` that Spark sees."""
     struct = types.spark_schema(schema).jsonValue()
-    return json.dumps(_told(struct, list(schema)))
+    return json.dumps(_add_metadata(struct, list(schema)))
 
 
-def _told(struct: Any, fields: list[pa.Field]) -> Any:
+def _add_metadata(struct: Any, fields: list[pa.Field]) -> Any:
     """Return the JSON of a struct with the metadata of its fields, at every depth."""
     pairs = zip(struct["fields"], fields, strict=True)
-    return {**struct, "fields": [_told_field(each, field) for each, field in pairs]}
+    return {**struct, "fields": [_add_field_metadata(each, field) for each, field in pairs]}
 
 
-def _told_field(told: Json, field: pa.Field) -> Json:
+def _add_field_metadata(spark_json: Json, field: pa.Field) -> Json:
     metadata: Json = {}
     comment = (field.metadata or {}).get(COMMENT.encode())
     if comment is not None:
@@ -59,17 +59,24 @@ def _told_field(told: Json, field: pa.Field) -> Json:
     exact = (field.metadata or {}).get(TYPE.encode())
     if exact is not None:
         metadata[_LENGTH_CHECKED] = exact.decode(errors="replace")
-    return {**told, "type": _told_type(told["type"], field.type), "metadata": metadata}
+    return {
+        **spark_json,
+        "type": _add_type_metadata(spark_json["type"], field.type),
+        "metadata": metadata,
+    }
 
 
-def _told_type(told: Any, kind: pa.DataType) -> Any:
-    if not isinstance(told, dict):
-        return told
+def _add_type_metadata(spark_json: Any, kind: pa.DataType) -> Any:
+    if not isinstance(spark_json, dict):
+        return spark_json
     if pa.types.is_struct(kind):
-        return _told(told, [kind.field(i) for i in range(kind.num_fields)])
-    if told.get("type") == "array":
-        return {**told, "elementType": _told_type(told["elementType"], kind.value_type)}
-    return told
+        return _add_metadata(spark_json, [kind.field(i) for i in range(kind.num_fields)])
+    if spark_json.get("type") == "array":
+        return {
+            **spark_json,
+            "elementType": _add_type_metadata(spark_json["elementType"], kind.value_type),
+        }
+    return spark_json
 
 
 def converted(schema: pa.Schema) -> list[str]:
@@ -111,8 +118,8 @@ def to_arrow(text: str, properties: Mapping[str, str] | None = None) -> pa.Schem
         InvalidInputError: (13) a type that Lance has not, or a vector that is none.
     """
     struct = StructType.fromJson(json.loads(text))
-    schema = fit.new_schema(_without_lengths(struct), _vectors(properties or {}))
-    return pa.schema([_marked(field, struct[field.name]) for field in schema])
+    schema = schema_compat.new_schema(_without_lengths(struct), _vectors(properties or {}))
+    return pa.schema([_with_metadata(field, struct[field.name]) for field in schema])
 
 
 def to_arrow_type(text: str) -> pa.DataType:
@@ -121,14 +128,18 @@ def to_arrow_type(text: str) -> pa.DataType:
     Raises:
         InvalidInputError: (13) Lance has no such type.
     """
-    told = {"name": "value", "type": json.loads(text), "nullable": True, "metadata": {}}
-    return to_arrow(json.dumps({"type": "struct", "fields": [told]})).field(0).type
+    spark_json = {"name": "value", "type": json.loads(text), "nullable": True, "metadata": {}}
+    return to_arrow(json.dumps({"type": "struct", "fields": [spark_json]})).field(0).type
 
 
 def length_in(text: str) -> str | None:
     """Return ``varchar(10)`` or ``char(3)`` where the JSON text of a type says so, or None."""
-    told = json.loads(text)
-    return told if isinstance(told, str) and told.startswith(("char(", "varchar(")) else None
+    spark_json = json.loads(text)
+    return (
+        spark_json
+        if isinstance(spark_json, str) and spark_json.startswith(("char(", "varchar("))
+        else None
+    )
 
 
 def _vectors(properties: Mapping[str, str]) -> dict[str, int]:
@@ -157,7 +168,7 @@ def _without_lengths(struct: StructType) -> StructType:
     )
 
 
-def _marked(field: pa.Field, spark: StructField) -> pa.Field:
+def _with_metadata(field: pa.Field, spark: StructField) -> pa.Field:
     """Return a column with what only its metadata can say: lengths of strings, inner comments."""
     metadata = dict(field.metadata or {})
     if isinstance(spark.dataType, CharType | VarcharType):

@@ -1,4 +1,4 @@
-"""CREATE and REPLACE TABLE with a query: nothing of it is seen before all of it is there.
+"""CREATE and REPLACE TABLE with a query: readers see nothing of it before all of it is written.
 
 A stage says where the tasks write. When they have, the driver's writer leaves the fragments' JSON
 in a file of the stage, and `commit` makes the new table, or the version that replaces the old one,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
     TableNotFoundError,
 )
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
 from lance_bridge.bridge import Bridge
@@ -38,12 +40,18 @@ from lance_bridge.table import Table
 from lance_bridge.tables.history.manifests import TableFiles
 
 from ..addresses import Access, CatalogAddress, TableAddress
+from ..lookup import find_table
+from ..source import schema_compat
 from ..source.commit import Commit
+from ..source.errors import as_spark_errors
+from ..source.options import WriteOptions
+from ..source.requests import Write
+from ..source.writer import Target, fragments_of
 from . import publishing, schemas
-from .definitions import Definition
+from .publishing import Definition
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -64,16 +72,16 @@ class Stage:
     properties: Mapping[str, str]
     replaces: int = 0
     """The version that the query has found; 0 where a new table is made."""
-    is_own_place: bool = False
-    """Whether nobody else can have written to the location."""
+    is_own_location: bool = False
+    """Whether no other writer can have used the location."""
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Stage:
-        """Return the stage that `told` has sent."""
-        return cls(**{**told, "table": tuple(told["table"])})
+    def from_json(cls, fields: Mapping[str, Any]) -> Stage:
+        """Return the stage that `to_json` wrote."""
+        return cls(**{**fields, "table": tuple(fields["table"])})
 
-    def told(self) -> Answer:
-        """Return the stage as JSON holds it."""
+    def to_json(self) -> Answer:
+        """Return the stage as JSON objects."""
         return {**asdict(self), "table": list(self.table)}
 
     @property
@@ -99,21 +107,28 @@ class Stage:
 
 
 def create(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, schema, properties}`` to ``{stage, schema, properties}``. Errors: 0, 1, 13."""
+    """``{table, schema, properties}`` to ``{stage, schema, properties}``.
+
+    Raises: Unsupported, NamespaceNotFound, InvalidInput.
+    """
     bridge = catalog.connect()._bridge
-    return _begun(_new(bridge, _defined(bridge, args)))
+    return _stage_answer(_new(bridge, _defined(bridge, args)))
 
 
 def replace(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, schema, properties, or_create}`` to the same. Errors: 0, 1, 4, 13, 15, 17, 19."""
+    """``{table, schema, properties, or_create}`` to the same.
+
+    Raises: Unsupported, NamespaceNotFound, TableNotFound, InvalidInput, PermissionDenied,
+        ServiceUnavailable, InvalidTableState.
+    """
     bridge = catalog.connect()._bridge
     definition = _defined(bridge, args)
     try:
-        table = TableAddress(catalog, definition.path).find()
+        table = find_table(TableAddress(catalog, definition.path))
     except TableNotFoundError:
         if not args.get("or_create"):
             raise
-        return _begun(_new(bridge, definition))
+        return _stage_answer(_new(bridge, definition))
     _require_replaceable(table, definition)
     stage = Stage(
         str(uuid.uuid4()),
@@ -123,7 +138,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
         definition.properties,
         replaces=int(table.open(write=True).version),
     )
-    return _begun(stage)
+    return _stage_answer(stage)
 
 
 def _defined(bridge: Bridge, args: Args) -> Definition:
@@ -137,18 +152,18 @@ def _defined(bridge: Bridge, args: Args) -> Definition:
 def _new(bridge: Bridge, definition: Definition) -> Stage:
     publishing.is_to_be_managed(bridge, definition)
     name = str(uuid.uuid4())
-    place, given = _own_place(bridge, definition, name), definition.location
+    place, given = _own_location(bridge, definition, name), definition.location
     return Stage(
         name,
         definition.path,
         given or place,
         definition.struct,
         definition.properties,
-        is_own_place=given is None,
+        is_own_location=given is None,
     )
 
 
-def _own_place(bridge: Bridge, definition: Definition, name: str) -> str:
+def _own_location(bridge: Bridge, definition: Definition, name: str) -> str:
     """Return a place that no other creator of the same name is given."""
     if definition.location is not None:
         return ""
@@ -167,9 +182,9 @@ def _require_replaceable(table: SparkTable, definition: Definition) -> None:
     entries.require_settable(table.bridge, table.record, checked(definition.properties))
 
 
-def _begun(stage: Stage) -> Answer:
+def _stage_answer(stage: Stage) -> Answer:
     schema = schemas.to_spark(stage.schema())
-    return {"stage": stage.told(), "schema": schema, "properties": dict(stage.properties)}
+    return {"stage": stage.to_json(), "schema": schema, "properties": dict(stage.properties)}
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -197,7 +212,7 @@ def access(catalog: CatalogAddress, stage: Stage) -> Access:
         locations.for_lance(stage.location),
         stage.replaces,
         write=True,
-        storage=bridge.storage_options(_place(stage), vend=None, write=True) or {},
+        storage=bridge.storage_options(_record_of(stage), vend=None, write=True) or {},
         stage=stage,
     )
 
@@ -216,16 +231,16 @@ def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> Non
     _files(bridge, stage).put_over(stage.file, json.dumps(list(fragments)).encode())
 
 
-def _kept(bridge: Bridge, stage: Stage) -> list[str] | None:
+def _load_fragments(bridge: Bridge, stage: Stage) -> list[str] | None:
     content = _files(bridge, stage).read(stage.file)
     return None if content is None else [str(each) for each in json.loads(content)]
 
 
 def _files(bridge: Bridge, stage: Stage) -> TableFiles:
-    return TableFiles(bridge.storage(_place(stage), write=True), stage.location)
+    return TableFiles(bridge.storage(_record_of(stage), write=True), stage.location)
 
 
-def _place(stage: Stage) -> TableRecord:
+def _record_of(stage: Stage) -> TableRecord:
     return TableRecord(stage.table, stage.location)
 
 
@@ -233,13 +248,16 @@ def _place(stage: Stage) -> TableRecord:
 
 
 def commit(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{stage, written?}`` to ``{}``: the table is there. Errors: 0, 1, 4, 5, 13, 14, 17, 18, 19.
+    """``{stage, written?}`` to ``{}``: the table is there.
 
     ``written`` says that rows were to be written, so that a missing record of them is an error.
+
+    Raises: Unsupported, NamespaceNotFound, TableNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification, ServiceUnavailable, Internal, InvalidTableState.
     """
-    stage = Stage.of(args["stage"])
+    stage = Stage.from_json(args["stage"])
     bridge = catalog.connect()._bridge
-    kept = _kept(bridge, stage)
+    kept = _load_fragments(bridge, stage)
     if kept is None and args.get("written"):
         raise InternalError(
             f"Table '{display(stage.table)}' is not made: there is no record of its rows at "
@@ -249,10 +267,10 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
         _replace(catalog, stage, kept or [])
     else:
         data = publishing.Data(
-            stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_place
+            stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_location
         )
         publishing.publish_new(bridge, stage.definition, data)
-        _forget(bridge, stage)
+        _delete_fragment_list(bridge, stage)
     return {}
 
 
@@ -263,12 +281,12 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
         kept, lambda fragments: lance.LanceOperation.Overwrite(stage.schema(), fragments)
     )
     # From here on, the files are those of a version: nothing may take them for the stage's own.
-    _forget(catalog.connect()._bridge, stage)
-    table = address.find()
+    _delete_fragment_list(catalog.connect()._bridge, stage)
+    table = find_table(address)
     try:
+        record = table.record
         if manager_in(stage.properties) == IMPLEMENTATION:
-            conversion.begin(table.bridge, table.record)
-        record = table.refreshed().record
+            record = conversion.begin(table.bridge, record)
         entries.set_properties(table.bridge, record, checked(stage.properties))
     except LanceNamespaceError as error:
         raise type(error)(
@@ -283,35 +301,37 @@ def _commit_of(address: TableAddress, stage: Stage) -> Commit:
     return Commit(address, place, stage.replaces, stage.uuid, alone=True)
 
 
-def _forget(bridge: Bridge, stage: Stage) -> None:
+def _delete_fragment_list(bridge: Bridge, stage: Stage) -> None:
     try:
         _files(bridge, stage).remove([stage.file])
     except LanceNamespaceError as error:
-        logger.warning("%s stays at %s: %s", stage.file, stage.location, error)
+        logger.warning("%s remains at %s: %s", stage.file, stage.location, error)
 
 
 def abort(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{stage}`` to ``{}``: what it wrote is deleted, unless it is part of a table by now.
+    """``{stage}`` to ``{}``: what it wrote is deleted, unless a table has it already.
 
     Of a table that was to be replaced, files of tasks that failed stay, for the clean-up of files
-    that no version has. Errors: 17.
+    that no version has.
+
+    Raises: ServiceUnavailable.
     """
-    stage = Stage.of(args["stage"])
+    stage = Stage.from_json(args["stage"])
     bridge = catalog.connect()._bridge
     if _is_committed(catalog, stage):
         return {}
-    if stage.is_own_place:
-        bridge.storage(_place(stage), write=True).delete_table(stage.location)
+    if stage.is_own_location:
+        bridge.storage(_record_of(stage), write=True).delete_table(stage.location)
         return {}
-    publishing.remove_files(Table(bridge, _place(stage)), _kept(bridge, stage) or [])
-    _forget(bridge, stage)
+    publishing.remove_files(Table(bridge, _record_of(stage)), _load_fragments(bridge, stage) or [])
+    _delete_fragment_list(bridge, stage)
     return {}
 
 
 def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
-    """Return whether somebody may read what the stage wrote. Raises 17 where that is not known."""
+    """Return whether readers can see what the stage wrote. Raises 17 where that is not known."""
     try:
-        table = TableAddress(catalog, stage.table).find()
+        table = find_table(TableAddress(catalog, stage.table))
     except (TableNotFoundError, NamespaceNotFoundError):
         return False
     if locations.key(table.record.location or "/") != locations.key(stage.location):
@@ -331,3 +351,43 @@ def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
         raise InternalError(
             f"Whether '{display(stage.table)}' was replaced cannot be read: {first_line(error)}"
         ) from error
+
+
+class StagedWriter(DataSourceArrowWriter):
+    """Writes files at the place of a stage, and leaves word there of what it has written."""
+
+    def __init__(
+        self, address: TableAddress, schema: StructType, write: Write, options: WriteOptions
+    ) -> None:
+        """Continue a stage. No table is loaded.
+
+        Raises:
+            InvalidInputError: (13) no stage, or no catalog.
+            TableSchemaValidationError: (20)
+        """
+        if write.stage is None or address.catalog is None:
+            raise invalid("A staged write needs the stage and its catalog")
+        self._catalog = address.catalog
+        self._stage = Stage.from_json(write.stage)
+        stored = self._stage.schema()
+        place = access(self._catalog, self._stage)
+        self._target = Target(
+            place,
+            place.location,
+            stored.serialize().to_pybytes(),
+            schema_compat.match_columns(schema, stored, address.name),
+            self._stage.write_mode,
+            options.for_lance(),
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with as_spark_errors():
+            return self._target.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Keep the fragments for the commit of the stage."""
+        with as_spark_errors():
+            keep(self._catalog, self._stage, fragments_of(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leave the files to `abort_staged`, or to the clean-up."""

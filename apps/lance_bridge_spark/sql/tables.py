@@ -29,11 +29,13 @@ from lance_bridge.tables.data import Rows
 from lance_bridge.tables.expressions import running
 
 from ..addresses import CatalogAddress, TableAddress
-from ..found_tables import SparkTable
+from ..lookup import find_table
+from ..source import requests
 from ..source.options import Options, ReadOptions
+from ..spark_tables import SparkTable
 from . import publishing, schemas
-from .definitions import LANCE, Definition
-from .travel import When
+from .publishing import LANCE, Definition
+from .time_travel import TimeTravel
 
 Args = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -46,9 +48,11 @@ _FRAGMENT_BITS = 32
 
 
 def list_names(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{namespace}`` to ``{tables: [name, …]}``: Lance's only, sorted. Errors: 1, 13.
+    """``{namespace}`` to ``{tables: [name, …]}``: Lance's only, sorted.
 
     A namespace of namespaces holds none.
+
+    Raises: NamespaceNotFound, InvalidInput.
     """
     bridge = catalog.connect()._bridge
     path = parse_namespace(args["namespace"], bridge.capabilities)
@@ -59,7 +63,10 @@ def list_names(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def exists(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table}`` to ``{exists}``, without looking at storage. Errors: 13 (also: not Lance's)."""
+    """``{table}`` to ``{exists}``, without looking at storage.
+
+    Raises: InvalidInput (also: not Lance's).
+    """
     try:
         find(catalog, args)
     except (TableNotFoundError, NamespaceNotFoundError):
@@ -68,36 +75,39 @@ def exists(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def load(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, version?, timestamp_us?, options?}`` to a description. Errors: 1, 4, 8, 11, 13, 19.
+    """``{table, version?, timestamp_us?, options?}`` to a description.
 
     ``version`` is a number or the name of a tag; ``timestamp_us`` is in microseconds since 1970.
     ``options`` are those of the relation, as the data source has them: version, tag, branch and
     timestamp among them, and others that mean nothing here. ``chosen`` in the answer says that the
     version is one that the caller wants, and not the latest.
+
+    Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
+        InvalidInput, InvalidTableState.
     """
-    when = When.of(args.get("version"), args.get("timestamp_us"))
+    travel = TimeTravel.of(args.get("version"), args.get("timestamp_us"))
     options = args.get("options")
-    if options and when == When():
-        when = _chosen(Options(options).reading())
+    if options and travel == TimeTravel():
+        travel = _chosen(Options(options).reading())
     table = find(catalog, args)
-    told = described(table, when.open(table))
-    if when.ref.branch is not None:
-        told["branch"] = when.ref.branch
-    return {**told, "chosen": True} if when.is_chosen else told
+    description = describe(table, travel.open(table))
+    if travel.ref.branch is not None:
+        description["branch"] = travel.ref.branch
+    return {**description, "chosen": True} if travel.is_chosen else description
 
 
-def _chosen(read: ReadOptions) -> When:
+def _chosen(read: ReadOptions) -> TimeTravel:
     moment = None if read.timestamp is None else round(read.timestamp.timestamp() * 1_000_000)
-    return When(Ref.of(read.version, read.tag, read.branch), moment)
+    return TimeTravel(Ref.of(read.version, read.tag, read.branch), moment)
 
 
 def find(catalog: CatalogAddress, args: Args) -> SparkTable:
     """Return the table that a call is about, with one call to the catalog."""
-    return TableAddress(catalog, tuple(args["table"])).find()
+    return find_table(TableAddress(catalog, tuple(args["table"])))
 
 
-def described(table: Table, dataset: lance.LanceDataset) -> Answer:
-    """Return what Spark is told of a table at one version.
+def describe(table: Table, dataset: lance.LanceDataset) -> Answer:
+    """Return the description of a table at one version, as Spark gets it.
 
     ``bytes`` are those of its data files; ``converted`` are the columns whose values Spark does not
     have as they are stored, so that only Spark can compare them.
@@ -119,6 +129,8 @@ def described(table: Table, dataset: lance.LanceDataset) -> Answer:
         or table.record.identity
         or table.record.location,
         "properties": shown(table),
+        # Commits change the entry of a table that the catalog manages.
+        "entry": requests.entry_to_json(table.record) if table.managed is None else None,
     }
 
 
@@ -132,9 +144,12 @@ def shown(table: Table) -> dict[str, str]:
 
 
 def create(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, schema, properties}`` to a description. Errors: 0, 1, 5, 13, 14, 17.
+    """``{table, schema, properties}`` to a description.
 
     With a location and no columns, the table is the one that lies there.
+
+    Raises: Unsupported, NamespaceNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification, ServiceUnavailable.
     """
     bridge = catalog.connect()._bridge
     definition = Definition.of(bridge.table_path(args["table"]), args)
@@ -149,7 +164,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
         record, _ = create_table(bridge, new)
         record = Table(bridge, record).refreshed().record
-    return described(
+    return describe(
         Table(bridge, record), SparkTable(bridge, record, _address(catalog, args)).open()
     )
 
@@ -173,16 +188,22 @@ def _address(catalog: CatalogAddress, args: Args) -> TableAddress:
 
 
 def drop(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, purge}`` to ``{}``; the data goes, with PURGE or without. Errors: 1, 4, 13, 19."""
+    """``{table, purge}`` to ``{}``; the data goes, with PURGE or without.
+
+    Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
+    """
     bridge = catalog.connect()._bridge
     entries.drop(bridge, bridge.table_path(args["table"]))
     return {}
 
 
 def rename(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, to}`` to ``{}``. Errors: 0, 1, 4, 5, 13, 14, 19.
+    """``{table, to}`` to ``{}``.
 
     ``to`` is a path, with or without the catalog's name, or a name in the same namespace.
+
+    Raises: Unsupported, NamespaceNotFound, TableNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification, InvalidTableState.
     """
     bridge = catalog.connect()._bridge
     path = bridge.table_path(args["table"])
@@ -203,14 +224,19 @@ def _target(catalog: CatalogAddress, path: Path, to: Path) -> Path:
 
 
 def truncate(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table}`` to ``{version}``, in which it has no row. Errors: 1, 4, 13, 14, 17, 19."""
+    """``{table}`` to ``{version}``, in which it has no row.
+
+    Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        ServiceUnavailable, InvalidTableState.
+    """
     return delete_where(catalog, {**args, "where": "true"})
 
 
 def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, where}`` to ``{version}``; where others change the same rows, it begins anew.
+    """``{table, where}`` to ``{version}``; if another writer changes the same rows, it starts over.
 
-    Errors: 1, 4, 12, 13, 14, 17, 19.
+    Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
+        ConcurrentModification, ServiceUnavailable, InvalidTableState.
     """
     table = find(catalog, args)
     version, _ = change.delete(table, args["where"], LATEST)
@@ -218,7 +244,11 @@ def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def count(catalog: CatalogAddress, args: Args) -> Answer:
-    """``{table, version, branch?, filter}`` to ``{rows}``. Errors: 1, 4, 11, 12, 13, 17, 19, 22."""
+    """``{table, version, branch?, filter}`` to ``{rows}``.
+
+    Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
+        InvalidInput, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
+    """
     table, dataset = _at_version(catalog, args)
     with running(f"Rows of table '{table.address.name}' could not be counted"):
         return {"rows": int(dataset.count_rows(filter=args.get("filter")))}
@@ -227,11 +257,12 @@ def count(catalog: CatalogAddress, args: Args) -> Answer:
 def fragments(catalog: CatalogAddress, args: Args) -> Answer:
     """``{table, version, branch?, filter}`` to ``{fragments}``: ids of those with a row that fits.
 
-    Errors: 1, 4, 11, 12, 13, 17, 19, 22.
+    Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
+        InvalidInput, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
     """
     table, dataset = _at_version(catalog, args)
     wanted = args.get("filter")
-    with running(f"Rows of table '{table.address.name}' could not be looked for"):
+    with running(f"Rows of table '{table.address.name}' could not be found"):
         if wanted is None:
             return {"fragments": [each.fragment_id for each in dataset.get_fragments()]}
         return {"fragments": sorted(_fragments_with(dataset, wanted))}

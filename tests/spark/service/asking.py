@@ -77,7 +77,7 @@ def ids_in(catalog: CatalogAddress, table: list[str]) -> list[int]:
 
 def write_staged(catalog: CatalogAddress, told: Mapping[str, Any], *ids: int) -> None:
     """Write a row for each id as two tasks and the writer of a staged table do."""
-    stage = staging.Stage.of(told)
+    stage = staging.Stage.from_json(told)
     access, schema = staging.access(catalog, stage), stage.schema()
     written = []
     for part in (ids[:1], ids[1:]):

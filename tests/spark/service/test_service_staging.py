@@ -279,6 +279,21 @@ def test_a_replaced_table_keeps_its_rows_until_the_commit_and_its_history_after(
     assert not list(place_of(told).rglob("*.staged.json"))
 
 
+def test_a_replacement_that_has_the_catalog_manage_the_table_keeps_that_and_its_properties(
+    catalog: CatalogAddress, server: MemoryServer
+) -> None:
+    create(catalog, TABLE, old="1")
+    told = stage(catalog, "stage_replace", new="2", **{MANAGED_BY: IMPLEMENTATION})
+    write_staged(catalog, told, 7)
+    commit(catalog, told)
+    entry = server.tables[tuple(TABLE)].properties
+    assert entry[MANAGED_BY] == IMPLEMENTATION
+    assert '"version": 2' in entry["lance_bridge.latest"]
+    assert (entry["new"], "old" in entry) == ("2", False)
+    found = ask(catalog, "load_table", table=TABLE)
+    assert (found["version"], found["rows"]) == (2, 1)
+
+
 def test_an_aborted_replacement_leaves_the_table_and_no_new_file(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, 1)
@@ -338,7 +353,7 @@ def test_replacing_creates_only_where_it_may(catalog: CatalogAddress) -> None:
     args = {"table": TABLE, "schema": struct(ID), "properties": {}}
     assert refusal(catalog, "stage_replace", **args, or_create=False)[0] == 4
     told = stage(catalog, "stage_replace")
-    assert Stage.of(told).replaces == 0
+    assert Stage.from_json(told).replaces == 0
     commit_args = {"table": TABLE, "stage": told, "written": False}
     ask(catalog, "commit_staged", **commit_args)
     assert ids_in(catalog, TABLE) == []

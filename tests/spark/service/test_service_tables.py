@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lance_bridge_spark.source import requests
 from lance_bridge_spark.source.errors import LanceError
 from lance_bridge_spark.sql import service
 
-from ..sourcing import begun
+from .. import sourcing
 from .asking import (
     ID,
     NAME,
@@ -115,6 +116,69 @@ def test_describing_takes_one_call_to_the_catalog(
         monkeypatch.setattr(MemoryCatalog, name, _counted(calls, name))
     ask(catalog, "load_table", table=TABLE)
     assert calls == ["load_table"]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_statement_that_writes_loads_the_entry_to_resolve_its_table_and_to_commit(
+    catalog: CatalogAddress, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    create(catalog, TABLE, ID)
+    calls: list[str] = []
+    monkeypatch.setattr(MemoryCatalog, "load_table", _counted(calls, "load_table"))
+    write(catalog, ask(catalog, "load_table", table=TABLE), 1, 2, mode=mode)
+    assert calls == ["load_table"] * 2
+    assert ids_in(catalog, TABLE) == [1, 2]
+
+
+def test_a_statement_whose_table_was_moved_since_it_was_resolved_writes_where_it_is_now(
+    catalog: CatalogAddress, server: MemoryServer, tmp_path: Path
+) -> None:
+    create(catalog, TABLE, ID)
+    loaded = ask(catalog, "load_table", table=TABLE)
+    record = server.tables[tuple(TABLE)]
+    moved = Path(loaded["properties"]["location"]).rename(tmp_path / "moved.lance")
+    server.tables[tuple(TABLE)] = replace(record, location=str(moved))
+    write(catalog, loaded, 1)
+    assert ids_in(catalog, TABLE) == [1]
+
+
+def test_a_statement_whose_table_was_dropped_or_made_again_since_it_was_resolved_fails(
+    catalog: CatalogAddress,
+) -> None:
+    create(catalog, TABLE, ID)
+    loaded = ask(catalog, "load_table", table=TABLE)
+    ask(catalog, "drop_table", table=TABLE, purge=True)
+    with pytest.raises(LanceError, match="LANCE_TABLE_NOT_FOUND"):
+        write(catalog, loaded, 1)
+    create(catalog, TABLE, ID)
+    with pytest.raises(LanceError, match="was dropped: write again"):
+        write(catalog, loaded, 1)
+    assert ids_in(catalog, TABLE) == []
+
+
+def test_the_entry_of_a_table_that_its_catalog_manages_is_loaded_for_the_write(
+    catalog: CatalogAddress,
+) -> None:
+    create(catalog, TABLE, ID, managed_by="impl")
+    loaded = ask(catalog, "load_table", table=TABLE)
+    assert loaded["entry"] is None
+    write(catalog, loaded, 1)
+    write(catalog, loaded, 2)
+    assert ask(catalog, "load_table", table=TABLE)["rows"] == 2
+
+
+def write(
+    catalog: CatalogAddress, loaded: Mapping[str, Any], *ids: int, mode: str = "append"
+) -> None:
+    """Write rows to ``TABLE`` as a statement does that has loaded it."""
+    options: dict[str, Any] = {
+        requests.CATALOG: {"name": catalog.name, "properties": dict(catalog.properties)},
+        requests.TABLE: TABLE,
+        requests.WRITE: {"mode": mode},
+    }
+    if loaded["entry"] is not None:
+        options[requests.ENTRY] = loaded["entry"]
+    sourcing.write(options, pa.table({"id": pa.array(ids, pa.int64())}))
 
 
 def _counted(calls: list[str], name: str) -> Callable[..., Any]:
@@ -349,7 +413,7 @@ def test_rows_for_a_table_that_was_dropped_do_not_go_to_the_next_one_of_its_name
     location = create(catalog, TABLE)["properties"]["location"]
     told = {"name": catalog.name, "properties": dict(catalog.properties)}
     rows = pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]})
-    writer, messages = begun({requests.CATALOG: told, requests.TABLE: TABLE}, rows)
+    writer, messages = sourcing.begun({requests.CATALOG: told, requests.TABLE: TABLE}, rows)
     ask(catalog, "drop_table", table=TABLE, purge=False)
     assert create(catalog, TABLE)["properties"]["location"] == location
     with pytest.raises(LanceError, match="was dropped"):

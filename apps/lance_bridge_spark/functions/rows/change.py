@@ -1,7 +1,7 @@
 """A change of rows, from the driver's side: one Spark job, then one commit.
 
 Every change is read, computed and written on one version of the table, and committed as a change of
-that version. If somebody else has changed the same fragments since, the commit fails and the table
+that version. If another writer has changed the same fragments since, the commit fails and the table
 is as it was; then all of it is done again on the new version, a few times.
 """
 
@@ -73,7 +73,7 @@ class Once:
     Attributes:
         uuid: Its identifier.
         properties: What is kept with it.
-        alone: Whether any later version of somebody else's is a conflict.
+        alone: Whether any later version that another writer made is a conflict.
     """
 
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -97,7 +97,7 @@ class MixedTriesError(Exception):
     """What arrived of a task is partly of one try, and partly of another."""
 
 
-def repeated(retries: int, attempt: Callable[[], Changed]) -> Changed:
+def retry(retries: int, attempt: Callable[[], Changed]) -> Changed:
     """Return what an attempt did; it is made again where others came first.
 
     Raises:
@@ -122,7 +122,7 @@ def apply(table: Snapshot, plan: Plan, transaction: Once | None = None) -> Chang
     """Do a change, and commit it.
 
     Args:
-        transaction: One with an identifier of its own unless told.
+        transaction: One with a new identifier by default.
 
     Raises:
         InvalidInputError: (13) a row of the table would be changed twice.
@@ -227,12 +227,12 @@ def _commit(table: Snapshot, outcome: Outcome, plan: Plan, transaction: Once) ->
         entry=table.table.record.properties.get(ENTRY_ID),
     )
     operation = partial(
-        operation_of, table.dataset, outcome, plan.values, guards_all=plan.guards_all
+        build_operation, table.dataset, outcome, plan.values, guards_all=plan.guards_all
     )
     return commit.run(outcome.new, operation)
 
 
-def operation_of(
+def build_operation(
     dataset: lance.LanceDataset,
     outcome: Outcome,
     values: Sequence[str],

@@ -46,7 +46,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Clauses:
-    """What becomes of matched and of unmatched rows; of a pair, the delete is looked at first."""
+    """What happens to matched and to unmatched rows; of a pair, the delete is checked first."""
 
     matched: tuple[Delete | Update, ...] = ()
     inserted: Insert | None = None
@@ -162,7 +162,7 @@ def step_of(target: Snapshot, clause: Update | Delete | Insert, source: list[str
 
     Raises:
         InvalidInputError: (13) ``"*"``, and the source lacks columns; or a column is set twice.
-        TableColumnNotFoundError: (12) a column to set is not there.
+        TableColumnNotFoundError: (12) a column to set does not exist.
     """
     if isinstance(clause, Delete):
         return Step(clause.where, deletes=True)

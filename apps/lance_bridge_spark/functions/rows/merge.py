@@ -1,4 +1,4 @@
-"""MERGE as a function: one join in Spark decides what becomes of every row."""
+"""MERGE as a function: one join in Spark decides what happens to every row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .change import Changed, Plan
 from .clauses import SOURCE, TARGET, Clauses, Step, clauses_of, step_of
 from .snapshot import ROW_ADDRESS, ROW_ID, Snapshot
 from .tasks import Action, Kind
-from .updates import MARKS, as_column, made_values, named
+from .updates import ROW_KEY_COLUMNS, alias_values, as_column, cast_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _IN_SOURCE = "_lance_bridge_in_source"
-_MARKS = {ROW_ID: "_lance_bridge_rowid", ROW_ADDRESS: "_lance_bridge_rowaddr"}
+_ROW_KEYS = {ROW_ID: "_lance_bridge_rowid", ROW_ADDRESS: "_lance_bridge_rowaddr"}
 """The marks under names that no column of a source has."""
 
 
@@ -63,7 +63,7 @@ def merge_into(
         InvalidInputError: (13) no such catalog, a malformed name, no Lance table, clauses that
             cannot be, or several source rows match one row (MERGE_CARDINALITY_VIOLATION).
         TableNotFoundError: (4)
-        TableColumnNotFoundError: (12) a column to compare or to set is not there.
+        TableColumnNotFoundError: (12) a column to compare or to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
         ConcurrentModificationError: (14) others came first every time.
         OutcomeUnknownError: (17) whether the rows are merged is not known.
@@ -81,7 +81,7 @@ def merge_into(
         target = Snapshot.open(source.sparkSession, table, write=True)
         return change.apply(target, Merge(target, source, on, clauses).plan())
 
-    return change.repeated(retries, attempt)
+    return change.retry(retries, attempt)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Merge:
         self._on = self._condition(on)
 
     def plan(self) -> Plan:
-        """Return the rows that change, with what becomes of each."""
+        """Return the rows that change, with the action for each."""
         joined = self._joined()
         branches = self._branches()
         actions = [each.action for each in branches]
@@ -123,8 +123,8 @@ class Merge:
         rows = joined.withColumn(tasks.ACTION, number).where(F.col(tasks.ACTION).isNotNull())
         columns = self._columns(branches)
         values = self._values(joined, branches, columns)
-        marks = [F.col(_MARKS[mark]).alias(mark) for mark in MARKS]
-        chosen = rows.select(*marks, tasks.ACTION, *named(values))
+        marks = [F.col(_ROW_KEYS[mark]).alias(mark) for mark in ROW_KEY_COLUMNS]
+        chosen = rows.select(*marks, tasks.ACTION, *alias_values(values))
         inserts = self._clauses.inserted is not None
         return Plan(
             chosen,
@@ -149,8 +149,8 @@ class Merge:
         return self._joined_with(self._target.schema.names)
 
     def _joined_with(self, columns: list[str]) -> DataFrame:
-        target = self._target.scan(columns, MARKS)
-        for mark, name in _MARKS.items():
+        target = self._target.scan(columns, ROW_KEY_COLUMNS)
+        for mark, name in _ROW_KEYS.items():
             target = target.withColumnRenamed(mark, name)
         source = self._source.withColumn(_IN_SOURCE, F.lit(True))
         keeps_source = self._clauses.inserted is not None
@@ -182,18 +182,18 @@ class Merge:
         ours = quoted((TARGET, self._target.column(name)))
         return f"{ours} = {quoted((SOURCE, match[0]))}"
 
-    # -- what becomes of the rows ------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     @property
     def _is_matched(self) -> Column:
-        return F.col(_MARKS[ROW_ID]).isNotNull() & F.col(_IN_SOURCE).isNotNull()
+        return F.col(_ROW_KEYS[ROW_ID]).isNotNull() & F.col(_IN_SOURCE).isNotNull()
 
     def _branches(self) -> list[Branch]:
-        in_target, in_source = F.col(_MARKS[ROW_ID]).isNotNull(), F.col(_IN_SOURCE).isNotNull()
+        in_target, in_source = F.col(_ROW_KEYS[ROW_ID]).isNotNull(), F.col(_IN_SOURCE).isNotNull()
         inserted = () if self._clauses.inserted is None else (self._clauses.inserted,)
         sides = (
             (in_target & in_source, self._clauses.matched),
-            (in_source & F.col(_MARKS[ROW_ID]).isNull(), inserted),
+            (in_source & F.col(_ROW_KEYS[ROW_ID]).isNull(), inserted),
             (in_target & F.col(_IN_SOURCE).isNull(), self._clauses.unmatched),
         )
         steps = [
@@ -213,7 +213,7 @@ class Merge:
     ) -> list[Column]:
         """Return each column's new value, whichever step it is of."""
         made = [
-            made_values(self._target, self._seen_by(joined, each.step), each.step.values)
+            cast_values(self._target, self._seen_by(joined, each.step), each.step.values)
             for each in branches
         ]
         values = []

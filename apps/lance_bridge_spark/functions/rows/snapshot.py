@@ -16,15 +16,15 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_bridge.ref import LATEST, Ref
 
-from ...addresses import Access, TableAddress
-from ...names import address_of
+from ...addresses import Access, TableAddress, address_of
+from ...lookup import find_table
 from ...source import requests
 from ...source.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ...found_tables import SparkTable
+    from ...spark_tables import SparkTable
 
 FORMAT = "lance"
 ROW_ID = "_rowid"
@@ -57,7 +57,7 @@ class Snapshot:
             InvalidTableStateError: (19) it is declared, and has no data yet.
             ServiceUnavailableError: (17)
         """
-        table = address_of(spark, name).find()
+        table = find_table(address_of(spark, name))
         return cls(spark, table, table.open(ref, write=write))
 
     @property

@@ -28,7 +28,7 @@ from ...source.writer import Target
 from .snapshot import ROW_ADDRESS, ROW_ID
 
 ACTION = "_lance_bridge_action"
-"""The column that tells what becomes of a row: the place of an `Action` in the job's."""
+"""The column with the action for a row: the place of an `Action` in the job's."""
 VALUE = "_lance_bridge_value_"
 """The beginning of the columns with new values; a number follows, in the order of `Job.values`."""
 
@@ -56,7 +56,7 @@ _DONE = pa.schema([("fragment", pa.int64()), ("body", pa.string())])
 
 
 class Kind(Enum):
-    """What becomes of a row."""
+    """What a change does with a row."""
 
     KEEP = "keep"
     """Nothing; but it counts where a row of the target may have one match only."""
@@ -67,7 +67,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Action:
-    """What becomes of some rows, and which columns get new values then."""
+    """What a change does with some rows, and which columns get new values."""
 
     kind: Kind
     columns: frozenset[str] = frozenset()
@@ -122,7 +122,7 @@ def write(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 @dataclass
-class Touched:
+class TouchedRows:
     """Offsets of the rows of one fragment, in pieces."""
 
     changed: list[np.ndarray[Any, Any]] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Writing:
         self._schema = job.schema
         self._attempt = uuid.uuid4().hex
         self._dataset: lance.LanceDataset | None = None
-        self._touched: dict[int, Touched] = defaultdict(Touched)
+        self._touched: dict[int, TouchedRows] = defaultdict(TouchedRows)
         self._pending = 0
         self._sent = 0
         self._counts = dict.fromkeys(Kind, 0)
@@ -254,13 +254,13 @@ class Writing:
             yield pa.RecordBatch.from_pylist(rows, schema=_SENT)
 
     def _summary(self) -> pa.RecordBatch:
-        told = {
+        summary = {
             "attempt": self._attempt,
             "touched": self._sent,
             "fragments": self._fragments,
             **{kind.value: self._counts[kind] for kind in Kind},
         }
-        row = {"fragment": SUMMARY, "attempt": self._attempt, "summary": json.dumps(told)}
+        row = {"fragment": SUMMARY, "attempt": self._attempt, "summary": json.dumps(summary)}
         return pa.RecordBatch.from_pylist([row], schema=_SENT)
 
 
@@ -292,7 +292,7 @@ class Deleting:
         self._job = job
         self._dataset: lance.LanceDataset | None = None
         self._fragment: int | None = None
-        self._touched = Touched()
+        self._touched = TouchedRows()
         self._arrived: dict[str, int] = defaultdict(int)
 
     def take(self, row: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -314,11 +314,11 @@ class Deleting:
         changed = np.concatenate(self._touched.changed)
         touched = np.concatenate([changed, *self._touched.kept])
         doubled = len(touched) - len(np.unique(touched))
-        told: dict[str, Any] = {"arrived": dict(self._arrived), "doubled": doubled}
+        summary: dict[str, Any] = {"arrived": dict(self._arrived), "doubled": doubled}
         if len(changed) and not (doubled and self._job.needs_one_match):
-            told["metadata"] = self._delete(self._fragment, changed)
-        yield _answer(self._fragment, json.dumps(told))
-        self._fragment, self._touched = None, Touched()
+            summary["metadata"] = self._delete(self._fragment, changed)
+        yield _answer(self._fragment, json.dumps(summary))
+        self._fragment, self._touched = None, TouchedRows()
         self._arrived.clear()
 
     def _delete(self, fragment: int, offsets: np.ndarray[Any, Any]) -> str | None:

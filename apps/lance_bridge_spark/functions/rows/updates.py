@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lance_namespace.errors import TableColumnNotFoundError
+from lance_namespace.errors import TableColumnNotFoundError, TableSchemaValidationError
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
 
 from . import change, tasks
-from .assign import assigned
 from .change import Changed, Plan
 from .snapshot import ROW_ADDRESS, ROW_ID, Snapshot
 from .tasks import Action, Kind
@@ -20,7 +20,7 @@ from .tasks import Action, Kind
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-MARKS = (ROW_ID, ROW_ADDRESS)
+ROW_KEY_COLUMNS = (ROW_ID, ROW_ADDRESS)
 
 
 def delete(
@@ -47,10 +47,10 @@ def delete(
     def attempt() -> Changed:
         target = Snapshot.open(spark, table, write=True)
         rows = _matching(target, where, ())
-        marked = rows.select(*MARKS, F.lit(0).alias(tasks.ACTION))
+        marked = rows.select(*ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION))
         return change.apply(target, Plan(marked, [Action(Kind.DELETE)], ()))
 
-    return change.repeated(retries, attempt)
+    return change.retry(retries, attempt)
 
 
 def update(
@@ -76,7 +76,7 @@ def update(
         InvalidInputError: (13) no such catalog, a malformed name, no Lance table, or nothing is
             set.
         TableNotFoundError: (4)
-        TableColumnNotFoundError: (12) a column to set is not there.
+        TableColumnNotFoundError: (12) a column to set does not exist.
         TableSchemaValidationError: (20) an expression has a type that its column cannot store.
         ConcurrentModificationError: (14) others came first every time.
         OutcomeUnknownError: (17) whether the rows are updated is not known.
@@ -88,12 +88,14 @@ def update(
         target = Snapshot.open(spark, table, write=True)
         values = columns_to_set(target, set)
         rows = _matching(target, where, tuple(values.values()))
-        made = made_values(target, rows, values)
-        marked = rows.select(*MARKS, F.lit(0).alias(tasks.ACTION), *named(list(made.values())))
+        made = cast_values(target, rows, values)
+        marked = rows.select(
+            *ROW_KEY_COLUMNS, F.lit(0).alias(tasks.ACTION), *alias_values(list(made.values()))
+        )
         action = Action(Kind.UPDATE, frozenset(made))
         return change.apply(target, Plan(marked, [action], tuple(made)))
 
-    return change.repeated(retries, attempt)
+    return change.retry(retries, attempt)
 
 
 def columns_to_set(target: Snapshot, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def columns_to_set(target: Snapshot, values: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def made_values(target: Snapshot, rows: DataFrame, values: Mapping[str, Any]) -> dict[str, Column]:
+def cast_values(target: Snapshot, rows: DataFrame, values: Mapping[str, Any]) -> dict[str, Column]:
     """Return the new values of columns in the columns' own types, over some rows."""
     if not values:
         return {}
@@ -130,12 +132,12 @@ def made_values(target: Snapshot, rows: DataFrame, values: Mapping[str, Any]) ->
     given = rows.select(*[c.alias(f"v{i}") for i, c in enumerate(columns.values())]).schema
     ansi = str(target.spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
     return {
-        name: assigned(column, field.dataType, target.types[name], target.name, ansi=ansi)
+        name: assign(column, field.dataType, target.types[name], target.name, ansi=ansi)
         for (name, column), field in zip(columns.items(), given.fields, strict=True)
     }
 
 
-def named(values: list[Column]) -> list[Column]:
+def alias_values(values: list[Column]) -> list[Column]:
     """Return new values under the names that tasks know them by."""
     return [value.alias(f"{tasks.VALUE}{place}") for place, value in enumerate(values)]
 
@@ -149,12 +151,12 @@ def _matching(target: Snapshot, where: str | Column | None, values: tuple[Any, .
     """Return the rows for which a condition holds, with no more columns than are needed."""
     texts = [each for each in (where, *values) if each is not None]
     if all(isinstance(each, str) for each in texts):
-        some = target.scan(target.columns_in(*texts), MARKS)
+        some = target.scan(target.columns_in(*texts), ROW_KEY_COLUMNS)
         try:
             return _filtered(some, where, values)
         except AnalysisException:
             pass  # It may be about a column that was left out: see what Spark says with all.
-    return _filtered(target.scan(target.schema.names, MARKS), where, values)
+    return _filtered(target.scan(target.schema.names, ROW_KEY_COLUMNS), where, values)
 
 
 def _filtered(rows: DataFrame, where: Any, values: tuple[Any, ...]) -> DataFrame:
@@ -162,3 +164,81 @@ def _filtered(rows: DataFrame, where: Any, values: tuple[Any, ...]) -> DataFrame
     # Makes Spark look at the expressions now, in Connect too.
     _ = found.select(*[as_column(value).alias("v") for value in values]).schema
     return found
+
+
+_TIMES = (spark.DateType, spark.TimestampType, spark.TimestampNTZType)
+
+
+def assign(
+    value: Column, given: spark.DataType, column: spark.StructField, table: str, *, ansi: bool
+) -> Column:
+    """Return a value in the type of the column that it is for.
+
+    Args:
+        given: The value's own type.
+        table: What messages call the table.
+        ansi: Whether the session's casts fail by themselves where a value does not fit.
+
+    Raises:
+        TableSchemaValidationError: (20) Spark stores no such value in such a column.
+    """
+    if not can_store(given, column.dataType):
+        raise TableSchemaValidationError(
+            f"Column '{column.name}' of table '{table}' is {column.dataType.simpleString()}, and "
+            f"the value for it is {given.simpleString()}: cast it"
+        )
+    wanted = relaxed(column.dataType)
+    if relaxed(given) != wanted:
+        value = value.cast(wanted) if ansi else _checked(value, wanted, column.name)
+    if not column.nullable:
+        message = f"[NOT_NULL_ASSERT_VIOLATION] Column '{column.name}' must not be null"
+        value = F.when(value.isNotNull(), value).otherwise(F.raise_error(message).cast(wanted))
+    return value
+
+
+def _checked(value: Column, wanted: spark.DataType, name: str) -> Column:
+    cast = value.try_cast(wanted)
+    message = f"[CAST_OVERFLOW_IN_TABLE_INSERT] A value does not fit column '{name}'"
+    failed = F.raise_error(message).cast(wanted)
+    return F.when(value.isNull() | cast.isNotNull(), cast).otherwise(failed)
+
+
+def can_store(given: spark.DataType, wanted: spark.DataType) -> bool:
+    """Return whether values of a type can be stored as another, as Spark's ANSI policy has it."""
+    if isinstance(given, spark.NullType) or relaxed(given) == relaxed(wanted):
+        return True
+    nested = _pairs(given, wanted)
+    if nested is not None:
+        return all(can_store(one, other) for one, other in nested)
+    if isinstance(wanted, spark.StringType):
+        return isinstance(given, spark.AtomicType) and not isinstance(given, spark.BinaryType)
+    if isinstance(given, _TIMES) and isinstance(wanted, _TIMES):
+        return True
+    return isinstance(given, spark.NumericType) and isinstance(wanted, spark.NumericType)
+
+
+def _pairs(given: Any, wanted: Any) -> list[tuple[Any, Any]] | None:
+    """Return the types inside two of one kind, side by side, or None."""
+    if isinstance(given, spark.ArrayType) and isinstance(wanted, spark.ArrayType):
+        return [(given.elementType, wanted.elementType)]
+    if isinstance(given, spark.MapType) and isinstance(wanted, spark.MapType):
+        return [(given.keyType, wanted.keyType), (given.valueType, wanted.valueType)]
+    if isinstance(given, spark.StructType) and isinstance(wanted, spark.StructType):
+        # A cast goes by position: the names must be in one order, or it would mix them up.
+        if [each.lower() for each in given.names] != [each.lower() for each in wanted.names]:
+            return None
+        pairs = zip(given.fields, wanted.fields, strict=True)
+        return [(one.dataType, other.dataType) for one, other in pairs]
+    return None
+
+
+def relaxed(kind: Any) -> Any:
+    """Return a type that may hold nulls everywhere: whether it does is checked on writing."""
+    if isinstance(kind, spark.ArrayType):
+        return spark.ArrayType(relaxed(kind.elementType), True)
+    if isinstance(kind, spark.MapType):
+        return spark.MapType(relaxed(kind.keyType), relaxed(kind.valueType), True)
+    if isinstance(kind, spark.StructType):
+        fields = [spark.StructField(f.name, relaxed(f.dataType), True) for f in kind.fields]
+        return spark.StructType(fields)
+    return kind

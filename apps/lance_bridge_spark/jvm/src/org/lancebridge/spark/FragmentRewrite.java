@@ -47,7 +47,7 @@ final class FragmentRewrite implements RowLevelOperation {
     return "lance " + table.name() + " " + info.command();
   }
 
-  /** Without a metadata column, Spark 4.1 writes a column of its own in the place of the table's first. */
+  /** Without a metadata column, Spark 4.1 writes a column of its own instead of the table's first. */
   @Override
   public NamedReference[] requiredMetadataAttributes() {
     return new NamedReference[] {Expressions.column(MetadataColumns.ROW_ID)};
@@ -63,8 +63,7 @@ final class FragmentRewrite implements RowLevelOperation {
     return new WriteBuilder() {
       @Override
       public Write build() {
-        Write inner = new LanceWriteBuilder(table.service(), table.arguments().get("table"), table.name(), write)
-            .asking(replacement()).build();
+        Write inner = table.writeBuilder(write).asking(replacement()).build();
         return new Write() {
           @Override
           public BatchWrite toBatch() {
@@ -82,7 +81,7 @@ final class FragmentRewrite implements RowLevelOperation {
     ObjectNode request = Service.object().put("mode", "replace_fragments");
     request.set("version", table.state().path("version"));
     request.set("fragments", fragments);
-    // A row that MERGE inserts because it is not there must not have come meanwhile, in any fragment.
+    // A row that MERGE inserts because it is missing must not have been added concurrently, in any fragment.
     return request.put("guard", info.command() == Command.MERGE);
   }
 

@@ -136,7 +136,7 @@ public final class LanceCatalog implements StagingTableCatalog, SupportsNamespac
     }
   }
 
-  // Tables that are seen when all of their rows are there.
+  // Tables that readers see when all of their rows are written.
 
   @Override
   public StagedTable stageCreate(Identifier table, TableInfo info)

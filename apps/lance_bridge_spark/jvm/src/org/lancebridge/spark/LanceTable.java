@@ -121,7 +121,12 @@ final class LanceTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new LanceWriteBuilder(service, path, name, info).to(id());
+    return writeBuilder(info).to(id());
+  }
+
+  /** A write of the table as it was loaded: to plan it takes no call of the catalog. */
+  LanceWriteBuilder writeBuilder(LogicalWriteInfo info) {
+    return new LanceWriteBuilder(service, path, name, info).withEntry(state.path("entry"));
   }
 
   @Override

@@ -1,6 +1,7 @@
 package org.lancebridge.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -24,6 +25,7 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
   private ObjectNode request = Service.object().put("mode", "append");
   private boolean truncates;
   private String table;
+  private JsonNode entry = MissingNode.getInstance();
 
   LanceWriteBuilder(Service service, JsonNode path, String name, LogicalWriteInfo info) {
     this.service = service;
@@ -35,6 +37,12 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
   /** Say it in full: what to replace, or for which stage to write. */
   LanceWriteBuilder asking(ObjectNode request) {
     this.request = request;
+    return this;
+  }
+
+  /** Say what the catalog has of the table; null where that must be loaded again. */
+  LanceWriteBuilder withEntry(JsonNode entry) {
+    this.entry = entry;
     return this;
   }
 
@@ -71,6 +79,9 @@ final class LanceWriteBuilder implements SupportsOverwriteV2 {
     guardWhatWasRead();
     Map<String, String> options = service.options(path, info.options().asCaseSensitiveMap());
     options.put(Service.WRITE, request.toString());
+    if (entry.isObject()) {
+      options.put(Service.ENTRY, entry.toString());
+    }
     SupportsWrite sink =
         (SupportsWrite) service.provider().getTable(info.schema(), new Transform[0], options);
     WriteBuilder builder = sink.newWriteBuilder(new Info(info, new CaseInsensitiveStringMap(options)));

@@ -62,7 +62,7 @@ final class ScanOptions {
     return version;
   }
 
-  /** Tell the statement's own write which version this is, unless the user chose it. */
+  /** Pass this version to the write of the same statement, unless the user chose it. */
   void noteRead() {
     if (!state.path("chosen").asBoolean()) {
       StatementReads.add(keyOf(state.path("id").asText(), state.path("branch").asText(null)),
@@ -86,7 +86,7 @@ final class ScanOptions {
     return HARMLESS.containsAll(given.keySet().stream().map(String::toLowerCase).toList());
   }
 
-  /** Refuse the columns of a search where there is none. */
+  /** Refuse the columns of a search if the scan has no search. */
   void checkSearched(StructType schema) {
     for (StructField field : schema.fields()) {
       String needed = MetadataColumns.searchOf(field.name());

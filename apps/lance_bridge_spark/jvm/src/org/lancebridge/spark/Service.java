@@ -26,6 +26,8 @@ import scala.Option;
 final class Service {
   static final String SCAN = "lance_bridge.scan";
   static final String WRITE = "lance_bridge.write";
+  /** The word `secret` makes Spark redact the option wherever it shows options. */
+  static final String ENTRY = "lance_bridge.secret.entry";
   private static final String SOURCE = "lance";
   private static final String TABLE = "lance_bridge.table";
   private static final String OPERATION = "lance_bridge.op";

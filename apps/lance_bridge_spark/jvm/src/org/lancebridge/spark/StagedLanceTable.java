@@ -12,7 +12,7 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 
-/** A table that CREATE or REPLACE TABLE ... AS SELECT writes, and that nobody sees before all of it is there. */
+/** A table that CREATE or REPLACE TABLE ... AS SELECT writes, which no reader sees before all of it is written. */
 final class StagedLanceTable implements StagedTable, SupportsWrite {
   private final Service service;
   private final JsonNode path;
@@ -72,7 +72,7 @@ final class StagedLanceTable implements StagedTable, SupportsWrite {
     }
   }
 
-  /** Files stay where the reply to the commit is lost: they may be those of a table by now, or soon. */
+  /** Files stay where the reply to the commit is lost: a table may have them already, or soon. */
   @Override
   public void abortStagedChanges() {
     if (!maybeCommitted) {

@@ -11,7 +11,7 @@ import scala.Option;
 /**
  * The versions of tables that a statement reads, for the write of the same statement.
  *
- * <p>Spark tells a writer nothing of the query whose rows it gets. It plans the scans of a statement and then its write
+ * <p>A writer does not learn from Spark which query its rows come from. It plans the scans of a statement and then its write
  * under one tracker, which is not part of its public interfaces.
  */
 final class StatementReads {

@@ -16,7 +16,7 @@ from .planning import rows_of
 
 FAIL, SKIP = "fail", "skip"
 ON_CHANGE = (FAIL, SKIP)
-"""What becomes of a version that changes or deletes rows: the read ends, or leaves it out."""
+"""What a stream does with a version that changes or deletes rows: fail, or skip it."""
 
 _ADDS_NOTHING = (
     lance.LanceOperation.Rewrite,
@@ -32,11 +32,11 @@ class Added:
     fragments: tuple[tuple[int, int], ...]
 
 
-class Growth:
-    """The versions of one branch of a table, as far as they have been looked at."""
+class TableChanges:
+    """The versions of one branch of a table, as far as they have been read."""
 
     def __init__(self, name: str, on_change: str) -> None:
-        """Look at nothing yet.
+        """Read nothing yet.
 
         Args:
             name: What messages call the table.
@@ -84,7 +84,7 @@ class Growth:
         raise ConcurrentModificationError(
             f"Version {version} of table '{self._name}' changes or deletes rows "
             f"({type(operation).__name__}), and a stream reads rows that are appended: set the "
-            f"option on_change to {SKIP} to leave such versions out, or begin anew at a later "
+            f"option on_change to {SKIP} to skip such versions, or start again at a later "
             "start_version"
         )
 
@@ -104,8 +104,8 @@ class Growth:
             if version in known:
                 raise
             raise TableVersionNotFoundError(
-                f"Version {version} of table '{self._name}' is not there (any more), and the "
-                "stream has not read it: begin anew at a later start_version, or keep versions "
+                f"Version {version} of table '{self._name}' does not exist (any more), and the "
+                "stream has not read it: start again at a later start_version, or keep versions "
                 "for longer"
             ) from error
 
@@ -119,7 +119,7 @@ def _by_id(dataset: lance.LanceDataset) -> dict[int, FragmentMetadata]:
 
 
 def _is_same(before: FragmentMetadata, after: FragmentMetadata | None) -> bool:
-    """Return whether a fragment still has its rows: their values may have more columns by now."""
+    """Return whether a fragment still has its rows: they may have more columns now."""
     if after is None or _deleted(before) != _deleted(after):
         return False
     return set(_paths(before)) <= set(_paths(after)) or before == after

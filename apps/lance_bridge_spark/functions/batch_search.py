@@ -32,8 +32,8 @@ from ..addresses import Access
 from ..source import arrays, planning
 from ..source.types import batch_schema
 from .filters import Condition, sql_of
+from .reading import DEFAULT_K
 from .rows.snapshot import ROW_ID, Snapshot
-from .search import DEFAULT_K
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,7 +104,7 @@ def nearest_batch(
     found = _spread(asked, len(search.parts)).mapInArrow(partial(run, search), search.schema)
     best = Window.partitionBy(_QUERY).orderBy(DISTANCE, ROW_ID)
     ranked = found.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) <= k)
-    top = ranked.drop(_RANK).mapInArrow(partial(taken, search), search.result)
+    top = ranked.drop(_RANK).mapInArrow(partial(take_rows, search), search.result)
     return marked.join(top, _QUERY).select(*queries.columns, *names, DISTANCE)
 
 
@@ -234,7 +234,7 @@ def _found(
                 yield arrays.to_spark(marked, expected)
 
 
-def taken(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def take_rows(search: Search, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read the columns of the rows that were found; before, only their ids were sent around."""
     dataset: lance.LanceDataset | None = None
     expected = batch_schema(search.result)

@@ -13,13 +13,13 @@ from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.ref import LATEST, Ref
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True)
-class When:
+class TimeTravel:
     """What a query means: a version, tag or branch, or the state of a branch at a moment."""
 
     ref: Ref = LATEST
@@ -27,7 +27,7 @@ class When:
     """In microseconds since 1970 (UTC)."""
 
     @classmethod
-    def of(cls, version: str | None, timestamp_us: int | None) -> When:
+    def of(cls, version: str | None, timestamp_us: int | None) -> TimeTravel:
         """Return what VERSION AS OF and TIMESTAMP AS OF say.
 
         Args:
@@ -86,20 +86,20 @@ def version_at(dataset: lance.LanceDataset, timestamp_us: int, name: str) -> int
     found = [number for number, at in made.items() if at <= timestamp_us]
     if not found:
         first = min(made, default=int(dataset.version))
-        since = f": its version {first} is of {_shown(made[first])}" if made else ""
+        since = f": its version {first} is of {_format_time(made[first])}" if made else ""
         raise TableVersionNotFoundError(
-            f"Table '{name}' has no version at or before {_shown(timestamp_us)}{since}"
+            f"Table '{name}' has no version at or before {_format_time(timestamp_us)}{since}"
         )
     return max(found)
 
 
 def _micros(moment: Any) -> int:
-    """Return a moment (a local ``datetime``, as pylance tells it) in microseconds since 1970."""
+    """Return a moment (a local ``datetime``, as pylance returns it) in microseconds since 1970."""
     seconds: float = moment.timestamp()
     return round(seconds * _MICROSECONDS)
 
 
-def _shown(micros: int) -> str:
+def _format_time(micros: int) -> str:
     seconds, rest = divmod(micros, _MICROSECONDS)
     try:
         moment = datetime.fromtimestamp(seconds, timezone.utc)

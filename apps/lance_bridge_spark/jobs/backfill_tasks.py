@@ -36,7 +36,7 @@ _PLACE = "_rowaddr"
 
 @dataclass(frozen=True)
 class Filled:
-    """A fragment as it is with the new values; the schema is there where the column is new."""
+    """A fragment as it is with the new values; it has a schema if the column is new."""
 
     fragment: lance.fragment.FragmentMetadata
     schema: Any = None
@@ -57,7 +57,7 @@ class Filling:
         """Yield the rows of a fragment: the columns that are read, `ROW`, and `CHOSEN`.
 
         A new column needs a value for each row, so rows that are not chosen come, too. Its rows
-        have their places in the fragment for `ROW`, which tell whether they stay in order.
+        have their places in the fragment for `ROW`, which show whether they stay in order.
         """
         wanted = {name: f"`{name.replace('`', '``')}`" for name in self.columns}
         chosen = "true"
@@ -125,7 +125,7 @@ class Filling:
 
 
 @dataclass(frozen=True)
-class ByFunction:
+class UdfFill:
     """What a task does with a fragment whose values a Python function makes."""
 
     filling: Filling
@@ -166,8 +166,8 @@ class ByFunction:
 
 
 @dataclass(frozen=True)
-class OfItself:
-    """What a task does with a fragment whose values Lance computes; the column is there."""
+class SqlFill:
+    """What a task does with a fragment whose values of an existing column Lance computes."""
 
     filling: Filling
     sql: str

@@ -63,10 +63,10 @@ def _vectors(name: str, kind: pa.DataType, size: int) -> pa.DataType:
     return pa.list_(pa.field("item", kind.value_type), size)
 
 
-# -- a table that is there -------------------------------------------------------------------------
+# -- an existing table ---------------------------------------------------------------------------
 
 
-def require_fit(schema: spark.StructType, table: pa.Schema, name: str) -> dict[str, str]:
+def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict[str, str]:
     """Check that a DataFrame has the table's columns, in any order and each of a type that fits.
 
     Args:
@@ -76,7 +76,7 @@ def require_fit(schema: spark.StructType, table: pa.Schema, name: str) -> dict[s
         The DataFrame's name for each column of the table: they may differ in case.
 
     Raises:
-        TableSchemaValidationError: (20) a column is missing, is not there, or does not fit.
+        TableSchemaValidationError: (20) a column is missing, unknown, or does not fit.
         InvalidInputError: (13) a type that Lance has no place for.
     """
     refuse_unstorable(schema)
@@ -88,7 +88,7 @@ def require_fit(schema: spark.StructType, table: pa.Schema, name: str) -> dict[s
     if missing or extra:
         lacks = [f"the DataFrame has no {_list(missing)}"] if missing else []
         knows = [f"the table has no {_list(extra)}"] if extra else []
-        raise _unfit(name, f"{' and '.join(lacks + knows)}; the table has {_list(table.names)}")
+        raise _mismatch(name, f"{' and '.join(lacks + knows)}; the table has {_list(table.names)}")
     pairs = {column: match for column, match in found.items() if match is not None}
     for column, match in pairs.items():
         _require_type(given[match].type, table.field(column).type, column, name)
@@ -106,12 +106,12 @@ def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> 
         kind = sizes.get(column)
         if kind is None or not arrow.is_fixed_size_list(kind) or kind.list_size != size:
             there = "no such column" if kind is None else f"{column} as {kind}"
-            raise _unfit(name, f"option 'vector.{column}' is {size}, and the table has {there}")
+            raise _mismatch(name, f"option 'vector.{column}' is {size}, and the table has {there}")
 
 
 def _require_once(names: Sequence[str], schema: spark.StructType, table: str) -> None:
     if len(names) != len(schema.fields):
-        raise _unfit(table, "the DataFrame has two columns of one name")
+        raise _mismatch(table, "the DataFrame has two columns of one name")
 
 
 def _match(name: str, given: Mapping[str, pa.Field]) -> str | None:
@@ -123,9 +123,9 @@ def _match(name: str, given: Mapping[str, pa.Field]) -> str | None:
 
 def _require_type(given: pa.DataType, stored: pa.DataType, column: str, table: str) -> None:
     if not fits(given, stored):
-        raise _unfit(
+        raise _mismatch(
             table,
-            f"column '{column}' is {_shown(given)} in the DataFrame and {_shown(read_type(stored))}"
+            f"column '{column}' is {given} in the DataFrame and {read_type(stored)}"
             " in the table: cast it",
         )
 
@@ -166,13 +166,9 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
 
 
-def _shown(kind: pa.DataType) -> str:
-    return str(kind)
-
-
 def _list(names: Sequence[str] | set[str]) -> str:
     return ", ".join(f"'{each}'" for each in names) or "no columns"
 
 
-def _unfit(table: str, why: str) -> LanceNamespaceError:
+def _mismatch(table: str, why: str) -> LanceNamespaceError:
     return TableSchemaValidationError(f"The rows do not fit table '{table}': {why}")

@@ -1,22 +1,62 @@
-"""A location as a catalog of one table, so that what works on entries works on locations, too."""
+"""Connections to catalogs, and locations as catalogs of one table. Only the driver needs them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NoReturn
+
+from lance_namespace import LanceNamespace
 
 from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Capabilities, Catalog, NameRule, NamespaceRecord, Path, TableRecord
-from lance_bridge.config import CatalogConfig
-from lance_bridge.errors import unsupported
+from lance_bridge.config import CatalogConfig, environment
+from lance_bridge.entries import tables as entries
 from lance_bridge.location import check
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.registry import connect as connect_by_name
+from lance_bridge.registry import implementation, require_lance_bridge
+from lance_bridge.table import Table
+
+
+def connect(name: str, properties: Mapping[str, str]) -> LanceBridgeNamespace:
+    """Do what `CatalogAddress.connect` says."""
+    namespace = _connected(name, tuple(sorted(properties.items())))
+    return require_lance_bridge(namespace, name, "Give Spark the location of its table")
+
+
+@lru_cache(maxsize=32)
+def _connected(name: str, items: tuple[tuple[str, str], ...]) -> LanceNamespace:
+    properties = dict(items)
+    impl = properties.pop("impl", None)
+    if impl is None:
+        return connect_by_name(name, properties)
+    kind = implementation(impl)  # of a class, or of a catalog of the configuration file
+    if issubclass(kind, LanceBridgeNamespace):
+        properties = {**environment(kind.config_type, name), **properties}
+    return connect_by_name(impl, properties)
+
+
+def load_table(
+    namespace: LanceBridgeNamespace, path: Path, entry: TableRecord | None = None
+) -> Table:
+    """Return a table of a catalog, with the one call to the catalog that this takes.
+
+    Args:
+        entry: The table's entry, where it has been loaded before; saves the call.
+    """
+    bridge = namespace._bridge
+    return Table(bridge, entry or entries.load_lance(bridge, bridge.table_path(path)))
+
+
+# -- locations -------------------------------------------------------------------------------------
 
 _ANY = NameRule("table", re.compile(r".+", re.DOTALL), "a location", 10_000)
 _NO_NAMES = "a location has no catalog: give the table's name in one"
 
 
-class PlaceCatalog(Catalog):
+class LocationCatalog(Catalog):
     """Its one table is named by its location, and has no entry that could change."""
 
     @property
@@ -77,13 +117,13 @@ def _refuse() -> NoReturn:
     raise unsupported(f"Not supported: {_NO_NAMES}")
 
 
-def bridge_at(location: str, storage: Mapping[str, str]) -> tuple[Bridge, TableRecord]:
-    """Return the location as a table of a catalog of its own.
+def location_table(location: str, storage: Mapping[str, str]) -> Table:
+    """Return the table at a location, whether it exists or not.
 
     Raises:
-        InvalidInputError: (13) it is no location that Lance can be at.
+        InvalidInputError: (13) Lance cannot open such a location.
     """
     check(location)
-    catalog = PlaceCatalog()
+    catalog = LocationCatalog()
     config = CatalogConfig.model_validate({"storage.*": dict(storage)})
-    return Bridge(catalog, config), catalog.load_table((location,))
+    return Table(Bridge(catalog, config), catalog.load_table((location,)))

@@ -18,7 +18,7 @@ _READS_AT_ONCE = sys.version_info < (3, 13)
 _MODULE_OF_WORKERS = "pyspark.worker_util"
 
 
-class Archive(zipimport.zipimporter):
+class CachedZipImporter(zipimport.zipimporter):
     """Finds modules in an archive, and reads its names again only where it was changed."""
 
     def __init__(self, path: str) -> None:
@@ -40,18 +40,18 @@ class Archive(zipimport.zipimporter):
         return found.st_mtime_ns, found.st_size
 
 
-def keep_known(finders: MutableMapping[str, Any]) -> None:
-    """Put an `Archive` in the place of each finder of an archive.
+def cache_zip_importers(finders: MutableMapping[str, Any]) -> None:
+    """Replace each finder of an archive with a `CachedZipImporter`.
 
     Args:
         finders: By path, such as ``sys.path_importer_cache``.
     """
     for path, finder in list(finders.items()):
         if type(finder) is zipimport.zipimporter:
-            finders[path] = Archive(path)
+            finders[path] = CachedZipImporter(path)
 
 
-def keep_known_in_worker() -> None:
+def cache_zip_importers_in_worker() -> None:
     """Do so where this process is a worker of Spark, and its Python needs it."""
     if _READS_AT_ONCE and _MODULE_OF_WORKERS in sys.modules:
-        keep_known(sys.path_importer_cache)
+        cache_zip_importers(sys.path_importer_cache)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lance_bridge_spark.source import archives
+from lance_bridge_spark.source import pyfiles
 
 
 def written(path: Path, **modules: str) -> str:
@@ -25,7 +25,7 @@ def written(path: Path, **modules: str) -> str:
 def test_modules_of_an_archive_are_found_and_found_anew_when_it_changes(tmp_path: Path) -> None:
     path = written(tmp_path / "a.zip", one="x = 1")
     finders: dict[str, Any] = {path: zipimport.zipimporter(path), str(tmp_path): None}
-    archives.keep_known(finders)
+    pyfiles.cache_zip_importers(finders)
     finder = finders[path]
     assert finders[str(tmp_path)] is None
     assert finder.find_spec("one") is not None
@@ -43,7 +43,7 @@ def test_modules_of_an_archive_are_found_and_found_anew_when_it_changes(tmp_path
 def test_an_archive_that_is_as_it_was_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finder = archives.Archive(written(tmp_path / "a.zip", one="x = 1"))
+    finder = pyfiles.CachedZipImporter(written(tmp_path / "a.zip", one="x = 1"))
     reads = []
     monkeypatch.setattr(
         zipimport.zipimporter, "invalidate_caches", lambda self: reads.append(self.archive)
@@ -62,10 +62,10 @@ def test_only_workers_of_spark_are_changed(monkeypatch: pytest.MonkeyPatch, tmp_
     assert importlib.import_module("in_archive").x == 1
     monkeypatch.delitem(sys.modules, "in_archive")
     monkeypatch.delitem(sys.modules, "pyspark.worker_util", raising=False)
-    archives.keep_known_in_worker()
+    pyfiles.cache_zip_importers_in_worker()
     assert type(sys.path_importer_cache[path]) is zipimport.zipimporter
 
     monkeypatch.setitem(sys.modules, "pyspark.worker_util", sys)
-    archives.keep_known_in_worker()
-    assert type(sys.path_importer_cache[path]) is archives.Archive
+    pyfiles.cache_zip_importers_in_worker()
+    assert type(sys.path_importer_cache[path]) is pyfiles.CachedZipImporter
     assert importlib.import_module("in_archive").x == 1

@@ -1,8 +1,9 @@
-"""Compaction: small fragments become few, and deleted rows go. No row changes."""
+"""Keeping a table small: compaction on executors, and clean-up on the driver."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -10,15 +11,16 @@ from lance import optimize
 
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.tables import cleanup
+from lance_bridge.tables.cleanup import DEFAULT_AGE, Cleaned
 
-from ..addresses import Access
-from ..names import address_of
+from ..addresses import Access, address_of
+from ..lookup import find_table
 from .commits import sent_once
-from .progress import phases
-from .tasks import run
+from .tasks import phases, run
 
 if TYPE_CHECKING:
-    from ..found_tables import SparkTable
+    from ..spark_tables import SparkTable
 
 _lance: Any = optimize
 """Untyped: pylance's stub has not all that the module has."""
@@ -66,7 +68,7 @@ def compact(
         table: ``catalog.db.table``, or a location.
         target_rows_per_fragment: Rows of a fragment; smaller ones are joined.
         materialize_deletions_threshold: The fraction of deleted rows from which on a fragment is
-            written anew, if ``materialize_deletions``.
+            rewritten, if ``materialize_deletions``.
         batch_size: Rows that a task reads at once; with ``max_bytes_per_file`` it bounds memory.
         max_source_fragments: Compact no more than these, the oldest first.
         threads_per_task: Threads that Lance uses in a task.
@@ -97,7 +99,7 @@ def compact(
     given = {name: value for name, value in options.items() if value is not None}
     with phases(f"compact {table}", 3) as shown:
         shown.begin("plan")
-        found = address_of(spark, table).find()
+        found = find_table(address_of(spark, table))
         dataset = found.open(write=True)
         with translate_lance_errors(f"No compaction of table '{table}' could be planned"):
             plan = _lance.Compaction.plan(dataset, given)
@@ -152,3 +154,46 @@ def _require_positive(**given: int | None) -> None:
     for name, value in given.items():
         if value is not None and value < 1:
             raise invalid(f"{name} must be 1 or more, not {value}")
+
+
+__all__ = ["Cleaned", "clean_up"]
+
+
+def clean_up(
+    spark: Any,
+    table: str,
+    *,
+    older_than: timedelta = DEFAULT_AGE,
+    keep_versions: int | None = None,
+    dry_run: bool = False,
+) -> Cleaned:
+    """Delete old versions, the files that only they have, and files that no version names.
+
+    The latest version and those with a tag always stay. So do files that no version names until
+    they are 7 days old: they may be of running jobs. It runs on the driver: it lists files and
+    reads manifests, and no data.
+
+    Args:
+        spark: The session whose settings name the catalog; None for a location, or a catalog of
+            the configuration file.
+        table: ``catalog.db.table``, or a location.
+        older_than: Versions go when the next one took their place that long ago; an hour at least,
+            because readers of an old version and running jobs need theirs.
+        keep_versions: Keep as many of the latest in any case.
+        dry_run: Whether to delete nothing, and only report what would be.
+
+    Raises:
+        TableNotFoundError: (4)
+        InvalidInputError: (13) an age that is not safe.
+        ServiceUnavailableError: (17) some files may be gone; clean up again.
+    """
+    cleanup.check_ages(older_than, keep_versions)
+    with phases(f"clean up {table}", 1) as shown:
+        shown.begin("explain" if dry_run else "delete")
+        found = find_table(address_of(spark, table))
+        return cleanup.clean_up(
+            found,
+            older_than=older_than,
+            keep_versions=keep_versions,
+            dry_run=dry_run,
+        )

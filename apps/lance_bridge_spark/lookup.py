@@ -1,0 +1,51 @@
+"""Finding and creating tables by their addresses, on the driver.
+
+What that takes is imported when it is called: a worker imports this module together with its tasks,
+which need none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from .addresses import TableAddress
+
+if TYPE_CHECKING:
+    from lance_bridge.records import TableRecord
+
+    from .spark_tables import SparkTable
+
+
+def find_table(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
+    """Return the table at an address, with the one catalog call that this takes.
+
+    Args:
+        entry: The table's entry, where it has been loaded before; saves the call.
+
+    Raises:
+        TableNotFoundError: (4)
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) it is not a Lance table.
+        InvalidTableStateError: (19) its entry has no location.
+    """
+    from . import spark_tables  # noqa: PLC0415 - see the top of this file
+
+    return spark_tables.find(address, entry)
+
+
+def create_table(
+    address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None = None
+) -> None:
+    """Create an empty table. If several callers create it at once, one of them succeeds.
+
+    Raises:
+        TableAlreadyExistsError: (5)
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13)
+    """
+    from . import spark_tables  # noqa: PLC0415 - see the top of this file
+
+    spark_tables.create(address, schema, properties)

@@ -1,0 +1,68 @@
+"""Tables on the driver, under the names that Spark has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+from lance_namespace import CreateTableRequest
+from lance_namespace.errors import TableNotFoundError
+
+from lance_bridge.catalog import TableRecord
+from lance_bridge.managed import conversion
+from lance_bridge.table import Table
+from lance_bridge.tables.create import write_first
+from lance_bridge.tables.data import Rows
+
+from .addresses import Access, TableAddress
+from .connections import load_table, location_table
+from .redaction import redact_logs
+
+
+@dataclass(frozen=True)
+class SparkTable(Table):
+    """A table on the driver, and the address by which Spark names it. Tasks get an `Access`."""
+
+    address: TableAddress
+
+    def access(
+        self, dataset: lance.LanceDataset, *, branch: str | None = None, write: bool = False
+    ) -> Access:
+        """Return what tasks need to open this very version of an opened dataset."""
+        redact_logs()
+        if self.managed is not None:
+            # Tasks open versions by their final names, without asking the catalog.
+            conversion.finish_latest(self.bridge, self.record)
+        return Access(
+            self.address,
+            self.uri,
+            int(dataset.version),
+            branch,
+            write,
+            self.storage_options(write=write) or {},
+        )
+
+
+def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
+    """Do what `lookup.find_table` says."""
+    if address.catalog is None:
+        table = location_table(address.location, address.storage)
+        if table.is_declared():
+            raise TableNotFoundError(f"There is no Lance table at {address.location}")
+    else:
+        table = load_table(address.catalog.connect(), address.path, entry)
+    return SparkTable(table.bridge, table.record, address)
+
+
+def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None) -> None:
+    """Do what `lookup.create_table` says."""
+    empty = schema.empty_table()
+    if address.catalog is None:
+        write_first(location_table(address.location, address.storage), Rows.of(empty))
+        return
+    request = CreateTableRequest(
+        id=list(address.path), mode="Create", properties=dict(properties or {}) or None
+    )
+    address.catalog.connect().create_table(request, empty)

@@ -1,4 +1,4 @@
-"""The commands, one group per module, and those that adapters bring."""
+"""The commands, one group per module, and those that adapters and other applications bring."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ _GROUPS = (
         "managed",
         "Tables whose versions the catalog holds: implementation-managed tables.",
     ),
-    ("migrate", "migrate", "Move tables between directories, catalogs and ways of managing them."),
 )
 """Groups: name, module and summary."""
 

@@ -23,7 +23,7 @@ class ImportedGroup(TyperGroup):
     @property
     def commands(self) -> MutableMapping[str, Any]:
         if self._imported is None:
-            group = typer.main.get_group(import_module(f".{self.module}", __package__).app)
+            group = typer.main.get_group(import_module(self.module).app)
             self._imported = group.commands
         return self._imported
 
@@ -32,7 +32,12 @@ class ImportedGroup(TyperGroup):
         """Ignore what typer sets at first: it knows of no commands."""
 
 
+def imported_app(module: str, summary: str) -> typer.Typer:
+    """Return the commands of a module, which has them as ``app``, without importing it yet."""
+    group = type("Group", (ImportedGroup,), {"module": module})
+    return typer.Typer(cls=group, help=summary, no_args_is_help=True)
+
+
 def add_group(app: typer.Typer, name: str, module: str, summary: str) -> None:
     """Add the commands of a module of this package, which has them as ``app``, as a group."""
-    group = type("Group", (ImportedGroup,), {"module": module})
-    app.add_typer(typer.Typer(cls=group, help=summary, no_args_is_help=True), name=name)
+    app.add_typer(imported_app(f"{__package__}.{module}", summary), name=name)

@@ -1,4 +1,4 @@
-"""Commands that adapters bring: entry points of the group ``lance_bridge.commands``.
+"""Commands of other packages: entry points of the group ``lance_bridge.commands``.
 
 The name of an entry point is the command's, and it points to a `typer.Typer`.
 """
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the commands of adapters; one that cannot be imported is left out, and logged."""
+    """Add the commands of other packages; one that cannot be imported is left out, and logged."""
     for point in metadata.entry_points(group=GROUP):
         try:
             group = point.load()

@@ -42,5 +42,11 @@ def written(parts: Sequence[str]) -> str:
     return ".".join(p if _PLAIN.fullmatch(p) else _in_backticks(p) for p in parts)
 
 
+def first_names(names: Sequence[str], limit: int, separator: str = ", ") -> str:
+    """Return some names for a message, and how many more there are: ``a, b and 3 more``."""
+    more = len(names) - limit
+    return separator.join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
 def _in_backticks(part: str) -> str:
     return f"`{part.replace('`', '``')}`"

@@ -151,6 +151,9 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "metastore",
         "=",
         "lance_bridge_metastore.command:app",
+        "migrate",
+        "=",
+        "lance_bridge_migrate.commands:app",
     ]
 
 

@@ -12,7 +12,7 @@ from migrate.places import files
 
 from lance_bridge.storage import TableStorage
 from lance_bridge_migrate.files import Place, copy, files_of
-from lance_bridge_migrate.kind import Stopped
+from lance_bridge_migrate.migration import Stopped
 
 
 def _place(path: Path) -> Place:

@@ -36,7 +36,7 @@ from migrate.test_convert import orders
 from lance_bridge.entries import tables
 from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations import loading
-from lance_bridge_migrate.orphans import texts_of
+from lance_bridge_migrate.record import leftover_messages
 from lance_bridge_migrate.report.summary import report_of
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -274,7 +274,7 @@ def test_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene)
     state = record.items[f"{database}/t"]
     assert (state.facts["orphaned_files_left"], state.facts["orphaned_bytes_left"]) == (1, 7)
     command = f"lance-bridge maintain clean-up hive {scene.target}.t --older-than 7d"
-    [text] = texts_of(state, record.plan.target)
+    [text] = leftover_messages(state, record.plan.target)
     assert text.endswith(command)
     report = report_of(record)
     assert [each.orphaned_bytes_left for each in report.items] == [None, 7]

@@ -33,7 +33,7 @@ from migrate.sparking import (
 )
 
 from lance_bridge_migrate import Endpoints, Level, State, address_of, verify
-from lance_bridge_migrate.spark import files, outgoing
+from lance_bridge_migrate.spark import files, parquet_tables
 from lance_bridge_migrate.spark.session import address_of_session
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -42,8 +42,8 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 _CHANGES = (
     (files, "delete"),
     (files, "rename"),
-    (outgoing, "create_table"),
-    (outgoing, "find_partitions"),
+    (parquet_tables, "create_table"),
+    (parquet_tables, "find_partitions"),
 )
 
 

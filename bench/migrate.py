@@ -43,15 +43,15 @@ from lance_bridge_hive import HiveNamespace
 from lance_bridge_metastore import RELEASES, Metastore
 from lance_bridge_migrate import (
     Directory,
-    Ends,
+    Endpoints,
     Level,
     Migrations,
     RunOptions,
     State,
     address_of,
     execute,
-    kind_named,
     make_plan,
+    migration_type,
     verify,
 )
 from lance_bridge_migrate.spark.session import address_of_session
@@ -134,16 +134,16 @@ class Registration:
 
     def run(self, uri: str, database: str) -> Timed:
         """Register all tables in a new database; the answer is whether all are there."""
-        source, kind = Directory.at(str(self.lake)), kind_named("register")
+        source, kind = Directory.at(str(self.lake)), migration_type("register")
         properties = {"uri": uri, "client.pool-size": str(self.options.at_once)}
         with HiveNamespace(**properties) as namespace:
             request(namespace, "list_tables", id=["default"])  # connects
-            ends = Ends(source, namespace, source.address, address_of(namespace))
+            endpoints = Endpoints(source, namespace, source.address, address_of(namespace))
             started = time.perf_counter()
-            plan = make_plan(kind, ends, {"namespace": [database]})
+            plan = make_plan(kind, endpoints, {"namespace": [database]})
             migration = Migrations(self.state).add(plan)
             planned = time.perf_counter()
-            record = execute(kind, ends, migration, self.options)
+            record = execute(kind, endpoints, migration, self.options)
             done = time.perf_counter()
             found = request(namespace, "list_tables", id=[database]).tables
         is_right = found == self.names and record.state is State.DONE
@@ -215,18 +215,18 @@ class Conversion:
         """Plan, run and verify a conversion; its time is that of the run."""
         source = {"path": self.setup.source, "format": "parquet", "table": _TABLE}
         options = {"paths": [source], "namespace": [_DATABASE], "find_vectors": find_vectors}
-        kind = kind_named("convert")
+        kind = migration_type("convert")
         with self._target() as namespace:
             spark_address = address_of_session(self.spark)
-            ends = Ends(self.spark, namespace, spark_address, address_of(namespace))
+            endpoints = Endpoints(self.spark, namespace, spark_address, address_of(namespace))
             at = [time.perf_counter()]
-            plan = make_plan(kind, ends, options)
+            plan = make_plan(kind, endpoints, options)
             migration = Migrations(self.setup.directory / "state").add(plan)
             at.append(time.perf_counter())
-            records = [execute(kind, ends, migration, RunOptions(verify=Level.NONE))]
+            records = [execute(kind, endpoints, migration, RunOptions(verify=Level.NONE))]
             at.append(time.perf_counter())
             for level in (Level.COUNTS, Level.CHECKSUMS):
-                records.append(verify(kind, ends, migration, level))
+                records.append(verify(kind, endpoints, migration, level))
                 at.append(time.perf_counter())
             is_done = all(record.state is State.DONE for record in records)
             is_right = is_done and self._is_whole(namespace, find_vectors=find_vectors)

@@ -26,7 +26,6 @@ GROUPS = (
     ("table", "tables", "Tables: list, describe, read, register, deregister, rename and drop."),
     ("maintain", "maintain", "Table maintenance: compact, index and clean up."),
     ("managed", "managed", "Implementation-managed tables, whose versions the catalog holds."),
-    ("migrate", "migrate", "Move tables between directories, catalogs and ways of managing them."),
 )
 """Groups: name, module and summary."""
 

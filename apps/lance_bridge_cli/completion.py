@@ -1,4 +1,4 @@
-"""What the shell completes: catalogs, namespaces, tables and migrations.
+"""What the shell completes: catalogs, namespaces and tables.
 
 The shell waits for this at each press of the key, so it imports little. What cannot be read
 completes nothing: the command itself will say what is wrong.
@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from _lance_bridge_names import catalogs
-from lance_bridge.user_files import MIGRATIONS, config_path, default_directory
+from lance_bridge.user_files import config_path
 
 from . import api
 
@@ -39,17 +38,6 @@ def configured(incomplete: str) -> list[str]:
         return sorted(str(each) for each in content["catalogs"] if str(each).startswith(incomplete))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
         return []
-
-
-def migration_ids(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the identifiers of migrations that begin so, the latest first."""
-    state = context.params.get("state")
-    directory = (Path(state) if state else default_directory()) / MIGRATIONS
-    try:
-        found = [each.name for each in directory.iterdir() if each.name.startswith(incomplete)]
-    except OSError:
-        return []
-    return sorted(found, reverse=True)
 
 
 def table_names(context: typer.Context, incomplete: str) -> list[str]:

@@ -1,9 +1,9 @@
 """Migrations: planned by reading, shown, carried out, recorded, verified, and undone.
 
-ends = Ends(directory, namespace, directory.address, address_of(namespace))
-plan = make_plan(kind_named("register"), ends, {"namespace": ["sales"]})
+endpoints = Endpoints(directory, namespace, directory.address, address_of(namespace))
+plan = make_plan(migration_type("register"), endpoints, {"namespace": ["sales"]})
 migration = Migrations().add(plan)
-record = execute(kind_named("register"), ends, migration)
+record = execute(migration_type("register"), endpoints, migration)
 
 A name is imported when it is first used: ``lance-bridge migrate --help`` needs none of them.
 """
@@ -12,27 +12,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .ends import Directory, address_of
-    from .kind import Ends, Kind, Options, Step, Survey, Watcher, Work
+    from .endpoints import Directory, Endpoints, address_of
     from .levels import Level
+    from .migration import (
+        MigrationType,
+        NullProgress,
+        Options,
+        Step,
+        Survey,
+        Work,
+        migration_type,
+    )
     from .plan import Address, Item, Plan, Problem, Severity
     from .record import ItemState, Record, State
-    from .registry import kind_named
-    from .run import execute, make_plan, verify
-    from .run_options import RunOptions
-    from .state import Migration, Migrations
-    from .undoing import undo
+    from .run import RunOptions, execute, make_plan, undo, verify
+    from .store import Migration, Migrations
+
+_NAMES = {
+    "endpoints": ("Directory", "Endpoints", "address_of"),
+    "levels": ("Level",),
+    "migration": (
+        "MigrationType", "NullProgress", "Options", "Step", "Survey", "Work", "migration_type",
+    ),
+    "plan": ("Address", "Item", "Plan", "Problem", "Severity"),
+    "record": ("ItemState", "Record", "State"),
+    "run": ("RunOptions", "execute", "make_plan", "undo", "verify"),
+    "store": ("Migration", "Migrations"),
+}  # fmt: skip
+"""Public names by the module that declares them."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Address",
     "Directory",
-    "Ends",
+    "Endpoints",
     "Item",
     "ItemState",
-    "Kind",
     "Level",
     "Migration",
+    "MigrationType",
     "Migrations",
+    "NullProgress",
     "Options",
     "Plan",
     "Problem",
@@ -42,30 +62,14 @@ __all__ = [
     "State",
     "Step",
     "Survey",
-    "Watcher",
     "Work",
     "address_of",
     "execute",
-    "kind_named",
     "make_plan",
+    "migration_type",
     "undo",
     "verify",
 ]
-
-_NAMES = {
-    "ends": ("Directory", "address_of"),
-    "kind": ("Ends", "Kind", "Options", "Step", "Survey", "Watcher", "Work"),
-    "levels": ("Level",),
-    "plan": ("Address", "Item", "Plan", "Problem", "Severity"),
-    "record": ("ItemState", "Record", "State"),
-    "registry": ("kind_named",),
-    "run": ("execute", "make_plan", "verify"),
-    "run_options": ("RunOptions",),
-    "state": ("Migration", "Migrations"),
-    "undoing": ("undo",),
-}
-"""Public names by the module that declares them."""
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -18,13 +18,13 @@ from lance_bridge.user_files import STATE_VARIABLE
 from .plan import Facts, Model, now
 
 Name = Literal[
-    "run", "begun", "note", "done", "failed", "verified", "ended", "stopped",
-    "undo", "undo_begun", "undo_done", "undo_failed",
+    "run", "started", "note", "done", "failed", "verified", "ended", "stopped",
+    "undo", "undo_started", "undo_done", "undo_failed",
 ]  # fmt: skip
 
 
-_NEWS = ("done", "verified", "undo_done")
-"""Events that nothing is lost with: what they tell is found out again."""
+_DEFERRED = ("done", "verified", "undo_done")
+"""Events that a crash may lose: what they say is found out again."""
 
 
 class Failure(Model):
@@ -53,10 +53,10 @@ class Event(Model):
     """One line.
 
     Attributes:
-        event: ``run`` and ``undo`` begin a run; ``begun``, ``note``, ``done`` and ``failed`` are of
-            one step of one item; ``verified`` is of an item; ``ended`` and ``stopped`` end a run.
+        event: ``run`` and ``undo`` start a run; ``started``, ``note``, ``done`` and ``failed`` are
+            of one step of one item; ``verified`` of an item; ``ended`` and ``stopped`` end a run.
         at: When, in ISO 8601 and UTC.
-        facts: What the step found out or is about to do; of ``run``, its options.
+        facts: What the step found out or is about to do; for ``run``, its options.
         seconds: How long the step took.
         is_last: Whether the item is done with this step.
     """
@@ -78,14 +78,14 @@ class Event(Model):
 
 
 @contextmanager
-def file_errors(place: Path) -> Iterator[None]:
-    """Tell of files of the state directory that cannot be used (17)."""
+def file_errors(directory: Path) -> Iterator[None]:
+    """Translate errors of files in the state directory into ServiceUnavailable (17)."""
     try:
         yield
     except OSError as error:
         raise ServiceUnavailableError(
-            f"The migration's files in {place} cannot be used ({error}): check the directory, or "
-            f"name another one by ${STATE_VARIABLE}"
+            f"The migration's files in {directory} cannot be used ({error}): check the directory, "
+            f"or set ${STATE_VARIABLE} to another one"
         ) from error
 
 
@@ -93,7 +93,7 @@ def read(path: Path) -> list[Event]:
     """Return all events; what a crash left of the last lines is left out.
 
     Raises:
-        InvalidTableStateError: (19) a line before the last ones is no event.
+        InvalidTableStateError: (19) a line before the last ones is not an event.
     """
     events, _ = _parse(path)
     return events
@@ -110,8 +110,8 @@ def _parse(path: Path) -> tuple[list[Event], int]:
             torn = torn or number
         elif torn:
             raise InvalidTableStateError(
-                f"Line {torn} of {path} is damaged, and what comes after it is not: the migration "
-                "cannot be gone on with. Look at its tables, and plan anew for what is left"
+                f"Line {torn} of {path} is damaged, and later lines are not: the migration cannot "
+                "be resumed. Inspect its tables, and plan again for the rest"
             )
         else:
             events.append(event)
@@ -129,7 +129,7 @@ def _event(line: bytes) -> Event | None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Have the names of a directory's files on disk, too."""
+    """Write the names of a directory's files to disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -140,10 +140,9 @@ def sync_directory(directory: Path) -> None:
 class Journal:
     """Appends events. For one process, which holds the migration's lock, and its threads.
 
-    Every event is the system's when `append` returns, so that it outlives the process. What must
-    outlive the machine, too, before the next change is made is on disk by then: all but the news
-    that something is done, which a step that is begun again finds out by itself. That goes to disk
-    with the next event, and at the end. Events of several threads share a write to the disk.
+    When `append` returns, the operating system has the event, so that it outlives the process. All
+    events but `_DEFERRED` are on disk then, to outlive the machine before the next change is made;
+    those go to disk with the next event, and at the end. Threads share a write to the disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -166,7 +165,7 @@ class Journal:
                 self._file.flush()
                 self._written += 1
                 own = self._written
-            if event.event not in _NEWS:
+            if event.event not in _DEFERRED:
                 self._sync(own)
 
     def _sync(self, wanted: int) -> None:
@@ -179,6 +178,6 @@ class Journal:
             self._synced = reached
 
     def close(self) -> None:
-        """Have all on disk, and close the file. Raises ServiceUnavailable (17)."""
+        """Write all to disk, and close the file. Raises ServiceUnavailable (17)."""
         with file_errors(self._path.parent), self._file:
             self._sync(self._written)

@@ -14,18 +14,20 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lance_bridge.errors import display, invalid
+from lance_bridge.names import first_names
 
 FORMAT: Final = 1
 """Of the JSON; a plan of another one is refused."""
 
 Facts = dict[str, Any]
-"""What one kind notes about one table: anything that JSON holds."""
+"""What a migration notes about one table: anything that JSON holds."""
 
-_SHOWN = 5
+_BLOCKED_ITEMS = 5
+"""How many blocked items a message names."""
 
 
 class Model(BaseModel):
-    """What is kept as JSON: unchangeable, and without fields that nobody knows."""
+    """What is kept as JSON: unchangeable, and without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +39,7 @@ class Severity(str, Enum):
     WARNING = "warning"
 
 
-class What(str, Enum):
+class ItemType(str, Enum):
     """What an item is. Namespaces come before the tables in them, and are undone after them."""
 
     NAMESPACE = "namespace"
@@ -45,10 +47,10 @@ class What(str, Enum):
 
 
 class Address(Model):
-    """Where one end of a migration is, without secrets.
+    """How a source or target is found again, without secrets.
 
     Attributes:
-        name: What `lance_bridge.connect` takes, ``dir`` for a directory, or a word of the kind's.
+        name: What `lance_bridge.connect` takes, ``dir`` for a directory, ``spark`` for a session.
         properties: Those that are no secrets. Secrets come from the environment, the
             configuration file or the caller, each time.
         connection: What it was connected to. A run that would connect to something else is refused.
@@ -63,10 +65,10 @@ class Address(Model):
 
 
 class Problem(Model):
-    """What keeps a table from being migrated, or what becomes of it that one may not expect.
+    """What keeps a table from being migrated, or what may be unexpected about the result.
 
     Attributes:
-        column: The path of the column that it is about, or "".
+        column: The path of the column with the problem, or "".
     """
 
     severity: Severity
@@ -80,25 +82,25 @@ def blocker(text: str, column: str = "") -> Problem:
 
 
 def warning(text: str, column: str = "") -> Problem:
-    """Return a problem that a table is migrated in spite of."""
+    """Return a problem that does not keep a table from being migrated."""
     return Problem(severity=Severity.WARNING, text=text, column=column)
 
 
 class Item(Model):
-    """One table of a plan, or one namespace that has to be made.
+    """One table of a plan, or one namespace that has to be created.
 
     Attributes:
         source: Its names where it is; one location for a table that has no name.
         target: Its names where it is to be, or one location.
-        facts: What the kind found out for its steps; JSON.
-        fingerprint: What the source was when the plan was made, as the kind sees it. A plan whose
-            source has another one by now is not carried out.
+        facts: What the migration noted for its steps; see `ItemFacts`.
+        fingerprint: What the source was when the plan was made. A plan whose source has another
+            one now is not carried out.
         rows: Rows of the source, where they are known.
         bytes: Bytes of the source's data, where they are known.
         nothing_to_do: Why nothing is to be done, or "".
     """
 
-    what: What = What.TABLE
+    type: ItemType = ItemType.TABLE
     source: tuple[str, ...]
     target: tuple[str, ...]
     facts: Facts = Field(default_factory=dict)
@@ -110,14 +112,14 @@ class Item(Model):
 
     @property
     def key(self) -> str:
-        """What the item is called in its plan and in the journal."""
-        if self.what is What.NAMESPACE:
+        """The item's name in its plan and in the journal."""
+        if self.type is ItemType.NAMESPACE:
             return f"namespace {'/'.join(self.target)}"
         return "/".join(self.source)
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name that people read."""
         return display(self.target)
 
     @property
@@ -139,16 +141,16 @@ class Plan(Model):
 
     Attributes:
         id: Names the migration; also its directory's name.
-        kind: Name of the `Kind` that made it and carries it out.
+        type: Name of the `MigrationType` that made it and carries it out.
         created: When, in ISO 8601 and UTC.
-        options: Those of the kind, as it checked them.
-        notes: What is true of all of it, for people; such as what was left out.
+        options: Those of the migration, checked.
+        notes: For people; such as what was left out.
         follows: The migration that this one continues: catching up with a table that changes.
     """
 
     format: Literal[1] = FORMAT
     id: str
-    kind: str
+    type: str
     created: str
     source: Address
     target: Address
@@ -167,14 +169,14 @@ class Plan(Model):
         return [item for item in self.items if item.blockers and not item.nothing_to_do]
 
     def phases(self) -> Iterator[list[Item]]:
-        """Yield what can be done at once: the namespaces from the outermost in, then the tables."""
-        namespaces = [item for item in self.to_do if item.what is What.NAMESPACE]
+        """Yield what can be done in parallel: namespaces, the outermost first, and then tables."""
+        namespaces = [item for item in self.to_do if item.type is ItemType.NAMESPACE]
         for depth in sorted({len(item.target) for item in namespaces}):
             yield [item for item in namespaces if len(item.target) == depth]
-        yield [item for item in self.to_do if item.what is What.TABLE]
+        yield [item for item in self.to_do if item.type is ItemType.TABLE]
 
     def mark(self, item: Item) -> str:
-        """Return what the work on one item is recognised by, also by a run after this one."""
+        """Return what the work on an item is recognised by, also by later runs."""
         digest = hashlib.sha256(item.key.encode()).hexdigest()[:16]
         return f"{self.id}/{digest}"
 
@@ -183,11 +185,11 @@ class Plan(Model):
         blocked = self.blocked
         if not blocked or skip_blocked:
             return
-        shown = "; ".join(f"{item.name}: {item.blockers[0].text}" for item in blocked[:_SHOWN])
-        more = f"; and {len(blocked) - _SHOWN} more" if len(blocked) > _SHOWN else ""
+        shown = [f"{item.name}: {item.blockers[0].text}" for item in blocked]
         raise invalid(
             f"{len(blocked)} of {len(self.items)} items of migration {self.id} are blocked: "
-            f"{shown}{more}. Fix them and plan again, or leave them out with --skip-blocked"
+            f"{first_names(shown, _BLOCKED_ITEMS, '; ')}. Fix them and plan again, or leave them "
+            "out with --skip-blocked"
         )
 
     def to_json(self) -> str:
@@ -209,10 +211,10 @@ class Plan(Model):
             raise invalid(f"This is no plan of a migration: {error}") from error
 
 
-def new_id(kind: str) -> str:
-    """Return an identifier that sorts by time, tells the kind, and is nobody else's."""
+def new_id(type: str) -> str:
+    """Return a unique identifier that sorts by time and names the type of migration."""
     moment = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    return f"{moment}-{kind}-{secrets.token_hex(3)}"
+    return f"{moment}-{type}-{secrets.token_hex(3)}"
 
 
 def now() -> str:
@@ -221,17 +223,17 @@ def now() -> str:
 
 
 def without_clashes(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return the items, those blocked whose target is that of another.
+    """Return the items; those with the same target as another are blocked.
 
     Raises:
-        InvalidInputError: (13) a source is there twice.
+        InvalidInputError: (13) the plan has a source twice.
     """
     found = tuple(items)
     for key, count in Counter(item.key for item in found).items():
         if count > 1:
             raise invalid(f"'{key}' is in the plan {count} times: name each source once")
-    counts = Counter((item.what, item.target) for item in found)
-    clash = blocker("Another table of this plan has the same target: migrate them in two plans")
+    counts = Counter((item.type, item.target) for item in found)
+    clash = blocker("Another table of this plan has the same target: use two plans")
     return tuple(
-        item.with_problems(clash) if counts[item.what, item.target] > 1 else item for item in found
+        item.with_problems(clash) if counts[item.type, item.target] > 1 else item for item in found
     )

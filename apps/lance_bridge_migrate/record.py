@@ -1,24 +1,27 @@
-"""The record of a migration: its plan, and what the journal says became of each item."""
+"""The record of a migration: its plan, and the state of each item according to the journal."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from pydantic import BaseModel, Field
 
+from lance_bridge.names import written
+
 from .journal import Check, Event, Failure
-from .plan import Facts, Item, Plan
+from .plan import Address, Facts, Item, Plan
 
 
 class State(str, Enum):
-    """Where a migration, or one item of it, stands."""
+    """The state of a migration, or of one item."""
 
     PLANNED = "planned"
     NOTHING_TO_DO = "nothing to do"
     BLOCKED = "blocked"
-    BEGUN = "begun"
+    STARTED = "started"
     """Begun, and neither done nor failed: it runs, or was interrupted."""
     FAILED = "failed"
     DIFFERS = "differs"
@@ -29,21 +32,21 @@ class State(str, Enum):
 
 
 class StepState(BaseModel):
-    """What became of one step of one item. Times are ISO 8601 in UTC."""
+    """The state of one step of one item. Times are ISO 8601 in UTC."""
 
-    begun: str
+    started: str
     done: str | None = None
     seconds: float | None = None
     undone: str | None = None
 
 
 class ItemState(BaseModel):
-    """What became of one item.
+    """The state of one item.
 
     Attributes:
-        steps: By name, in the order in which they were begun.
-        facts: Those of the plan and all that steps noted, the latest of a name last.
-        error: Of the last attempt, where that failed.
+        steps: By name, in the order in which they were started.
+        facts: Those of the plan, updated with all that steps noted.
+        error: Of the last attempt, if that failed.
         checks: Of the last time it was verified.
         verified: How thoroughly that was: a `Level`.
     """
@@ -55,7 +58,7 @@ class ItemState(BaseModel):
     checks: tuple[Check, ...] = ()
     verified: str | None = None
     is_done: bool = False
-    undo_begun: bool = False
+    undo_started: bool = False
     is_undone: bool = False
 
     @property
@@ -63,23 +66,23 @@ class ItemState(BaseModel):
         return self.item.key
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         return bool(self.steps)
 
     @property
     def seconds(self) -> float:
-        """How long its steps took, all attempts that came to an end."""
+        """How long all finished attempts of its steps took."""
         return sum(step.seconds or 0.0 for step in self.steps.values())
 
     @property
     def state(self) -> State:
-        if self.undo_begun:
+        if self.undo_started:
             return State.UNDONE if self.is_undone else State.UNDOING
         if self.error is not None:
             return State.FAILED
         if self.is_done:
             return State.DONE if all(check.ok for check in self.checks) else State.DIFFERS
-        return State.BEGUN if self.has_begun else self._state_before()
+        return State.STARTED if self.has_started else self._state_before()
 
     def _state_before(self) -> State:
         if self.item.nothing_to_do:
@@ -92,19 +95,19 @@ class RunState(BaseModel):
 
     Attributes:
         is_stopped: Whether Ctrl-C ended it.
-        gave_up: Why it began no more items before the last one, or "".
+        stop_reason: Why it began no more items before the last one, or "".
     """
 
     event: str
-    begun: str
+    started: str
     options: Facts = Field(default_factory=dict)
     ended: str | None = None
     is_stopped: bool = False
-    gave_up: str = ""
+    stop_reason: str = ""
 
 
 class Record(BaseModel):
-    """All that is known of a migration."""
+    """All that is known about a migration."""
 
     plan: Plan
     items: dict[str, ItemState]
@@ -112,7 +115,7 @@ class Record(BaseModel):
 
     @classmethod
     def of(cls, plan: Plan, events: Iterable[Event]) -> Record:
-        """Return the record that a journal stands for."""
+        """Return the record that the events of a journal add up to."""
         states = {item.key: ItemState(item=item, facts=dict(item.facts)) for item in plan.items}
         record = cls(plan=plan, items=states)
         for event in events:
@@ -120,46 +123,46 @@ class Record(BaseModel):
         return record
 
     def apply(self, event: Event) -> None:
-        """Take in one more event."""
+        """Apply one more event."""
         if event.item is not None:
             _apply_to_item(self.items[event.item], event)
         elif event.event in ("run", "undo"):
-            self.runs.append(RunState(event=event.event, begun=event.at, options=event.facts))
+            self.runs.append(RunState(event=event.event, started=event.at, options=event.facts))
         elif self.runs:
             self.runs[-1].ended = event.at
             self.runs[-1].is_stopped = event.event == "stopped"
-            self.runs[-1].gave_up = str(event.facts.get("gave_up", ""))
+            self.runs[-1].stop_reason = str(event.facts.get("stop_reason", ""))
 
     @property
-    def undo_has_begun(self) -> bool:
+    def undo_has_started(self) -> bool:
         return any(run.event == "undo" for run in self.runs)
 
     @property
     def counts(self) -> dict[State, int]:
-        """How many items stand where."""
+        """How many items are in each state."""
         return dict(Counter(each.state for each in self.items.values()))
 
     @property
     def state(self) -> State:
-        """Where the migration as a whole stands."""
+        """The state of the migration as a whole."""
         found = {each.state for each in self.items.values()}
-        if self.undo_has_begun:
-            left = {State.UNDOING, State.DONE, State.FAILED, State.BEGUN, State.DIFFERS}
+        if self.undo_has_started:
+            left = {State.UNDOING, State.DONE, State.FAILED, State.STARTED, State.DIFFERS}
             return State.UNDOING if found & left else State.UNDONE
         for state in (State.FAILED, State.DIFFERS):
             if state in found:
                 return state
         if not self.runs:
             return State.PLANNED
-        return State.BEGUN if found & {State.BEGUN, State.PLANNED} else State.DONE
+        return State.STARTED if found & {State.STARTED, State.PLANNED} else State.DONE
 
 
 def _apply_to_item(state: ItemState, event: Event) -> None:
     step = state.steps.get(event.step or "")
     state.facts.update(event.facts)
-    if event.event == "begun" and event.step is not None:
+    if event.event == "started" and event.step is not None:
         state.error = None
-        state.steps.setdefault(event.step, StepState(begun=event.at))
+        state.steps.setdefault(event.step, StepState(started=event.at))
     elif event.event == "done" and step is not None:
         step.done, step.seconds = event.at, event.seconds
         state.is_done = event.is_last
@@ -167,9 +170,30 @@ def _apply_to_item(state: ItemState, event: Event) -> None:
         state.error = event.error
     elif event.event == "verified":
         state.checks, state.verified, state.error = event.checks, event.level, None
-    elif event.event == "undo_begun":
-        state.undo_begun, state.error = True, None
+    elif event.event == "undo_started":
+        state.undo_started, state.error = True, None
     elif event.event == "undo_done" and step is not None:
         step.undone = event.at
     elif event.event == "undo_done":
         state.is_undone, state.error = True, None
+
+
+def leftover_messages(state: ItemState, target: Address) -> Iterator[str]:
+    """Yield messages about files that loads left and that no version of a table names."""
+    if state.undo_started:
+        return
+    removed = state.facts.get("orphaned_bytes_deleted")
+    if removed:
+        yield f"{removed:,} bytes that interrupted loads had left were deleted"
+    if not state.is_done:
+        if state.has_started:
+            yield "Files of the interrupted load may be left: resuming and undoing delete them"
+        return
+    left, count = state.facts.get("orphaned_bytes_left"), state.facts.get("orphaned_files_left")
+    if left:
+        words = ["lance-bridge", "maintain", "clean-up", target.name, written(state.item.target)]
+        yield (
+            f"{left:,} bytes in {count} files of tasks that failed are left, which no version "
+            "names. Once they are a week old, this deletes them, with versions of that age: "
+            f"{shlex.join([*words, '--older-than', '7d'])}"
+        )

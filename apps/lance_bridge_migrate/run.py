@@ -1,61 +1,79 @@
-"""Carrying out a plan: item by item, step by step, from wherever an earlier run ended."""
+"""Planning, carrying out, verifying and undoing a migration: item by item, step by step.
+
+What is done is in the journal, so that a later run continues wherever an earlier one ended.
+"""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from typing import Any
 
-from lance_namespace.errors import (
-    ConcurrentModificationError,
-    InvalidTableStateError,
-    NamespaceNotFoundError,
-    TableNotFoundError,
-)
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
+from pydantic import Field
 
 from lance_bridge.errors import LanceNamespaceError, invalid
+from lance_bridge.names import first_names
 
-from .failures import FailureLimit
-from .journal import Event, Failure, Journal
-from .kind import AnyKind, Ends, Nobody, Step, Stopped, Watcher, Work
+from .endpoints import Endpoints
+from .journal import Event
 from .levels import Level
-from .plan import Facts, Item, Plan, new_id, now, without_clashes
+from .migration import MigrationType, NullProgress, Options, Step, Stopped
+from .plan import Item, Plan, new_id, now, without_clashes
 from .record import ItemState, Record
-from .run_options import RunOptions, options_of_last_run
-from .state import Migration
+from .run_session import RunSession
+from .store import Migration
 
-_SHOWN = 5
-_log = logging.getLogger(__name__)
+_NAMES = 5
+"""How many items a message names."""
 
-AnyEnds = Ends[Any, Any]
-AnyWork = Work[Any, Any, Any]
-AnyStep = Step[Any, Any, Any]
+
+class RunOptions(Options):
+    """How a plan is carried out; kept with each run, and the default of the next.
+
+    Attributes:
+        at_once: How many items are worked on at the same time.
+        verify: How thoroughly each item is verified once it is done.
+        skip_blocked: Leave out what is blocked, and carry out the rest.
+        stop_on_error: Start no other item once one has failed.
+    """
+
+    at_once: int = Field(default=8, ge=1, le=64)
+    verify: Level = Level.COUNTS
+    skip_blocked: bool = False
+    stop_on_error: bool = False
+
+
+def options_of_last_run(record: Record) -> RunOptions:
+    """Return how the plan was carried out last, or the defaults."""
+    runs = [run for run in record.runs if run.event == "run"]
+    return RunOptions.model_validate(runs[-1].options) if runs else RunOptions()
 
 
 def make_plan(
-    kind: AnyKind, ends: AnyEnds, options: dict[str, Any] | None = None, follows: str | None = None
+    migration_type: MigrationType,
+    endpoints: Endpoints,
+    options: dict[str, Any] | None = None,
+    follows: str | None = None,
 ) -> Plan:
     """Find out what a migration would do, by reading only.
 
     Args:
-        options: Those of the kind, as JSON has them.
+        options: Those of the migration, as JSON has them.
         follows: The identifier of the migration that this one continues.
 
     Raises:
         InvalidInputError: (13) bad options.
         LanceNamespaceError: The source or the target cannot be read.
     """
-    checked = kind.checked_options(options or {})
-    found = kind.survey(ends, checked)
+    checked = migration_type.parse_options(options or {})
+    found = migration_type.survey(endpoints, checked)
     return Plan(
-        id=new_id(kind.name),
-        kind=kind.name,
+        id=new_id(migration_type.name),
+        type=migration_type.name,
         created=now(),
-        source=ends.source_address,
-        target=ends.target_address,
+        source=endpoints.source_address,
+        target=endpoints.target_address,
         options=checked.model_dump(mode="json"),
         items=without_clashes(found.items),
         notes=tuple(found.notes),
@@ -63,150 +81,16 @@ def make_plan(
     )
 
 
-class Session:
-    """One process at work on one migration: what running, verifying and undoing have in common.
-
-    Safe to use from many threads.
-    """
-
-    def __init__(
-        self,
-        kind: AnyKind,
-        ends: AnyEnds,
-        record: Record,
-        journal: Journal,
-        watcher: Watcher | None = None,
-        *,
-        stop_on_error: bool = False,
-    ) -> None:
-        self.kind = kind
-        self.ends = ends
-        self.record = record
-        self.watcher = watcher or Nobody()
-        self.stopping = threading.Event()
-        self._journal = journal
-        self._options = kind.checked_options(record.plan.options)
-        self._lock = threading.Lock()
-        self._limit = FailureLimit(stop_on_error=stop_on_error)
-        self.gave_up = ""
-        """Why the run begins no more items, or ""."""
-
-    def note(self, event: Event) -> None:
-        """Add an event to journal and record."""
-        self._journal.append(event)
-        with self._lock:
-            self.record.apply(event)
-
-    def work(self, item: Item, step: str = "", seen: Any = None) -> AnyWork:
-        """Return what a step of an item works with."""
-        state = self.record.items[item.key]
-
-        def keep(facts: Facts) -> None:
-            self.note(Event(event="note", item=item.key, step=step or None, facts=facts))
-
-        return Work(
-            ends=self.ends,
-            plan=self.record.plan,
-            options=self._options,
-            item=item,
-            mark=self.record.plan.mark(item),
-            facts=dict(state.facts),
-            keep=keep,
-            watcher=self.watcher,
-            stopping=self.stopping,
-            is_repeated=step in state.steps,
-            seen=seen,
-        )
-
-    def changed(self, items: Sequence[Item], at_once: int) -> list[Item]:
-        """Return those whose source is not what it was when the plan was made."""
-
-        def is_changed(item: Item) -> bool:
-            if not item.fingerprint:
-                return False
-            try:
-                now = self.kind.fingerprint(self.ends, self._options, item)
-            except (TableNotFoundError, NamespaceNotFoundError):
-                return True
-            return now != item.fingerprint
-
-        with ThreadPoolExecutor(at_once) as pool:
-            try:
-                found = list(pool.map(is_changed, items))
-            except LanceNamespaceError:
-                # What does not answer for one would have each of the others wait, too.
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-        return [item for item, changed in zip(items, found, strict=True) if changed]
-
-    def each(self, items: Iterable[Item], do: Callable[[Item], None], at_once: int) -> None:
-        """Do something for all items, several at once.
-
-        Whatever ends it early, such as Ctrl-C, lets those end that are being worked on, by their
-        step, and begins no more.
-        """
-        with ThreadPoolExecutor(at_once) as pool:
-            futures = [pool.submit(do, item) for item in items]
-            try:
-                for future in as_completed(futures):
-                    future.result()
-            except BaseException:
-                self.stopping.set()
-                for future in futures:
-                    future.cancel()
-                raise
-
-    def verify(self, items: Sequence[Item], level: Level, at_once: int) -> None:
-        """Verify items that are done, and note what came of it."""
-        if level is Level.NONE or not items:
-            return
-        seen = self.kind.look(self.ends, items)
-        self.each(items, lambda item: self._verify(item, level, seen.get(item.key)), at_once)
-
-    def _verify(self, item: Item, level: Level, seen: Any) -> None:
-        if self.stopping.is_set():
-            return
-        self.watcher.step(item, "verify")
-        try:
-            checks = tuple(self.kind.verify(self.work(item, seen=seen), level))
-        except LanceNamespaceError as error:
-            self.fail(item, error)
-            return
-        except Stopped:
-            return
-        self.note(Event(event="verified", item=item.key, checks=checks, level=level.value))
-        self.watcher.end(item, None)
-
-    def fail(self, item: Item, error: LanceNamespaceError, *, undoing: bool = False) -> None:
-        """Note that an item failed, and tell."""
-        event = Event(
-            event="undo_failed" if undoing else "failed",
-            item=item.key,
-            error=Failure(code=int(error.code), message=str(error)),
-        )
-        self.note(event)
-        _log.info("'%s' failed", item.name, exc_info=error)
-        self.watcher.end(item, error)
-        with self._lock:
-            if not undoing and not self.gave_up and self._limit.is_reached_by(error):
-                self.gave_up = f"stopped after the failure of '{item.name}': {error}"
-                self.stopping.set()
-
-    def succeed(self) -> None:
-        """Note that an item needs no more attention, so that failures are not all of them."""
-        self._limit.add_success()
-
-
 def execute(
-    kind: AnyKind,
-    ends: AnyEnds,
+    migration_type: MigrationType,
+    endpoints: Endpoints,
     migration: Migration,
     options: RunOptions | None = None,
-    watcher: Watcher | None = None,
+    progress: NullProgress | None = None,
 ) -> Record:
-    """Carry out a plan, or go on with one whose run ended early; what is done is not done again.
+    """Carry out a plan, or continue one whose run ended early; what is done is not done again.
 
-    An item that fails is noted, and the others are gone on with; the next run tries it again.
+    An item that fails is noted, and the run continues with the others; the next run retries it.
 
     Args:
         options: Those of the last run where there was one, else the defaults.
@@ -214,30 +98,32 @@ def execute(
     Raises:
         InvalidInputError: (13) items are blocked, or the migration was undone.
         ConcurrentModificationError: (14) another process runs it; or a source changed since the
-            plan was made, so that nothing was begun.
+            plan was made, so that nothing was started.
         ServiceUnavailableError: (17) the journal cannot be written.
         KeyboardInterrupt: Ctrl-C; all is noted by then.
     """
     with migration.journal() as journal:
         record = migration.record()
-        if record.undo_has_begun:
-            raise invalid(f"Migration {record.plan.id} was undone, or is being undone: plan anew")
+        if record.undo_has_started:
+            raise invalid(f"Migration {record.plan.id} was undone, or is being undone: plan again")
         chosen = options or options_of_last_run(record)
         record.plan.require_startable(skip_blocked=chosen.skip_blocked)
-        session = Session(kind, ends, record, journal, watcher, stop_on_error=chosen.stop_on_error)
+        session = RunSession(
+            migration_type, endpoints, record, journal, progress, stop_on_error=chosen.stop_on_error
+        )
         _run(session, chosen, _leave_out_changed(session, chosen))
         return record
 
 
-def _leave_out_changed(session: Session, options: RunOptions) -> set[str]:
-    """Fail the items that must not be begun. Before the first run, any of them refuses it."""
+def _leave_out_changed(session: RunSession, options: RunOptions) -> set[str]:
+    """Fail the items whose source has changed. Before the first run, any of them refuses it."""
     waiting = [
         each.item
         for each in session.record.items.values()
-        if each.item.is_to_do and not _has_read(session.kind, each)
+        if each.item.is_to_do and not _has_read(session.migration_type, each)
     ]
     count = sum(bool(item.fingerprint) for item in waiting)
-    session.watcher.announce(f"comparing {count} sources with the plan")
+    session.progress.announce(f"comparing {count} sources with the plan")
     refused = session.changed(waiting, options.at_once)
     error = _source_changed(refused)
     if refused and not session.record.runs:
@@ -249,22 +135,21 @@ def _leave_out_changed(session: Session, options: RunOptions) -> set[str]:
 
 
 def _source_changed(items: Sequence[Item]) -> ConcurrentModificationError:
-    shown = ", ".join(item.name for item in items[:_SHOWN])
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    names = first_names([item.name for item in items], _NAMES)
     return ConcurrentModificationError(
-        f"The source changed since the plan was made, of {shown}{more}: plan anew"
+        f"The source has changed since the plan was made, of {names}: plan again"
     )
 
 
-def _has_read(kind: AnyKind, state: ItemState) -> bool:
-    """Return whether an item needs its source no more, or changes it by itself."""
-    if kind.reading_step is None or state.is_done:
-        return state.has_begun
-    step = state.steps.get(kind.reading_step)
+def _has_read(migration_type: MigrationType, state: ItemState) -> bool:
+    """Return whether an item no longer needs its source, or changes it itself."""
+    if migration_type.reading_step is None or state.is_done:
+        return state.has_started
+    step = state.steps.get(migration_type.reading_step)
     return step is not None and step.done is not None
 
 
-def _run(session: Session, options: RunOptions, left_out: set[str]) -> None:
+def _run(session: RunSession, options: RunOptions, left_out: set[str]) -> None:
     states = session.record.items
     phases = [
         [
@@ -275,8 +160,8 @@ def _run(session: Session, options: RunOptions, left_out: set[str]) -> None:
         for phase in session.record.plan.phases()
     ]
     total = sum(len(phase) for phase in phases)
-    session.watcher.announce(f"migrating {total} items, {options.at_once} at a time")
-    session.watcher.begin(total)
+    session.progress.announce(f"migrating {total} items, {options.at_once} at a time")
+    session.progress.start(total)
     try:
         for phase in phases:
             _run_phase(session, phase, options)
@@ -284,7 +169,9 @@ def _run(session: Session, options: RunOptions, left_out: set[str]) -> None:
         session.note(Event(event="stopped"))
         raise
     session.note(
-        Event(event="ended", facts={"gave_up": session.gave_up} if session.gave_up else {})
+        Event(
+            event="ended", facts={"stop_reason": session.stop_reason} if session.stop_reason else {}
+        )
     )
 
 
@@ -293,23 +180,23 @@ def _is_over(state: ItemState, options: RunOptions) -> bool:
     return state.is_done and state.error is None and is_verified
 
 
-def _run_phase(session: Session, items: Sequence[Item], options: RunOptions) -> None:
+def _run_phase(session: RunSession, items: Sequence[Item], options: RunOptions) -> None:
     """Carry items out, and verify those that are done then."""
     states, verifies = session.record.items, options.verify is not Level.NONE
 
     def run(item: Item) -> None:
-        _run_item(session, item, is_watched=not verifies)
+        _run_item(session, item, is_final=not verifies)
 
     left = [item for item in items if not states[item.key].is_done]
-    # Those that failed before come last: they may be what an earlier run gave up after.
+    # Those that failed before come last: an earlier run may have stopped because of them.
     left.sort(key=lambda item: states[item.key].error is not None)
     session.each(left, run, options.at_once)
     done = [item for item in items if states[item.key].is_done]
     session.verify(done, options.verify, options.at_once)
 
 
-def _run_item(session: Session, item: Item, *, is_watched: bool) -> None:
-    """Do an item's steps; ``is_watched`` where nothing is left to do for it then."""
+def _run_item(session: RunSession, item: Item, *, is_final: bool) -> None:
+    """Do an item's steps; with ``is_final``, nothing is left to do for it then."""
     if session.stopping.is_set():
         return
     try:
@@ -321,13 +208,13 @@ def _run_item(session: Session, item: Item, *, is_watched: bool) -> None:
     else:
         if is_done:
             session.succeed()
-        if is_done and is_watched:
-            session.watcher.end(item, None)
+        if is_done and is_final:
+            session.progress.end(item, None)
 
 
-def _run_steps(session: Session, item: Item) -> bool:
+def _run_steps(session: RunSession, item: Item) -> bool:
     """Do what is left of an item's steps; return False where the run is to stop before the end."""
-    steps = session.kind.steps(item)
+    steps = session.migration_type.steps(item)
     for step in steps:
         before = session.record.items[item.key].steps.get(step.name)
         if before is not None and before.done is not None:
@@ -338,11 +225,11 @@ def _run_steps(session: Session, item: Item) -> bool:
     return True
 
 
-def _run_step(session: Session, item: Item, step: AnyStep, *, is_last: bool) -> None:
+def _run_step(session: RunSession, item: Item, step: Step, *, is_last: bool) -> None:
     work = session.work(item, step.name)
-    session.watcher.step(item, step.name)
-    session.note(Event(event="begun", item=item.key, step=step.name))
-    begun = time.perf_counter()
+    session.progress.step(item, step.name)
+    session.note(Event(event="started", item=item.key, step=step.name))
+    started = time.perf_counter()
     facts = step.do(work) or {}
     session.note(
         Event(
@@ -350,22 +237,22 @@ def _run_step(session: Session, item: Item, step: AnyStep, *, is_last: bool) -> 
             item=item.key,
             step=step.name,
             facts=facts,
-            seconds=round(time.perf_counter() - begun, 3),
+            seconds=round(time.perf_counter() - started, 3),
             is_last=is_last,
         )
     )
 
 
 def verify(
-    kind: AnyKind,
-    ends: AnyEnds,
+    migration_type: MigrationType,
+    endpoints: Endpoints,
     migration: Migration,
     level: Level = Level.COUNTS,
     *,
     at_once: int = 8,
-    watcher: Watcher | None = None,
+    progress: NullProgress | None = None,
 ) -> Record:
-    """Compare all items that are done with their sources again, and note what came of it.
+    """Compare all items that are done with their sources again, and note the result.
 
     Raises:
         InvalidTableStateError: (19) nothing is done yet, or it was undone.
@@ -373,12 +260,119 @@ def verify(
     """
     with migration.journal() as journal:
         record = migration.record()
-        done = [each.item for each in record.items.values() if each.is_done and not each.undo_begun]
+        done = [
+            each.item for each in record.items.values() if each.is_done and not each.undo_started
+        ]
         if not done:
             raise InvalidTableStateError(
                 f"Migration {record.plan.id} has nothing to verify: it is {record.state.value}"
             )
-        session = Session(kind, ends, record, journal, watcher)
-        session.watcher.begin(len(done))
+        session = RunSession(migration_type, endpoints, record, journal, progress)
+        session.progress.start(len(done))
         session.verify(done, level, at_once)
         return record
+
+
+# -- undoing ---------------------------------------------------------------------------------------
+
+
+def undo(
+    migration_type: MigrationType,
+    endpoints: Endpoints,
+    migration: Migration,
+    *,
+    skip_changed: bool = False,
+    at_once: int = 8,
+    progress: NullProgress | None = None,
+) -> Record:
+    """Undo what a migration did, the last steps first; continue where an earlier undo ended.
+
+    Items that no run has started are left as they are. The source is not changed.
+
+    Args:
+        skip_changed: Skip what others have changed since, and undo the rest.
+
+    Raises:
+        InvalidTableStateError: (19) others have changed a target since; then nothing is undone.
+        ConcurrentModificationError: (14) another process runs the migration.
+        ServiceUnavailableError: (17) the journal cannot be written.
+    """
+    with migration.journal() as journal:
+        record = migration.record()
+        session = RunSession(migration_type, endpoints, record, journal, progress)
+        items = [each.item for each in record.items.values() if _is_to_undo(each)]
+        refused = _refused(session, items, at_once)
+        if refused and not skip_changed:
+            raise _refusal(record, refused)
+        session.note(Event(event="undo"))
+        for item, error in refused.values():
+            session.fail(item, error, undoing=True)
+        _undo_items(session, [item for item in items if item.key not in refused], at_once)
+        return record
+
+
+def _is_to_undo(state: ItemState) -> bool:
+    return state.has_started and not state.is_undone
+
+
+def _steps_to_undo(session: RunSession, item: Item) -> list[Step]:
+    """Return the steps that were started and are not undone yet, the last one first."""
+    states = session.record.items[item.key].steps
+    started = [step for step in session.migration_type.steps(item) if step.name in states]
+    return [step for step in reversed(started) if states[step.name].undone is None]
+
+
+_Refused = dict[str, tuple[Item, LanceNamespaceError]]
+
+
+def _refused(session: RunSession, items: Sequence[Item], at_once: int) -> _Refused:
+    found: _Refused = {}
+
+    def check(item: Item) -> None:
+        try:
+            for step in _steps_to_undo(session, item):
+                if step.check_undo is not None:
+                    step.check_undo(session.work(item, step.name))
+        except LanceNamespaceError as error:
+            found[item.key] = (item, error)
+
+    session.each(items, check, at_once)
+    return found
+
+
+def _refusal(record: Record, refused: _Refused) -> InvalidTableStateError:
+    errors = first_names([str(error) for _, error in refused.values()], _NAMES, "; ")
+    return InvalidTableStateError(
+        f"Migration {record.plan.id} is not undone: {errors}. Nothing was undone; to undo the "
+        "rest, use --skip-changed (skip_changed)"
+    )
+
+
+def _undo_items(session: RunSession, items: Sequence[Item], at_once: int) -> None:
+    wanted = {item.key for item in items}
+    phases = [[i for i in phase if i.key in wanted] for phase in session.record.plan.phases()]
+    session.progress.start(len(items))
+    try:
+        for phase in reversed(phases):
+            session.each(phase, lambda item: _undo_item(session, item), at_once)
+    except KeyboardInterrupt:
+        session.note(Event(event="stopped"))
+        raise
+    session.note(Event(event="ended"))
+
+
+def _undo_item(session: RunSession, item: Item) -> None:
+    if session.stopping.is_set():
+        return
+    session.note(Event(event="undo_started", item=item.key))
+    try:
+        for step in _steps_to_undo(session, item):
+            session.progress.step(item, f"undo {step.name}")
+            if step.undo is not None:
+                step.undo(session.work(item, step.name))
+            session.note(Event(event="undo_done", item=item.key, step=step.name))
+    except LanceNamespaceError as error:
+        session.fail(item, error, undoing=True)
+        return
+    session.note(Event(event="undo_done", item=item.key))
+    session.progress.end(item, None)

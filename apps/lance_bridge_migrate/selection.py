@@ -12,11 +12,11 @@ from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.entries.sharing import innermost_namespaces
 from lance_bridge.errors import display
 
-from .kind import Options
+from .migration import Options
 
 
 class Selection(Options):
-    """Options of kinds that take many tables.
+    """Options of migrations that take many tables.
 
     Attributes:
         include: Patterns of the shell (``*``, ``?``, ``[…]``) on a table's names joined with dots,

@@ -1,8 +1,7 @@
-"""Entries that a migration makes or changes in a catalog, each recognised by its mark.
+"""Entries that a migration creates or changes in a catalog, each recognised by its mark.
 
-The mark is a property that core keeps for itself, so that no caller sees it. It tells a later run,
-and the undoing, what is this migration's own work: whatever became of a reply, and whenever the
-process died.
+The mark is a property that core keeps for itself, so that no caller sees it. By it a later run, and
+undoing, recognise what this migration made, whatever happened to a reply or to the process.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from lance_namespace.errors import (
     InvalidTableStateError,
@@ -27,33 +25,27 @@ from lance_bridge.entries import placement, tables
 from lance_bridge.entries.outcome import settle
 from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.entries.sharing import LocationIndex
-from lance_bridge.errors import display, table_already_exists
+from lance_bridge.errors import concurrent_modification, display, table_already_exists
 from lance_bridge.managed import conversion
 from lance_bridge.managed.state import LATEST
 
-from .kind import Work
-from .plan import Facts, Item, What
+from .migration import Work
+from .plan import Facts, Item, ItemType
 
 MARK = RESERVED_PREFIX + "migration"
 """The property of entries, and of namespaces, that holds `Plan.mark`."""
 
+AFTER = "after"
+"""The fact that holds `entry_facts` of an entry when the step that made it was done."""
 _DROPPED = "dropped"
-"""The fact that names the location whose entry an undoing is about to drop."""
-
-AnyWork = Work[Any, Any, Any]
-
+"""The fact that holds the location whose entry undoing is about to drop."""
 _CHANGING = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "declared_at")
-"""Properties that change without anybody having changed the table's entry by hand."""
+"""Properties that change without a change of the table's entry by hand."""
 
 # -- reading -------------------------------------------------------------------------------------
 
 
-def path_in(bridge: Bridge, names: Path) -> Path:
-    """Return names as the catalog stores them. Raises InvalidInput (13): names it does not take."""
-    return bridge.table_path(names)
-
-
-def found(bridge: Bridge, path: Path) -> TableRecord | None:
+def find_entry(bridge: Bridge, path: Path) -> TableRecord | None:
     """Return the entry of a name, Lance's or not, or None where the catalog says there is none."""
     try:
         return bridge.catalog.load_table(path)
@@ -61,140 +53,159 @@ def found(bridge: Bridge, path: Path) -> TableRecord | None:
         return None
 
 
-def entries_of(bridge: Bridge, items: Iterable[Item]) -> dict[str, TableRecord]:
-    """Return the entries that tables of a plan have in the target by now, by the items' keys.
+def find_entries(bridge: Bridge, items: Iterable[Item]) -> dict[str, TableRecord]:
+    """Return the entries that tables of a plan have in the target now, by the items' keys.
 
     Each namespace is read once, as a whole.
     """
-    wanted = {item.target: item.key for item in items if item.what is What.TABLE}
-    seen: dict[str, TableRecord] = {}
-    for namespace in sorted({path[:-1] for path in wanted}):
+    keys = {item.target: item.key for item in items if item.type is ItemType.TABLE}
+    found: dict[str, TableRecord] = {}
+    for namespace in sorted({path[:-1] for path in keys}):
         with suppress(NamespaceNotFoundError):
             records = bridge.catalog.scan_tables(namespace)
-            seen.update({wanted[each.path]: each for each in records if each.path in wanted})
-    return seen
+            found.update({keys[each.path]: each for each in records if each.path in keys})
+    return found
 
 
-def own(bridge: Bridge, work: AnyWork) -> TableRecord | None:
+def find_own_entry(work: Work) -> TableRecord | None:
     """Return the entry of the item's target where it carries the item's mark, else None."""
-    record = found(bridge, work.item.target)
+    record = find_entry(work.target_bridge, work.item.target)
     return record if record is not None and is_own(work, record) else None
 
 
-def is_own(work: AnyWork, record: TableRecord) -> bool:
+def load_own_entry(work: Work) -> TableRecord:
+    """Return the entry that this migration made. Raises ConcurrentModification (14)."""
+    record = find_own_entry(work)
+    if record is None:
+        raise concurrent_modification(work.item.target)
+    return record
+
+
+def is_own(work: Work, record: TableRecord) -> bool:
     """Return True where an entry carries the item's mark."""
     return record.properties.get(MARK) == work.mark
 
 
-def state_of(record: TableRecord) -> Facts:
+def entry_facts(record: TableRecord) -> Facts:
     """Return what an entry holds, as facts: to be compared with what it holds later.
 
-    Left out is what changes without anybody changing the entry by hand.
+    What changes without a change of the entry by hand is left out.
     """
     kept = {k: v for k, v in sorted(record.properties.items()) if k not in _CHANGING}
-    place = locations.for_lance(record.location) if record.location else None
-    return {"location": place, "properties": kept}
+    location = locations.for_lance(record.location) if record.location else None
+    return {"location": location, "properties": kept}
 
 
-def fingerprint_of(record: TableRecord) -> str:
-    """Return a digest of `state_of` an entry and of its identity."""
-    text = json.dumps([identity_of(record), state_of(record)], sort_keys=True)
+def entry_fingerprint(record: TableRecord) -> str:
+    """Return a digest of `entry_facts` and of an entry's identity."""
+    text = json.dumps([entry_identity(record), entry_facts(record)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def identity_of(record: TableRecord) -> str:
-    """Return what tells an entry from a later one of the same name; "" where nothing does."""
+def entry_identity(record: TableRecord) -> str:
+    """Return what differs between an entry and a later one of its name; "" if nothing does."""
     return record.properties.get(ENTRY_ID) or record.identity or ""
 
 
-# -- tables --------------------------------------------------------------------------------------
+# -- creating --------------------------------------------------------------------------------------
 
 
-def claim(
-    bridge: Bridge,
-    work: AnyWork,
+def create_entry(
+    work: Work,
     location: str,
     properties: Mapping[str, str],
     *,
     declared: bool = False,
     columns: tuple[Column, ...] = (),
 ) -> TableRecord:
-    """Make the entry of the item's target, or return the one that an earlier run made.
+    """Create the entry of the item's target, or return the one that an earlier run made.
 
     Args:
         location: Where its data is or will be. An earlier run's own entry keeps its location.
         properties: The caller's, checked already.
         declared: Whether the data is still to come.
-        columns: Those of the data, where they are known.
+        columns: Those of the data, if they are known.
 
     Raises:
-        TableAlreadyExistsError: (5) the name is taken by something else.
+        TableAlreadyExistsError: (5) another entry has the name.
         NamespaceNotFoundError: (1)
     """
-    path = work.item.target
-    if work.is_repeated:
-        earlier = own(bridge, work)
-        if earlier is not None:
-            return earlier
+    bridge, path = work.target_bridge, work.item.target
+    earlier = find_own_entry(work) if work.is_repeated else None
+    if earlier is not None:
+        return earlier
     marked = {**properties, MARK: work.mark}
     try:
         return tables.add(bridge, path, location, marked, declared=declared, columns=columns)
     except TableAlreadyExistsError as error:
-        earlier = own(bridge, work)
+        earlier = find_own_entry(work)
         if earlier is None:
-            raise table_already_exists(path, "somebody else has made it since the plan") from error
+            raise table_already_exists(path, "it was created after the plan was made") from error
         return earlier
 
 
-def free_location(bridge: Bridge, path: Path) -> str:
-    """Return where a new table of that name goes; see `placement.default_location`."""
+def allocate_location(work: Work) -> str:
+    """Return the location that an earlier run noted, if it is still free, or else a free one.
+
+    Note it before the entry is made: an earlier run may have reserved it and died then.
+    """
+    bridge, path = work.target_bridge, work.item.target
+    noted = str(work.facts.get("location") or "")
+    if noted and not bridge.storage(TableRecord(path, noted), write=True).has_dataset(noted):
+        return noted
     home = placement.Home(bridge, path[:-1])
     return placement.free_location(bridge, path, home, must_look=True)
 
 
-def require_unchanged(bridge: Bridge, work: AnyWork, after: Facts) -> None:
+# -- undoing ---------------------------------------------------------------------------------------
+
+
+def require_unchanged(work: Work) -> None:
     """Check that the target's entry is as this migration left it, or gone.
 
-    Args:
-        after: `state_of` the entry when the step that made it was done.
-
     Raises:
-        InvalidTableStateError: (19) somebody else made or changed it.
+        InvalidTableStateError: (19) it was changed, renamed or replaced since.
     """
-    record = found(bridge, work.item.target)
+    after = work.facts.get(AFTER, {})
+    record = find_entry(work.target_bridge, work.item.target)
     if record is None:
+        _require_not_renamed(work)
         return
     name = display(record.path)
     if not is_own(work, record):
         if not after:
             return  # the name was taken before this migration made anything there
         raise InvalidTableStateError(
-            f"'{name}' is not the entry that migration {work.plan.id} made: somebody else has made "
-            "it since"
+            f"'{name}' is not the entry that migration {work.plan.id} made: it was created since"
         )
-    if after and state_of(record) != after:
+    if after and entry_facts(record) != after:
         raise InvalidTableStateError(
-            f"'{name}' was changed since migration {work.plan.id} made it: undo that first, or "
-            "leave it alone"
+            f"'{name}' was changed since migration {work.plan.id} made it: undo that change first, "
+            "or skip the table"
         )
+
+
+def _require_not_renamed(work: Work) -> None:
+    """Raise InvalidTableState (19) where the entry has another name in its namespace now."""
+    with suppress(NamespaceNotFoundError):
+        for record in work.target_bridge.catalog.scan_tables(work.item.target[:-1]):
+            if is_own(work, record):
+                raise InvalidTableStateError(
+                    f"'{work.item.name}' was renamed to '{display(record.path)}' since migration "
+                    f"{work.plan.id} made it: rename it back first, or skip the table"
+                )
 
 
 CheckFiles = Callable[[TableRecord], None]
-"""Raises InvalidTableState (19) where a table's files are not all of the migration's own making."""
+"""Raises InvalidTableState (19) where others wrote some of a table's files."""
 
 
-def take_back(
-    bridge: Bridge,
-    work: AnyWork,
-    after: Facts,
-    *,
-    check_files: CheckFiles | None = None,
-    source: Bridge | None = None,
+def undo_entry(
+    work: Work, *, check_files: CheckFiles | None = None, source: Bridge | None = None
 ) -> None:
-    """Remove the entry that this migration made; where it is gone, there is nothing to do.
+    """Remove the entry that this migration made; one that is gone needs nothing.
 
     Args:
-        after: As in `require_unchanged`.
         check_files: Where this migration wrote the data, too. Then its files are deleted.
         source: The catalog that the table comes from: one of its entries may be for the same files.
 
@@ -202,86 +213,85 @@ def take_back(
         InvalidTableStateError: (19) as `require_unchanged` and `check_files`; or another entry
             shares the location whose files would be deleted.
     """
-    require_unchanged(bridge, work, after)
-    record = own(bridge, work)
+    require_unchanged(work)
+    record = find_own_entry(work)
     if record is None:
         if check_files is not None:
-            _delete_left(bridge, work, check_files, source)
+            _delete_leftovers(work, check_files, source)
         return
     if check_files is not None:
         check_files(record)
-        _require_droppable(bridge, work, record, source)
+        _require_droppable(work, record, source)
         work.note(**{_DROPPED: record.location})
-        tables.drop_with_data(bridge, record)
+        tables.drop_with_data(work.target_bridge, record)
         return
-    conversion.finish_latest(bridge, record)
-    tables.drop_entry(bridge, record)
+    conversion.finish_latest(work.target_bridge, record)
+    tables.drop_entry(work.target_bridge, record)
 
 
-def _require_droppable(
-    bridge: Bridge, work: AnyWork, record: TableRecord, source: Bridge | None
-) -> None:
+def _require_droppable(work: Work, record: TableRecord, source: Bridge | None) -> None:
     """Raise InvalidTableState (19) where an entry of either catalog shares the location."""
-    tables.require_droppable(record, LocationIndex(bridge, [record.path[:-1]]))
+    tables.require_droppable(record, LocationIndex(work.target_bridge, [record.path[:-1]]))
     if source is not None:
         index = LocationIndex(source, [work.item.source[:-1]])
         index.refuse_shared(record, of_another_catalog=True)
 
 
-def _delete_left(
-    bridge: Bridge, work: AnyWork, check_files: CheckFiles, source: Bridge | None
-) -> None:
-    """Delete what is left at the place of an entry that is not there.
+def _delete_leftovers(work: Work, check_files: CheckFiles, source: Bridge | None) -> None:
+    """Delete what is left at the location of an entry that does not exist.
 
-    That is the mark of a run that died before it made the entry, or the files that an earlier
-    undoing left, which died after it had dropped the entry. Or that one failed, and somebody else
-    has taken the entry away to keep the files, and has written since: so they are looked at again.
+    That is the reservation of a run that died before it made the entry, or the files that an
+    earlier undo left, which died after it had dropped the entry. Or that one failed, and another
+    user has removed the entry to keep the files, and has written since: so they are checked again.
     """
     dropped = str(work.facts.get(_DROPPED) or "")
-    place = dropped or str(work.facts.get("location") or "")
-    if not place:
+    location = dropped or str(work.facts.get("location") or "")
+    if not location:
         return
-    record = TableRecord(work.item.target, place)
+    record = TableRecord(work.item.target, location)
     try:
-        _require_droppable(bridge, work, record, source)
+        _require_droppable(work, record, source)
     except InvalidTableStateError:
-        return  # somebody else has an entry for them by now
-    storage = bridge.storage(record, write=True)
-    has_data = storage.has_dataset(place)
+        return  # another entry has them now
+    storage = work.target_bridge.storage(record, write=True)
+    has_data = storage.has_dataset(location)
     if dropped:
         if has_data:
             check_files(record)
-        storage.delete_table(place)
-    elif storage.is_occupied(place) and not has_data:
-        storage.release(place, [locations.for_lance(place)])
+        storage.delete_table(location)
+    elif storage.is_occupied(location) and not has_data:
+        storage.release(location, [locations.for_lance(location)])
 
 
-# -- entries that were there before --------------------------------------------------------------
+# -- entries that existed before -------------------------------------------------------------------
 
 
 def replace_properties(
     bridge: Bridge,
     record: TableRecord,
     properties: Mapping[str, str],
-    marks: Mapping[str, str] | None = None,
+    ownership: Mapping[str, str] | None = None,
 ) -> TableRecord:
-    """Give an entry these properties, Lance's marks among them, in place of what it has.
+    """Give an entry these properties, those of the table format included, for what it has.
 
     Args:
-        marks: Those of `Catalog.load_marks` to give it back; None makes it external.
+        ownership: What `Catalog.load_marks` returned, to be restored; None makes it external.
 
     Raises:
-        ConcurrentModificationError: (14) somebody changed it meanwhile, where that can be told.
+        ConcurrentModificationError: (14) it was modified concurrently, as far as that is seen.
         UnsupportedOperationError: (0) the catalog cannot change entries.
     """
     tables.require_change(bridge, record, "The entry of")
     changed = record.with_properties(properties)
 
     def change() -> None:
-        if marks is None:
+        if ownership is None:
             bridge.catalog.alter_table(changed)
         else:
-            bridge.catalog.alter_marks(changed, marks)
+            bridge.catalog.alter_marks(changed, ownership)
 
-    settle(change, lambda: state_of(bridge.catalog.load_table(record.path)) == state_of(changed))
+    def is_changed() -> bool:
+        return entry_facts(bridge.catalog.load_table(record.path)) == entry_facts(changed)
+
+    settle(change, is_changed)
     return changed

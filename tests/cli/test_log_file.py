@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lance_bridge_cli.progress import log_file
+from lance_bridge_migrate.commands.progress import log_file
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ def start(
         "--version",
         "doctor --help",
         *(f"{group} --help" for group, _, _ in GROUPS),
+        "migrate --help",
         "migrate convert --help",
         "migrate verify --help",
         "maintain compact --help",
@@ -130,7 +131,7 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
 
 def test_every_public_name_of_migrations_is_found_when_its_module_is_imported_already() -> None:
     names = set(migrations.__all__)
-    importlib.import_module("lance_bridge_migrate.undoing")
+    importlib.import_module("lance_bridge_migrate.run")
 
     assert names <= set(dir(migrations))
     assert all(callable(getattr(migrations, name)) for name in names)

@@ -21,7 +21,7 @@ from lance_namespace import (
 from lance_namespace.errors import LanceNamespaceError
 
 import lance_bridge
-from lance_bridge_migrate.ends import Directory, address_of
+from lance_bridge_migrate.endpoints import Directory, address_of
 from lance_bridge_migrate.plan import Address
 
 

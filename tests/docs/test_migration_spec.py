@@ -1,4 +1,4 @@
-"""``specs/migration.md`` says what the code does: kinds, options, levels and cases are compared."""
+"""``specs/migration.md`` says what the code does: types, options, levels and cases are compared."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_bridge_migrate import Level, kind_named
-from lance_bridge_migrate.registry import KINDS
-from lance_bridge_migrate.run_options import RunOptions
+from lance_bridge_migrate import Level, migration_type
+from lance_bridge_migrate.migration import MIGRATION_TYPES
+from lance_bridge_migrate.run import RunOptions
 from lance_bridge_migrate.selection import Selection
 
 from .operation_samples import new_namespace
@@ -20,7 +20,7 @@ from .spec_reader import named_tests
 
 TEXT = MIGRATION_SPEC.path.read_text(encoding="utf-8")
 SELECTING = "Selecting Tables"
-NOT_SHOWN = ("Parts", "Selecting Tables", "Kinds", "Speed", "What Was Tested", "Limits")
+NOT_SHOWN = ("Parts", "Selecting Tables", "Types", "Speed", "What Was Tested", "Limits")
 """Sections that claim nothing by themselves."""
 
 
@@ -48,16 +48,16 @@ def declared(options: Any) -> dict[str, str]:
     }
 
 
-def test_every_kind_has_a_section_and_every_section_a_kind() -> None:
-    assert sorted(MIGRATION_SPEC.below("Kinds")) == sorted(KINDS)
+def test_every_type_has_a_section_and_every_section_a_type() -> None:
+    assert sorted(MIGRATION_SPEC.below("Types")) == sorted(MIGRATION_TYPES)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_options_of_a_kind_are_those_of_the_code(kind: str) -> None:
-    options = kind_named(kind).options_type
+@pytest.mark.parametrize("name", MIGRATION_TYPES)
+def test_the_options_of_a_type_are_those_of_the_code(name: str) -> None:
+    options = migration_type(name).options_type
     common = Selection.model_fields if issubclass(options, Selection) else {}
-    own = {name: each for name, each in declared(options).items() if name not in common}
-    assert told(kind) == own
+    own = {key: each for key, each in declared(options).items() if key not in common}
+    assert told(name) == own
 
 
 def test_the_options_that_select_tables_are_those_of_the_code() -> None:

@@ -14,7 +14,7 @@ from migrate.places import Place
 
 from lance_bridge_migrate import (
     Directory,
-    Ends,
+    Endpoints,
     Migration,
     Migrations,
     Plan,
@@ -22,13 +22,11 @@ from lance_bridge_migrate import (
     RunOptions,
     address_of,
     execute,
-    kind_named,
     make_plan,
+    migration_type,
     undo,
 )
-from lance_bridge_migrate.kind import AnyKind
-
-AnyEnds = Ends[Any, Any]
+from lance_bridge_migrate.migration import MigrationType
 
 
 def rows(count: int = 3, start: int = 0) -> pa.Table:
@@ -54,46 +52,46 @@ def register_rows(place: Place, name: str, location: Path, database: str = "") -
 
 
 @contextmanager
-def from_directory(directory: Path | str, target: Place) -> Iterator[AnyEnds]:
+def from_directory(directory: Path | str, target: Place) -> Iterator[Endpoints]:
     source = Directory.at(str(directory))
     with target.connect() as namespace:
-        yield Ends(source, namespace, source.address, address_of(namespace))
+        yield Endpoints(source, namespace, source.address, address_of(namespace))
 
 
 @contextmanager
-def between(source: Place, target: Place) -> Iterator[AnyEnds]:
+def between(source: Place, target: Place) -> Iterator[Endpoints]:
     with source.connect() as one, target.connect() as other:
-        yield Ends(one, other, address_of(one), address_of(other))
+        yield Endpoints(one, other, address_of(one), address_of(other))
 
 
 @contextmanager
-def within(place: Place) -> Iterator[AnyEnds]:
+def within(place: Place) -> Iterator[Endpoints]:
     with place.connect() as namespace:
         address = address_of(namespace)
-        yield Ends(namespace, namespace, address, address)
+        yield Endpoints(namespace, namespace, address, address)
 
 
 class Run:
-    """One migration of a test, over ends that stay connected."""
+    """One migration of a test, over endpoints that stay connected."""
 
-    def __init__(self, kind: str, ends: AnyEnds, migrations: Migrations) -> None:
-        self.kind: AnyKind = kind_named(kind)
-        self.ends = ends
+    def __init__(self, name: str, endpoints: Endpoints, migrations: Migrations) -> None:
+        self.type: MigrationType = migration_type(name)
+        self.endpoints = endpoints
         self.migrations = migrations
         self.migration: Migration
 
     def plan(self, **options: Any) -> Plan:
         """Plan it, and keep the plan."""
-        plan = make_plan(self.kind, self.ends, options)
+        plan = make_plan(self.type, self.endpoints, options)
         self.migration = self.migrations.add(plan)
         return plan
 
     def execute(self, **options: Any) -> Record:
         chosen = RunOptions.model_validate(options) if options else None
-        return execute(self.kind, self.ends, self.migration, chosen)
+        return execute(self.type, self.endpoints, self.migration, chosen)
 
     def undo(self, *, skip_changed: bool = False) -> Record:
-        return undo(self.kind, self.ends, self.migration, skip_changed=skip_changed)
+        return undo(self.type, self.endpoints, self.migration, skip_changed=skip_changed)
 
 
 def counts_of(record: Record) -> Mapping[str, int]:

@@ -79,6 +79,22 @@ def beside_hive(
         yield running
 
 
+@pytest.fixture
+def scene(beside_hive: Checker) -> Checker:
+    """A `Scene` for the test, which `pytest_pyfunc_call` has the session's process call."""
+    return beside_hive
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test of a `Scene` in the process of its Spark session."""
+    session = pyfuncitem.funcargs.get("scene")
+    if not isinstance(session, Checker):
+        return None
+    session(pyfuncitem.obj)
+    return True
+
+
 @pytest.fixture(scope="package")
 def glue_server() -> Iterator[GlueServer]:
     """Glue, held to AWS's documentation."""

@@ -9,9 +9,9 @@ from migrate.sparking import Scene, each_file_by_itself, failed
 
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.table import Table
-from lance_bridge_cli.migrating import reconnected
 from lance_bridge_migrate import Migrations, execute, undo
-from lance_bridge_migrate.ends import bridge_of
+from lance_bridge_migrate.commands.running import reconnected
+from lance_bridge_migrate.endpoints import bridge_of
 
 ROWS, FILES = 240, 60
 """A task for each file: together they take seconds."""
@@ -33,10 +33,10 @@ def go_on(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as 
     migrations = Migrations(Path(state))
     [id] = migrations.ids()
     migration = migrations.get(id)
-    with reconnected(migration, None, None) as (kind, ends):
-        record = execute(kind, ends, migration)
+    with reconnected(migration, None, None) as (migration_type, endpoints):
+        record = execute(migration_type, endpoints, migration)
         [path] = [each.target for each in record.plan.items if each.rows is not None]
-        bridge = bridge_of(ends.target)
+        bridge = bridge_of(endpoints.target)
         dataset = Table(bridge, load_lance(bridge, path)).open()
         named = {file.path for each in dataset.get_fragments() for file in each.data_files()}
         files = {file.name for file in Path(dataset.uri, "data").iterdir()}
@@ -45,5 +45,5 @@ def go_on(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as 
             "ids": sorted(dataset.to_table()["id"].to_pylist()),
             "versions": len(dataset.versions()),
             "orphans": len(files - named),
-            "undone": undo(kind, ends, migration).state.value,
+            "undone": undo(migration_type, endpoints, migration).state.value,
         }

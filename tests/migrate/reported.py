@@ -22,7 +22,7 @@ def planned(*items: Item, **more: Any) -> Plan:
     """Return a plan of a conversion."""
     given: dict[str, Any] = {
         "id": "20260131-115900-convert-0a1b2c",
-        "kind": "convert",
+        "type": "convert",
         "created": at(-60),
         "source": Address(name="spark", properties={"spark.sql.x": "of-the-source"}),
         "target": Address(name="hive", connection="hive(thrift://h:1)"),
@@ -41,7 +41,7 @@ def tables(count: int) -> list[Item]:
     return [table(f"t{n:04}", rows=n * 1000, bytes=n * 10**6) for n in range(count)]
 
 
-def begun(options: Facts | None = None, seconds: float = 0) -> Event:
+def started(options: Facts | None = None, seconds: float = 0) -> Event:
     return Event(event="run", facts=options or {"at_once": 2, "verify": "counts"}, at=at(seconds))
 
 
@@ -60,7 +60,7 @@ def written(item: Item, seconds: float = 2.0, **facts: Any) -> Iterator[Event]:
     }
     for step, took in (("entry", seconds / 4), ("load", seconds * 3 / 4)):
         last = step == "load"
-        yield Event(event="begun", item=item.key, step=step, at=at(1))
+        yield Event(event="started", item=item.key, step=step, at=at(1))
         yield Event(
             event="done", item=item.key, step=step, seconds=took, is_last=last, at=at(1 + took),
             facts=noted if last else {"location": f"/lake/{item.source[-1]}.lance"},
@@ -78,7 +78,7 @@ def same_rows(item: Item) -> Check:
 def done(items: Iterable[Item]) -> Record:
     """Return the record of a run that wrote and verified all of these in ten seconds."""
     kept = list(items)
-    events = [begun()]
+    events = [started()]
     for number, item in enumerate(kept):
         events += [*written(item, seconds=1 + number), verified(item, same_rows(item))]
     return Record.of(planned(*kept), [*events, ended(10)])

@@ -26,9 +26,9 @@ import databricks.sdk  # noqa: F401 - imported before children are forked
 import lance_bridge_glue.catalog  # noqa: F401 - the same
 import lance_bridge_hive.catalog  # noqa: F401 - the same
 import lance_bridge_unity.catalog  # noqa: F401 - the same
-from lance_bridge_cli.migrating import reconnected
 from lance_bridge_migrate import Migrations, RunOptions, execute, undo
-from lance_bridge_migrate.ends import bridge_of
+from lance_bridge_migrate.commands.running import reconnected
+from lance_bridge_migrate.endpoints import bridge_of
 from lance_bridge_migrate.journal import Event, Journal
 
 _CHANGES = (
@@ -100,14 +100,14 @@ def do(job: Job) -> int:
     migration = Migrations(job.state).get(job.id)
     source = [f"{key}={value}" for key, value in job.source.items()]
     target = [f"{key}={value}" for key, value in job.target.items()]
-    with reconnected(migration, source, target) as (kind, ends):
-        catalog = bridge_of(ends.target).catalog
+    with reconnected(migration, source, target) as (migration_type, endpoints):
+        catalog = bridge_of(endpoints.target).catalog
         for name in _CHANGES:
             setattr(catalog, name, moments.before(getattr(catalog, name)))
         if job.action == "undo":
-            undo(kind, ends, migration)
+            undo(migration_type, endpoints, migration)
         else:
-            execute(kind, ends, migration, RunOptions(at_once=job.at_once))
+            execute(migration_type, endpoints, migration, RunOptions(at_once=job.at_once))
     return moments.passed
 
 

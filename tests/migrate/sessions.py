@@ -1,7 +1,8 @@
-"""Sessions of Spark in processes of their own, beside a real metastore, that do checks."""
+"""Sessions of Spark in processes of their own, beside a real metastore, that call tests."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +37,7 @@ def beside(uri: str, conf: Mapping[str, str] | None = None) -> Spark:
 
 
 class Checker:
-    """A session that does one check after another, as it is told to."""
+    """A session that calls one test after another."""
 
     def __init__(self, running: Running, peer: socket.socket) -> None:
         self._running = running
@@ -44,12 +45,12 @@ class Checker:
         self._lines = peer.makefile("rw", encoding="utf-8")
 
     def __call__(self, check: Callable[[Scene], None]) -> None:
-        """Do a check in the session's process, in a scene of its own.
+        """Call a test in the session's process, with a new scene.
 
         Raises:
             AssertionError: It failed, with its trace; or the session died or took too long.
         """
-        self._lines.write(json.dumps([check.__module__, check.__name__]) + "\n")
+        self._lines.write(json.dumps([_module_of(check), check.__name__]) + "\n")
         try:
             self._lines.flush()
             answer = self._lines.readline()
@@ -63,6 +64,11 @@ class Checker:
         trace = json.loads(answer)
         if trace is not None:
             raise AssertionError(trace)
+
+
+def _module_of(check: Callable[..., None]) -> str:
+    """Return the name by which the session imports a module; pytest has another one for it."""
+    return f"migrate.{Path(inspect.getfile(check)).stem}"
 
 
 @contextmanager

@@ -25,9 +25,9 @@ from migrate.places import Place, hive_reader
 
 from lance_bridge.storage import TableStorage
 from lance_bridge_hive.catalog import HiveCatalog
-from lance_bridge_migrate import Ends, Migrations, Record, address_of
+from lance_bridge_migrate import Endpoints, Migrations, Record, address_of
 from lance_bridge_migrate.journal import Journal
-from lance_bridge_migrate.kinds import loading
+from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.plan import new_id
 from lance_bridge_migrate.spark.session import address_of_session
 from lance_bridge_spark.source.commit import Commit
@@ -60,12 +60,12 @@ class Scene:
         return f"{self.prefix}_lance"
 
     @contextmanager
-    def run(self, kind: str) -> Iterator[Run]:
+    def run(self, name: str) -> Iterator[Run]:
         """Yield a migration from the session to the metastore."""
         with self.place.connect() as namespace:
             yield Run(
-                kind,
-                Ends(
+                name,
+                Endpoints(
                     self.spark,
                     namespace,
                     address_of_session(self.spark),
@@ -112,7 +112,7 @@ def failed(record: Record) -> list[str]:
 
 def again(run: Run) -> None:
     """Have the run's plan be that of a new migration: planning takes most of the time."""
-    plan = run.migration.plan().model_copy(update={"id": new_id(run.kind.name)})
+    plan = run.migration.plan().model_copy(update={"id": new_id(run.type.name)})
     run.migration = run.migrations.add(plan)
 
 

@@ -2,154 +2,394 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from lance_namespace.errors import InvalidTableStateError
-from migrate import catchup_checks as checks
-from migrate import switch_checks
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+)
 from migrate.building import register_rows
+from migrate.increments import (
+    AT_COMMIT,
+    ROW,
+    add,
+    blocked,
+    convert,
+    converted,
+    done,
+    ids,
+    made_anew,
+    only_item,
+    plan_next,
+    rows_in_spark,
+)
 from migrate.places import Place
-from migrate.sessions import Checker
+from migrate.sparking import Died, Scene, failed, moments, rows_of
+from pydantic import TypeAdapter
 
-from lance_bridge.catalog import TableRecord
-from lance_bridge_migrate import Ends, Plan, address_of, targets
-from lance_bridge_migrate.ends import bridge_of
-from lance_bridge_migrate.kind import Work
-from lance_bridge_migrate.kinds import switching
-from lance_bridge_migrate.kinds.rounds import CatchUpOptions, is_table_of
+from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets
+from lance_bridge_migrate.endpoints import bridge_of
+from lance_bridge_migrate.migration import Work
+from lance_bridge_migrate.migrations import cutover
+from lance_bridge_migrate.migrations.incremental import CatchUpFacts, CatchUpOptions
 from lance_bridge_migrate.plan import Address, Item
+from lance_bridge_migrate.spark import changes
+from lance_bridge_migrate.spark.changes import ChangeRange
+from lance_bridge_migrate.spark.sources import SourceTable
+from lance_bridge_spark.source.commit import Commit
 
 SPARK = Address(name="spark")
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(beside_hive: Checker) -> None:
-    beside_hive(checks.check_by_a_column)
-
-
-def test_tables_with_renamed_columns_are_caught_up_with(beside_hive: Checker) -> None:
-    beside_hive(checks.check_renamed_columns)
-
-
-def test_rows_that_came_late_are_told(beside_hive: Checker) -> None:
-    beside_hive(checks.check_late_rows_are_told)
-
-
-def test_rows_that_changed_later_are_updated_by_key(beside_hive: Checker) -> None:
-    beside_hive(checks.check_by_a_column_with_a_key)
-
-
-def test_rows_that_a_column_does_not_show_are_told(beside_hive: Checker) -> None:
-    beside_hive(checks.check_rows_that_a_column_does_not_show)
-
-
-def test_columns_of_all_types_tell_new_rows(beside_hive: Checker) -> None:
-    beside_hive(checks.check_values_of_all_types)
-
-
-def test_times_are_the_same_in_another_zone(beside_hive: Checker) -> None:
-    beside_hive(checks.check_times_in_another_zone)
-
-
-def test_partitions_that_are_new_are_added(beside_hive: Checker) -> None:
-    beside_hive(checks.check_by_partition)
-
-
-def test_partitions_that_changed_are_merged_by_key(beside_hive: Checker) -> None:
-    beside_hive(checks.check_by_partition_with_a_key)
-
-
-def test_what_cannot_be_caught_up_with_is_in_the_plan(beside_hive: Checker) -> None:
-    beside_hive(checks.check_problems_are_in_the_plan)
-
-
-def test_rows_of_others_keep_a_round_from_being_planned(beside_hive: Checker) -> None:
-    beside_hive(checks.check_rows_of_others_are_noticed)
-
-
-def test_a_table_of_the_same_name_is_left_alone(beside_hive: Checker) -> None:
-    beside_hive(checks.check_a_table_that_was_made_anew_is_left_alone)
-
-
-def test_the_table_gets_its_final_name_once_nothing_is_missing(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_switch_over)
-
-
-def test_partitions_that_changed_keep_the_table_from_its_final_name(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_switch_over_by_partition)
-
-
-def test_a_final_name_that_is_taken_is_left_alone(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_a_name_that_is_taken)
-
-
-def test_while_writers_go_on_no_row_is_lost_or_there_twice(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_writers_that_go_on)
-
-
-def test_rows_are_added_once_whenever_it_is_killed(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_rows_that_are_added_while_it_is_killed)
-
-
-@pytest.mark.slow
-def test_rows_are_merged_once_whenever_it_is_killed(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_rows_that_are_merged_while_it_is_killed)
-
-
-def test_rows_that_others_write_while_it_is_cut_off_stay(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_rows_that_others_write_while_it_is_cut_off)
-
-
-def test_rounds_are_undone_one_after_the_other_and_others_rows_not(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_others_changes_are_not_undone)
-
-
-def test_tables_that_a_round_leaves_out_come_with_the_next(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_tables_of_a_round_that_are_left_out_come_with_the_next)
-
-
-def test_rows_that_the_source_deleted_have_a_round_that_ends(beside_hive: Checker) -> None:
-    beside_hive(switch_checks.check_deletions_in_the_source)
-
-
-def test_a_switch_over_that_died_between_two_entries_is_ended(glue: Place, lake: Path) -> None:
+def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: Path) -> None:
     """Glue renames by a copy: an earlier run may have died before it dropped the old entry."""
     glue.make_namespace()
     path = register_rows(glue, "t_new", lake / "t.lance")
     final = (*path[:-1], "t")
     with glue.connect() as namespace:
-        bridge, ends = bridge_of(namespace), Ends(None, namespace, SPARK, address_of(namespace))
+        bridge = bridge_of(namespace)
+        endpoints = Endpoints(None, namespace, SPARK, address_of(namespace))
         record = bridge.catalog.load_table(path)
         marked = {**record.properties, targets.MARK: "mark"}
         record = targets.replace_properties(bridge, record, marked)
-        facts = {"mark_of_table": "mark", "switch_to": "t"}
+        facts = CatchUpFacts(
+            source=SourceTable(names=("t",), format="parquet"),
+            casts={},
+            renames={},
+            range=ChangeRange(),
+            version_before=1,
+            mark_of_table="mark",
+            switch_to="t",
+        )
         work = Work(
-            ends,
-            Plan(id="id", kind="catch-up", created="", source=SPARK, target=ends.target_address),
+            endpoints,
+            Plan(
+                id="id", type="catch-up", created="", source=SPARK, target=endpoints.target_address
+            ),
             CatchUpOptions(tables=(), by="snapshot"),
-            Item(source=("t",), target=path, facts=facts),
+            Item(source=("t",), target=path, facts=facts.to_json()),
             mark="id/0",
             facts={},
             keep=lambda _: None,
             is_repeated=True,
         )
         for old, new, end in (
-            (path, final, switching.switch),
-            (final, path, switching.switch_back),
+            (path, final, cutover.switch),
+            (final, path, cutover.switch_back),
         ):
             there = bridge.catalog.load_table(old)
             bridge.catalog.copy_table(there, replace(there, path=new))
             end(work)
-            assert targets.found(bridge, old) is None
-            assert targets.found(bridge, new) is not None
+            assert targets.find_entry(bridge, old) is None
+            assert targets.find_entry(bridge, new) is not None
             end(work)
-            assert targets.found(bridge, new) is not None
+            assert targets.find_entry(bridge, new) is not None
 
 
-def test_a_plan_without_a_mark_takes_no_table_for_its_own() -> None:
-    item = Item(source=("t",), target=("db", "t"), facts={"mark_of_table": None})
-    for properties in ({}, {targets.MARK: "mark"}):
-        with pytest.raises(InvalidTableStateError, match="from another table of its name"):
-            is_table_of(item, TableRecord(("db", "t"), "/lake/t.lance", properties))
+# -- by a column -----------------------------------------------------------------------------------
+
+
+def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        plan = plan_next(run, by="column", column="id")
+        assert "There are no new rows" in only_item(plan).nothing_to_do
+        add(scene, database, 20, 35)
+        plan = plan_next(run, by="column", column="id")
+        assert only_item(plan).rows == 15
+        add(scene, database, 35, 37)  # after the plan: the round does not take them
+        record = done(run)
+        assert record.items[f"{database}/t"].facts["rows_written"] == 15
+        assert ids(scene) == list(range(35))
+        plan_next(run, by="column", column="id")
+        done(run, "none")
+        assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
+
+
+def test_tables_with_renamed_columns_are_caught_up_with(scene: Scene) -> None:
+    """By the names of the table, in which two names have changed places."""
+    with scene.run("convert") as run:
+        database = scene.database()
+        scene.spark.sql(
+            f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (part) AS "
+            f"SELECT id, {ROW} FROM range(20)"
+        )
+        convert(scene, run, database, renames={"ID": "number", "part": "id", "name": "part"})
+        add(scene, database, 20, 25)
+        plan = plan_next(run, by="column", column="number")
+        assert only_item(plan).rows == 5
+        done(run)
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t SELECT id, 'new', 9 AS part FROM range(3)")
+        add(scene, database, 90, 95)
+        plan = plan_next(run, by="partition", key=["number"])
+        assert only_item(plan).blockers == []
+        done(run)
+        found = scene.dataset("t_new").to_table().to_pylist()
+        expected = [
+            {"number": row["id"], "part": row["name"], "id": row["part"]}
+            for row in rows_in_spark(scene, f"{database}.t")
+        ]
+        assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_late_rows_are_reported(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        scene.spark.sql(f"INSERT INTO {database}.t VALUES (3, 'late', 0)")
+        add(scene, database, 20, 22)
+        plan = plan_next(run, by="column", column="id")
+        [problem] = only_item(plan).problems
+        assert "23 rows, and the table would have 22" in problem.text
+        assert run.execute(verify="counts").state is State.DIFFERS
+
+
+def test_rows_that_changed_later_are_updated_by_key(scene: Scene) -> None:
+    database = scene.database()
+    rows = "SELECT id, 'row' AS name, timestamp_seconds(id) AS changed, map('a', id) AS tags"
+    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(5)")
+    scene.spark.sql(
+        f"CREATE TABLE {database}.u USING parquet AS SELECT * EXCEPT (tags) FROM {database}.t"
+    )
+    # Row 1 was changed within the last second that is known, in which row 9 came, too.
+    now = (
+        f"INSERT OVERWRITE {database}.t {rows} FROM range(5) WHERE id != 1 "
+        "UNION ALL SELECT 1, 'other', timestamp_seconds(4), map('b', NULL) "
+        "UNION ALL SELECT 9, 'row', timestamp_seconds(4), NULL "
+        "UNION ALL SELECT 8, 'row', timestamp_seconds(5), map()"
+    )
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        options: dict[str, Any] = {"by": "column", "column": "changed", "key": ["ID"]}
+        mapped, plain = plan_next(run, **options).items
+        assert "There are no new rows" in plain.nothing_to_do
+        assert mapped.rows == 1, "Spark does not compare maps: the last row is merged again"
+        scene.spark.sql(now)
+        scene.spark.sql(f"INSERT OVERWRITE {database}.u SELECT * EXCEPT (tags) FROM {database}.t")
+        mapped, plain = plan_next(run, **options).items
+        assert (mapped.rows, plain.rows) == (4, 3)
+        done(run)
+        for table in ("t", "u"):
+            found = scene.dataset(f"{table}_new").to_table()
+            expected = rows_in_spark(scene, f"{database}.{table}")
+            assert rows_of(found.select(["id", "name", "changed"])) == [
+                {key: row[key] for key in ("id", "name", "changed")} for row in expected
+            ]
+        assert "There are no new rows" in plan_next(run, **options).items[1].nothing_to_do
+
+
+def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(f"CREATE TABLE {database}.t (id BIGINT, x DOUBLE) USING parquet")
+    scene.spark.sql(f"INSERT INTO {database}.t VALUES (1, 1.0), (2, 2.0), (3, NULL)")
+    options: dict[str, Any] = {"by": "column", "column": "x", "key": ["id"]}
+
+    def problems() -> list[str]:
+        return [each.text for each in only_item(plan_next(run, **options)).problems]
+
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        first = run.migration
+        item = only_item(plan_next(run, **options))
+        assert "There are no new rows" in item.nothing_to_do, "the null was converted"
+        run.migration = first
+        plan_next(run, **options, switch_to="t")
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, NULL), (3, NULL)")
+        [problem] = failed(run.execute(at_once=1))
+        assert "'x' is null in 2 rows, and in 1 of the table" in problem
+        # Row 2 is there once more, with a greater value: no row of the table's is missing.
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, 5.0), (3, NULL)")
+        run.migration = first
+        assert problems() == []
+        scene.spark.sql(f"INSERT INTO {database}.t VALUES (4, 0.5), (5, NULL), (6, 6.0)")
+        run.migration = first
+        counted, null = sorted(problems())[::-1]
+        assert "6 rows, and the table would have 4: some were deleted, or came late" in counted
+        assert "'x' is null in 2 rows of the source, and in 1 of the table" in null
+        assert run.execute(at_once=1, verify="counts").state is State.DIFFERS
+        scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, double('NaN'))")
+        counted, null = sorted(problems())[::-1]
+        assert "2 rows, and the table would have 4" in counted
+        assert "'x' is null in 0 rows of the source, and in 1 of the table" in null
+        done(run, "none")
+        assert "is NaN" in blocked(plan_next(run, **options))
+        assert "is NaN" in blocked(plan_next(run, by="column", column="x"))
+
+
+def test_new_rows_are_found_by_columns_of_all_types(scene: Scene) -> None:
+    """The greatest value goes through JSON as text, and is the same value then."""
+    columns = {
+        "stamp": "timestamp_micros(1700000000000001 + id)",
+        "local": "CAST(timestamp_micros(1700000000000001 + id) AS TIMESTAMP_NTZ)",
+        "day": "date_add(DATE'1960-02-28', CAST(id AS INT))",
+        "price": "CAST(id AS DECIMAL(20, 3)) / 7",
+        "number": "CAST(id AS DOUBLE) / 3 - 5",
+        "text": "concat('it''s ', lpad(CAST(id AS STRING), 3, '0'))",
+        "small": "CAST(id AS SMALLINT)",
+        "bytes": "unhex(concat('ff00', lpad(hex(id), 2, '0')))",
+    }
+    shown = ", ".join(f"{value} AS {name}" for name, value in columns.items())
+    source = scene.spark.sql(f"SELECT id, {shown} FROM range(0, 11, 1, 1)")
+    for column in columns:
+        found = changes.column_range(source, source.where("id < 8"), column)
+        assert (found.rows, found.source, found.target) == (3, 11, 8), column
+        range = TypeAdapter(ChangeRange).validate_json(json.dumps(asdict(found.range)))
+        rows = changes.above(source, column, range).collect()
+        assert sorted(row["id"] for row in rows) == [8, 9, 10], column
+        assert changes.up_to(source, column, range).count() == 11, column
+        found = changes.partition_range(source, source.where("id < 8"), [column])
+        rows = changes.in_partitions(source, [column], found.range.new).collect()
+        assert sorted(row["id"] for row in rows) == [8, 9, 10], column
+
+
+def test_times_are_the_same_in_another_zone(scene: Scene) -> None:
+    database = scene.database()
+    rows = "SELECT id, timestamp_seconds(1700000000 + id) AS stamp"
+    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS {rows} FROM range(3)")
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        scene.spark.sql(f"INSERT INTO {database}.t {rows} FROM range(3, 6)")
+        plan_next(run, by="column", column="stamp")
+        scene.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        try:
+            done(run)
+        finally:
+            scene.spark.conf.set("spark.sql.session.timeZone", "UTC")
+        assert ids(scene) == list(range(6))
+
+
+# -- by partition ----------------------------------------------------------------------------------
+
+
+def test_partitions_that_are_new_are_added(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        add(scene, database, 20, 40)
+        plan = plan_next(run, by="partition")
+        assert only_item(plan).rows == 20
+        add(scene, database, 40, 50)  # a partition that is not of the plan
+        done(run)
+        assert ids(scene) == list(range(40))
+        add(scene, database, 5, 6)
+        plan = plan_next(run, by="partition")
+        assert "(0): give a key" in blocked(plan)
+
+
+def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
+    database = scene.database()
+    sql = scene.spark.sql
+    sql(
+        f"CREATE TABLE {database}.t (id BIGINT, name STRING, day DATE, place STRING) USING parquet "
+        "PARTITIONED BY (day, place)"
+    )
+    rows = "(1,'a',DATE'2024-01-01','x'),(2,'b',DATE'2024-01-01','x'),(3,'c',DATE'2024-01-02',NULL)"
+    sql(f"INSERT INTO {database}.t VALUES {rows},(4,'d',DATE'2024-01-03','y')")
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        # One partition has another row and a changed one, one has lost a row, one is gone, and a
+        # row has gone to a new one.
+        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-02', place = NULL) "
+            "VALUES (3, 'changed'), (5, 'e')")  # fmt: skip
+        sql(f"INSERT OVERWRITE {database}.t PARTITION (day = DATE'2024-01-01', place = 'x') "
+            "VALUES (1, 'a')")  # fmt: skip
+        sql(f"ALTER TABLE {database}.t DROP PARTITION (day = DATE'2024-01-03', place = 'y')")
+        sql(f"INSERT INTO {database}.t VALUES (2, 'b', DATE'2024-01-04', 'x')")
+        plan = plan_next(run, by="partition", key=["id"])
+        assert only_item(plan).rows == 5, "four that are there, and one that is gone"
+        record = done(run)
+        assert record.items[f"{database}/t"].facts["rows_deleted"] == 1
+        assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
+        plan = plan_next(run, by="partition", key=["id"])
+        assert "There are no new rows" in only_item(plan).nothing_to_do
+
+
+# -- what keeps a round from being planned ---------------------------------------------------------
+
+
+def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        first = run.migration
+        scene.spark.sql(
+            f"INSERT INTO {database}.t VALUES (20, 'a', 2), (20, 'b', 2), (NULL, 'c', 2)"
+        )
+        for options, told in (
+            ({"by": "column", "column": "none"}, "There is no column 'none'"),
+            ({"by": "snapshot"}, "parquet has no snapshots"),
+            ({"by": "partition", "key": ["none"]}, "none"),
+            ({"by": "partition", "key": ["id"]}, "1 rows have a key that is null, and 2 one"),
+            ({"by": "partition", "switch_to": "t_new"}, "already has the name 't_new'"),
+        ):
+            run.migration = first
+            assert told in blocked(plan_next(run, **options)), options
+        run.migration = first
+        with pytest.raises(InvalidInputError, match="is needed with by=column"):
+            plan_next(run, by="column")
+        run.migration = first
+        plan_next(run, by="column", column="id")
+        scene.spark.sql(f"ALTER TABLE {database}.t ADD COLUMNS (more INT)")
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
+            run.execute()
+        assert "columns of the source changed" in blocked(plan_next(run, by="column", column="id"))
+
+
+def test_rows_of_others_block_the_next_increment(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        first = run.migration
+        add(scene, database, 20, 30)
+        plan_next(run, by="column", column="id")
+        done(run, "none")
+        second = run.migration
+        # Following the conversion once more would add the same rows again.
+        run.migration = first
+        assert "The last increment did not make version" in blocked(
+            plan_next(run, by="column", column="id")
+        )
+        # Indices, compactions and settings are no rows.
+        dataset = scene.dataset("t_new")
+        dataset.create_scalar_index("id", "BTREE")
+        dataset.optimize.compact_files()
+        dataset.update_config({"a": "b"})
+        add(scene, database, 30, 40)
+        run.migration = second
+        plan_next(run, by="column", column="id")
+        scene.dataset("t_new").delete("id = 1")
+        with pytest.raises(ConcurrentModificationError):
+            run.execute()
+        assert "The last increment did not make version" in blocked(
+            plan_next(run, by="column", column="id")
+        )
+
+
+def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        first = run.migration
+        add(scene, database, 20, 30)
+        plan_next(run, by="column", column="id", switch_to="t")
+        with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
+            run.execute(at_once=1)
+        made_anew(scene)
+        version = scene.dataset("t_new").version
+        assert version == first.record().items[f"{database}/t"].facts["version"]
+        [problem] = failed(run.execute(at_once=1))
+        assert "has been recreated since the plan was made" in problem
+        assert run.undo().state is State.UNDONE
+        rounds: tuple[dict[str, Any], ...] = (
+            {"by": "column", "column": "id"},
+            {"by": "column", "column": "id", "key": ["id"], "switch_to": "t"},
+            {"by": "partition", "key": ["id"]},
+        )
+        for options in rounds:
+            run.migration = first
+            assert "not the table that was converted" in blocked(plan_next(run, **options))
+            with pytest.raises(InvalidInputError, match="are blocked"):
+                run.execute()
+        assert scene.tables() == ["t_new"]
+        assert scene.dataset("t_new").version == version
+        assert ids(scene) == [0, 1]

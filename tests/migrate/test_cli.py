@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 
 from lance_bridge_cli.app import app
 from lance_bridge_cli.output import Output
-from lance_bridge_cli.plans import tell_plan
 from lance_bridge_migrate import Address, Item, Plan
+from lance_bridge_migrate.commands.output import print_plan
 from lance_bridge_migrate.plan import now
-from lance_bridge_migrate.state import Migrations
+from lance_bridge_migrate.store import Migrations
 
 pytestmark = pytest.mark.server
 
@@ -183,7 +183,7 @@ def test_a_run_says_what_it_does_and_keeps_the_stacks_of_failures(
     assert "comparing 2 sources with the plan" in failed.stderr
     assert "migrating 3 items, 8 at a time" in failed.stderr
     log = state.get(id).directory / "log.txt"
-    assert f"the stacks of the failures are in {log}" in failed.stderr
+    assert f"the stack traces of the failures are in {log}" in failed.stderr
     assert "Traceback" in log.read_text()
     assert "Traceback" not in failed.stderr
 
@@ -197,8 +197,8 @@ def test_a_plan_shows_what_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
         bytes=400_000_000,
     )
     address = Address(name="hive")
-    plan = Plan(id=ID, kind="convert", created=now(), source=address, target=address, items=(item,))
-    tell_plan(plan, Output.TEXT)
+    plan = Plan(id=ID, type="convert", created=now(), source=address, target=address, items=(item,))
+    print_plan(plan, Output.TEXT)
     shown = capsys.readouterr().out
     assert re.search(r"db.t +db.new +parquet +1,234,567 +400.0 MB +to do", shown)
     assert re.search(r"estimated time +about 0:00:21", shown)
@@ -220,8 +220,8 @@ def test_what_differs_ends_with_3_and_what_failed_with_1(
     prod.make_namespace()
     register_rows(prod, "a", tmp_path / "other.lance")
     failed = run("migrate", "resume", planned, code=1)
-    assert "since the plan" in failed.stdout
-    assert "since the plan" in failed.stderr
+    assert "after the plan was made" in failed.stdout
+    assert "after the plan was made" in failed.stderr
 
 
 def test_undoing_what_others_changed_is_refused_unless_it_is_left_alone(
@@ -234,7 +234,7 @@ def test_undoing_what_others_changed_is_refused_unless_it_is_left_alone(
         namespace.deregister_table(api.DeregisterTableRequest(id=list(prod.table("a"))))
         request = api.RegisterTableRequest(id=list(prod.table("a")), location=f"{lake}/a.lance")
         namespace.register_table(request)
-    assert "somebody else" in run("migrate", "undo", id, code=1).stderr
+    assert "was created since" in run("migrate", "undo", id, code=1).stderr
     run("migrate", "undo", id, "--skip-changed", code=1)
     assert f"{prod.prefix}.a" in prod.entries()
 
@@ -244,20 +244,20 @@ def test_undoing_what_others_changed_is_refused_unless_it_is_left_alone(
     [
         ["show", "nothing"],
         ["resume", "../x"],
-        ["marks", "prod", "--to", "theirs"],
+        ["properties", "prod", "--to", "theirs"],
         ["management", "prod", "--to", "nobody"],
         ["register", "relative", "prod", "-n", "db"],
         ["register", "/data", "prod", "-n", "a.b"],
     ],
 )
-def test_what_is_wrong_is_told_without_a_traceback(prod: Place, arguments: list[str]) -> None:
+def test_errors_are_printed_without_a_traceback(prod: Place, arguments: list[str]) -> None:
     failed = run("migrate", *arguments, code=1)
     assert failed.stderr.startswith("lance-bridge: ")
     assert failed.stdout == ""
     assert prod.entries() == {}
 
 
-def test_a_damaged_migration_is_told(prod: Place, lake: Path, state: Migrations) -> None:
+def test_a_damaged_migration_is_reported(prod: Place, lake: Path, state: Migrations) -> None:
     write(lake, "a")
     run("migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute")
     [id] = state.ids()

@@ -119,13 +119,13 @@ def test_files_are_converted_into_the_other_catalogs(
     ],
 )
 @pytest.mark.usefixtures("prod")
-def test_what_is_given_wrongly_is_told_before_spark_starts(more: list[str], said: str) -> None:
+def test_misuse_is_reported_before_spark_starts(more: list[str], said: str) -> None:
     done = program("migrate", "convert", "prod", *more)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_what_cannot_be_planned_is_told(prod: Place) -> None:
+def test_what_cannot_be_planned_is_reported(prod: Place) -> None:
     base = ["migrate", "convert", "prod", "--output", "json", "--namespace", prod.prefix]
     none = program(*base, "--include", f"{prod.prefix}.none*")
     assert none.returncode == 0
@@ -138,7 +138,7 @@ def test_what_cannot_be_planned_is_told(prod: Place) -> None:
 
 
 @pytest.mark.usefixtures("prod")
-def test_without_java_it_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_without_java_the_message_says_what_is_missing(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     done = program(

@@ -2,52 +2,280 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count, product
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pyarrow as pa
 import pytest
-from migrate import convert_safety_checks as checks
-from migrate.sessions import Checker
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    ErrorCode,
+    InvalidTableStateError,
+    ServiceUnavailableError,
+)
+from migrate.building import counts_of
+from migrate.places import files
+from migrate.sparking import (
+    Died,
+    Scene,
+    again,
+    each_file_by_itself,
+    failed,
+    interrupted,
+    moments,
+    replaced,
+    rows_of,
+)
+from migrate.test_convert import orders
+
+from lance_bridge.entries import tables
+from lance_bridge_migrate import State
+from lance_bridge_migrate.migrations import loading
+from lance_bridge_migrate.record import leftover_messages
+from lance_bridge_migrate.report.summary import report_of
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def test_killed_at_any_moment_and_run_again_each_row_is_there_once(beside_hive: Checker) -> None:
-    beside_hive(checks.check_killed_at_every_moment)
+def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(
+        f"CREATE TABLE {database}.orders USING parquet AS "
+        "SELECT id, concat('row ', id) AS name FROM range(0, 5, 1, 1)"
+    )
+    source = files(scene.directory / "raw")
+    with scene.run("convert") as run:
+        run.plan(
+            include=[f"{database}.*"],
+            namespace=[scene.target],
+            indices=[{"column": "id", "kind": "BTREE"}],
+        )
+        with moments() as passed:
+            assert failed(run.execute(at_once=1)) == []
+        expected = rows_of(scene.dataset("orders").to_table())
+        versions = len(scene.dataset("orders").versions())
+        with moments() as undoing:
+            assert run.undo().state is State.UNDONE
+        assert passed() > 15
+        assert undoing() > 8
+        assert passed() > undoing()
+        for moment, goes_on in product(range(passed()), (True, False)):
+            again(run)
+            with pytest.raises(Died), moments(moment):
+                run.execute(at_once=1)
+            if goes_on:  # or else it is undone from where it is
+                assert failed(run.execute(at_once=1)) == [], moment
+                assert rows_of(scene.dataset("orders").to_table()) == expected, moment
+                assert len(scene.dataset("orders").versions()) == versions, moment
+            with suppress(Died), moments(moment % undoing()):
+                run.undo()
+            assert run.undo().state is State.UNDONE, moment
+            assert scene.tables() == [], moment
+            assert scene.files() == [], moment
+    assert files(scene.directory / "raw") == source
 
 
-def test_rows_of_others_are_not_undone(beside_hive: Checker) -> None:
-    beside_hive(checks.check_others_rows_are_not_undone)
+def test_rows_of_others_are_not_undone(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        dataset = scene.dataset("orders")
+        dataset.delete("id = 1")
+        with pytest.raises(InvalidTableStateError, match="undoing could delete what others wrote"):
+            run.undo()
+    assert scene.dataset("orders").count_rows() == 29
 
 
-def test_a_source_that_changed_since_the_plan_is_refused(beside_hive: Checker) -> None:
-    beside_hive(checks.check_a_changed_source_is_refused)
+def test_branches_of_others_are_not_undone(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        made = scene.dataset("orders")
+        lance.dataset(made.uri).create_branch("theirs", made.version)
+        with pytest.raises(InvalidTableStateError, match="branch theirs"):
+            run.undo()
+    assert "orders" in scene.tables()
 
 
-def test_of_several_at_once_one_fails_and_the_others_are_done(beside_hive: Checker) -> None:
-    beside_hive(checks.check_several_at_once_of_which_one_fails)
+def _failing(_: object) -> Callable[..., None]:
+    def fails(*_: object) -> None:
+        raise ServiceUnavailableError("The catalog does not answer")
+
+    return fails
 
 
-def test_ctrl_c_ends_what_spark_is_doing_and_the_next_run_goes_on(beside_hive: Checker) -> None:
-    beside_hive(checks.check_ctrl_c_ends_what_spark_is_doing)
+def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute()) == []
+        dataset = scene.dataset("orders")
+        before = dataset.count_rows()
+        with replaced(tables, "drop_with_data", _failing):
+            assert "does not answer" in failed(run.undo())[0]
+        with scene.place.connect() as namespace:
+            request = api.DeregisterTableRequest(id=[scene.target, "orders"])
+            namespace.deregister_table(request)
+        lance.write_dataset(dataset.to_table().slice(0, 1), dataset.uri, mode="append")
+        [refused] = failed(run.undo())
+        assert "undoing could delete what others wrote" in refused
+    assert lance.dataset(dataset.uri).count_rows() == before + 1
 
 
-def test_files_and_tables_of_others_are_left_alone(beside_hive: Checker) -> None:
-    beside_hive(checks.check_others_files_and_tables_are_left_alone)
+def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        for moment in count():
+            with pytest.raises(Died), moments(moment):
+                run.execute(at_once=1)
+            if "load" in run.migration.record().items[f"{database}/orders"].steps:
+                break
+        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
+        [refused] = failed(run.execute())
+        assert "plan again" in refused
+        assert run.undo().state is State.UNDONE
+    assert scene.tables() == []
 
 
-def test_a_table_that_others_write_to_before_the_load_is_not_touched(beside_hive: Checker) -> None:
-    beside_hive(checks.check_a_table_that_was_written_to_before_the_load_fails)
+def test_a_source_that_changed_since_the_plan_is_refused(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
+            run.execute()
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        scene.spark.sql(f"DROP TABLE {database}.orders")
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
+            run.execute()
+    assert scene.tables() == []
 
 
-def test_branches_of_others_are_not_undone(beside_hive: Checker) -> None:
-    beside_hive(checks.check_others_branches_are_not_undone)
+def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> None:
+    database = scene.database()
+    for name in "abcde":
+        lists = "array(1.5F, 2.5F, 3.5F)" if name == "c" else "array(1.5F, CAST(id AS FLOAT))"
+        scene.spark.sql(
+            f"CREATE TABLE {database}.{name} USING parquet AS "
+            f"SELECT id, '{name}' AS name, {lists} AS vector FROM range(0, 20, 1, 2)"
+        )
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target], vectors={"vector": 2})
+        for _ in range(2):  # the next run tries it again
+            record = run.execute(at_once=4)
+            assert counts_of(record) == {"done": 5, "failed": 1}
+            wrong = record.items[f"{database}/c"].error
+            assert wrong is not None
+            assert wrong.code == int(ErrorCode.INVALID_INPUT)
+            assert "length is not 2" in wrong.message
+        for name in "abde":
+            found = scene.dataset(name).to_table()
+            assert sorted(found["id"].to_pylist()) == list(range(20))
+            assert set(found["name"].to_pylist()) == {name}
+        assert scene.dataset("c").count_rows() == 0
+        assert run.undo().state is State.UNDONE
+    assert scene.files() == []
 
 
-def test_files_that_others_took_over_are_not_deleted(beside_hive: Checker) -> None:
-    beside_hive(checks.check_files_that_others_took_over_are_not_deleted)
+def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scene) -> None:
+    database, files_of_source = scene.database(), 40
+    scene.spark.sql(
+        f"CREATE TABLE {database}.t USING parquet AS "
+        f"SELECT id FROM range(0, 80, 1, {files_of_source})"
+    )
+
+    def written() -> list[str]:
+        return [each for each in scene.files() if "/data/" in each]
+
+    with scene.run("convert") as run, each_file_by_itself(scene.spark):
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        with interrupted(lambda: bool(written())):
+            run.execute()
+        assert 0 < len(written()) < files_of_source, "it did not wait for all of them"
+        record = run.migration.record()
+        assert record.runs[-1].ended is not None
+        assert counts_of(record) == {"done": 1, "started": 1}
+        assert failed(record) == []
+        assert scene.dataset("t").versions()[-1]["version"] == 1
+        assert failed(run.execute(verify="checksums")) == []
+        assert sorted(scene.dataset("t").to_table()["id"].to_pylist()) == list(range(80))
+        assert run.undo().state is State.UNDONE
+    assert scene.files() == [], "also those of the tasks that were stopped"
 
 
-def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(beside_hive: Checker) -> None:
-    beside_hive(checks.check_a_source_that_changed_while_a_run_was_cut_off_is_refused)
+def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
+    database = orders(scene)
+    occupied = scene.directory / "lance" / f"{scene.target}.db" / "orders.lance"
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        with run.migration.journal(), pytest.raises(ConcurrentModificationError, match="being run"):
+            run.execute()
+        occupied.mkdir(parents=True)
+        (occupied / "theirs").write_text("x")
+        assert failed(run.execute(verify="checksums")) == []
+        assert scene.dataset("orders").uri != str(occupied)
+        assert [each.name for each in occupied.iterdir()] == ["theirs"]
+        plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert "taken by a Lance table" in plan.blocked[0].blockers[0].text
+        # Lance's own tables are none to be converted.
+        plan = run.plan(include=[f"{scene.prefix}_*"], namespace=[scene.target], name="{table}_2")
+        assert [item.source for item in plan.to_do] == [(database, "orders")]
+        shown = f"1 views and tables of Lance are left out: {scene.target}.orders"
+        assert shown in plan.notes
 
 
-def test_files_of_failed_tasks_are_named_with_the_command_for_them(beside_hive: Checker) -> None:
-    beside_hive(checks.check_files_of_failed_tasks_are_named_with_the_command_for_them)
+def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scene) -> None:
+    database = orders(scene)
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+
+        def theirs_first(call: Any) -> Any:
+            def between(table: Any, rows: Any) -> Any:
+                lance.write_dataset(pa.table({"theirs": [1]}), table.location)
+                return call(table, rows)
+
+            return between
+
+        with replaced(loading, "write_first", theirs_first):
+            record = run.execute()
+        assert "another writer" in failed(record)[0]
+        assert "another writer has written" in failed(run.execute())[0]
+        with pytest.raises(InvalidTableStateError, match="undoing could delete what others wrote"):
+            run.undo()
+    assert scene.dataset("orders").to_table().to_pylist() == [{"theirs": 1}]
+
+
+def test_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene) -> None:
+    database = scene.database()
+    scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT id FROM range(5)")
+
+    def leaving_a_file(append: Any) -> Any:
+        def leave_and_append(*arguments: Any, **more: Any) -> Any:
+            [data] = (scene.directory / "lance").glob("*/*/_versions")
+            (data.parent / "data").mkdir(exist_ok=True)
+            (data.parent / "data" / f"{uuid.uuid4()}.lance").write_bytes(b"cut off")
+            return append(*arguments, **more)
+
+        return leave_and_append
+
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        with replaced(loading, "append", leaving_a_file):
+            record = run.execute(verify="checksums")
+    assert record.state is State.DONE, failed(record)
+    state = record.items[f"{database}/t"]
+    assert (state.facts["orphaned_files_left"], state.facts["orphaned_bytes_left"]) == (1, 7)
+    command = f"lance-bridge maintain clean-up hive {scene.target}.t --older-than 7d"
+    [text] = leftover_messages(state, record.plan.target)
+    assert text.endswith(command)
+    report = report_of(record)
+    assert [each.orphaned_bytes_left for each in report.items] == [None, 7]
+    assert [each.text for each in report.problems] == [text]

@@ -43,12 +43,12 @@ def _options(source: Place, target: Place) -> dict[str, Any]:
     return {"include": [f"{source.prefix}*"], "namespace": [target.prefix]}
 
 
-def test_all_versions_tags_and_indices_are_copied_and_taken_back(
+def test_all_versions_tags_and_indices_are_copied_and_undone(
     source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
     entries = source.entries()
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         plan = run.plan(**_options(source, target))
         assert [item.rows for item in plan.to_do] == [None, 303]
         version = lance.dataset(str(lake / "a.lance")).version
@@ -73,8 +73,8 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
     source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
     copies = tmp_path / "copies"
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         run.plan(**_options(source, target))
         with moments() as passed:
             run.execute(at_once=1)
@@ -97,13 +97,13 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
 def test_what_others_wrote_to_a_copy_is_not_undone(
     source: Place, target: Place, migrations: Migrations, tmp_path: Path
 ) -> None:
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         run.plan(**_options(source, target))
         run.execute()
         place = str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance")
         lance.write_dataset(rows(1, 900), place, mode="append")
-        with pytest.raises(InvalidTableStateError, match="what others wrote"):
+        with pytest.raises(InvalidTableStateError, match="which undoing would delete"):
             run.undo()
     assert lance.dataset(place).count_rows() == 304
 
@@ -111,8 +111,8 @@ def test_what_others_wrote_to_a_copy_is_not_undone(
 def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_nor_deleted(
     source: Place, target: Place, migrations: Migrations, tmp_path: Path
 ) -> None:
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         run.plan(**_options(source, target))
         for moment in count():
             # It dies again and again, until the entry is there, and nothing of the data.
@@ -124,7 +124,7 @@ def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_n
         assert not Path(place, "_versions").exists()
         lance.write_dataset(rows(4, 500), place)
         record = run.execute()
-        assert "somebody else" in str(record.items[f"{source.prefix}/a"].error)
+        assert "another writer" in str(record.items[f"{source.prefix}/a"].error)
         with pytest.raises(InvalidTableStateError, match="did not copy"):
             run.undo()
     assert lance.dataset(place).to_table()["id"].to_pylist() == rows(4, 500)["id"].to_pylist()
@@ -133,8 +133,8 @@ def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_n
 def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
     source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         run.plan(**_options(source, target))
         assert counts_of(run.execute()) == {"done": 2}
         made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
@@ -151,24 +151,24 @@ def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
 def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused(
     source: Place, target: Place, migrations: Migrations
 ) -> None:
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         run.plan(**_options(source, target))
         with source.connect() as namespace:
             namespace.manage_table(source.table("a"))
-        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
         plan = run.plan(**_options(source, target))
-        assert "held by the source catalog" in plan.blocked[0].blockers[0].text
+        assert "The source catalog holds its versions" in plan.blocked[0].blockers[0].text
 
 
-def test_files_of_others_are_neither_copied_nor_taken_back(
+def test_files_of_others_are_neither_copied_nor_deleted(
     source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
     (lake / "a.lance" / "data" / "notes.parquet").write_text("theirs")
     copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         run.plan(**_options(source, target))
         assert counts_of(run.execute()) == {"done": 2}
         assert not (copy / "data" / "notes.parquet").exists()
@@ -181,8 +181,8 @@ def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
     source: Place, target: Place, migrations: Migrations, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
-    with between(source, target) as ends:
-        run = Run("copy", ends, migrations)
+    with between(source, target) as endpoints:
+        run = Run("copy", endpoints, migrations)
         run.plan(**_options(source, target))
         run.execute()
         with source.connect() as namespace:

@@ -16,7 +16,6 @@ from typing import Any
 import lance
 import pytest
 from migrate.building import (
-    AnyEnds,
     Run,
     between,
     from_directory,
@@ -29,7 +28,7 @@ from migrate.places import Entries, Place, files
 from migrate.running import Runner, job_of, secrets_of
 from servers.hive_raw import MARKS, raw_client, raw_table
 
-from lance_bridge_migrate import Migrations, State
+from lance_bridge_migrate import Endpoints, Migrations, State
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(600)]
 
@@ -44,7 +43,7 @@ class Case:
         exact: Whether the target's entries are just as before once it is undone.
     """
 
-    kind: str
+    type: str
     target: Place
     options: dict[str, Any]
     lake: Path
@@ -54,7 +53,7 @@ class Case:
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @contextmanager
-    def ends(self) -> Iterator[AnyEnds]:
+    def endpoints(self) -> Iterator[Endpoints]:
         if self.directory is not None:
             with from_directory(self.directory, self.target) as found:
                 yield found
@@ -99,7 +98,7 @@ def case(request: pytest.FixtureRequest, lake: Path) -> Case:
     select = {"include": [f"{place.prefix}*"]}
     if what == "marks in hive":
         _make_theirs(place, lake)
-        return Case("marks", place, select, lake)
+        return Case("properties", place, select, lake)
     table = register_rows(place, "a", lake / "a.lance")
     if what.startswith("to the storage"):
         with place.connect() as namespace:
@@ -124,8 +123,8 @@ def test_killed_at_any_moment_and_run_again_it_ends_as_if_it_had_not_been(
     source = case.source.entries() if case.source else None
     before, data = case.state(), files(case.lake)
     given: dict[str, Any] = dict(case.secrets)
-    with case.ends() as ends:
-        run = Run(case.kind, ends, migrations)
+    with case.endpoints() as endpoints:
+        run = Run(case.type, endpoints, migrations)
         run.plan(**case.options)
         moments = runner.moments_of(job_of(run.migration, **given))
         done = case.state()
@@ -145,13 +144,13 @@ def test_killed_at_any_moment_and_run_again_it_ends_as_if_it_had_not_been(
     assert files(case.lake) == data
 
 
-def test_undoing_that_is_killed_at_any_moment_is_gone_on_with(
+def test_undoing_that_is_killed_at_any_moment_is_resumed(
     case: Case, migrations: Migrations, runner: Runner
 ) -> None:
     before, data = case.state(), files(case.lake)
     given: dict[str, Any] = dict(case.secrets)
-    with case.ends() as ends:
-        run = Run(case.kind, ends, migrations)
+    with case.endpoints() as endpoints:
+        run = Run(case.type, endpoints, migrations)
         run.plan(**case.options)
         run.execute()
         moments = runner.moments_of(job_of(run.migration, "undo", **given))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.server
 
 
 @pytest.fixture(params=["hive to glue", "hive to unity", "glue to hive", "unity to hive"])
-def ends(request: pytest.FixtureRequest) -> tuple[Place, Place]:
+def endpoints(request: pytest.FixtureRequest) -> tuple[Place, Place]:
     source, target = request.param.split(" to ")
     return request.getfixturevalue(source), request.getfixturevalue(target)
 
@@ -30,9 +30,9 @@ def into(source: Place, target: Place) -> dict[str, tuple[str, ...]]:
 
 
 def test_entries_are_copied_and_neither_source_nor_files_change(
-    ends: tuple[Place, Place], lake: Path, migrations: Migrations
+    endpoints: tuple[Place, Place], lake: Path, migrations: Migrations
 ) -> None:
-    source, target = ends
+    source, target = endpoints
     for database in ("one", "two"):
         source.make_namespace(database)
         register_rows(source, "orders", lake / f"{database}.lance", database)
@@ -140,4 +140,4 @@ def test_without_making_namespaces_their_tables_are_blocked(
     with between(hive, glue) as connected:
         plan = Run("entries", connected, migrations).plan(**into(hive, glue), make_namespaces=False)
     [item] = plan.items
-    assert "is not there" in item.blockers[0].text
+    assert "does not exist" in item.blockers[0].text

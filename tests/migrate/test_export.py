@@ -2,57 +2,373 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from migrate import export_checks as checks
-from migrate.sessions import Checker
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidInputError,
+    InvalidTableStateError,
+)
+from migrate.building import Run, counts_of
+from migrate.places import files as files_below
+from migrate.sparking import (
+    Died,
+    Scene,
+    again,
+    failed,
+    interrupted,
+    moments,
+    replaced,
+)
+
+from lance_bridge_migrate import Endpoints, Level, State, address_of, verify
+from lance_bridge_migrate.spark import files, parquet_tables
+from lance_bridge_migrate.spark.session import address_of_session
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-def test_a_table_is_exported_verified_and_taken_back(beside_hive: Checker) -> None:
-    beside_hive(checks.check_tables_are_exported_verified_and_taken_back)
+_CHANGES = (
+    (files, "delete"),
+    (files, "rename"),
+    (parquet_tables, "create_table"),
+    (parquet_tables, "find_partitions"),
+)
 
 
-def test_the_version_of_the_plan_is_exported_or_nothing(beside_hive: Checker) -> None:
-    beside_hive(checks.check_the_version_of_the_plan_is_exported)
+def _rows(count: int = 20) -> pa.Table:
+    vectors = pa.array([[float(i), 0.5] for i in range(count)], pa.list_(pa.float32(), 2))
+    return pa.table(
+        {
+            "id": range(count),
+            "part": [i % 2 for i in range(count)],
+            "vector": vectors,
+            "half": pa.array(np.arange(count, dtype=np.float16)),
+        }
+    )
 
 
-def test_what_cannot_be_exported_is_in_the_plan(beside_hive: Checker) -> None:
-    beside_hive(checks.check_what_cannot_be_is_in_the_plan)
+def _made(scene: Scene, *names: str, rows: pa.Table | None = None) -> Path:
+    """Make tables of Lance; return the place of the last."""
+    place = scene.directory / "lance"
+    with scene.place.connect() as namespace:
+        request = api.CreateNamespaceRequest(id=[scene.target], mode="exist_ok")
+        namespace.create_namespace(request)
+        for name in names:
+            place = scene.directory / "lance" / f"{name}.lance"
+            lance.write_dataset(_rows() if rows is None else rows, str(place))
+            where = api.RegisterTableRequest(id=[scene.target, name], location=str(place))
+            namespace.register_table(where)
+    return place
 
 
-def test_files_and_tables_of_others_are_left_alone(
-    beside_hive: Checker,
-) -> None:
-    beside_hive(checks.check_files_of_others_are_neither_overwritten_nor_deleted)
+@contextmanager
+def exporting(scene: Scene) -> Iterator[Run]:
+    """Yield a migration from the metastore to the session."""
+    with scene.place.connect() as namespace:
+        source, target = address_of(namespace), address_of_session(scene.spark)
+        yield Run("export", Endpoints(namespace, scene.spark, source, target), scene.migrations)
 
 
-def test_what_another_migration_exported_there_meanwhile_is_left_alone(
-    beside_hive: Checker,
-) -> None:
-    beside_hive(checks.check_what_another_migration_exported_meanwhile_is_left_alone)
+def test_a_table_is_exported_verified_and_undone(scene: Scene) -> None:
+    source = files_below(_made(scene, "t"))
+    database = scene.database("out")
+    out = scene.directory / "parquet"
+    with exporting(scene) as run:
+        plan = run.plan(
+            include=[f"{scene.target}.*"],
+            directory=str(out),
+            database=database,
+            partition_by=["part"],
+        )
+        [item] = plan.to_do
+        assert item.rows == 20
+        assert {p.column for p in item.problems} == {"vector", "half"}
+        record = run.execute(verify="checksums")
+        assert failed(record) == []
+        assert {c.column for c in record.items[item.key].checks} == {"", *_rows().column_names}
+        found = scene.spark.table(f"{database}.t")
+        assert found.count() == 20
+        assert found.where("id = 3").collect()[0]["vector"] == [3.0, 0.5]
+        place = out / scene.target / "t"
+        parts = [pq.ParquetFile(each) for each in place.rglob("*.parquet")]
+        assert {each.metadata.row_group(0).column(0).compression for each in parts} == {"ZSTD"}
+        assert {each.name for each in place.iterdir() if each.is_dir()} == {"part=0", "part=1"}
+        facts = record.items[item.key].facts
+        assert facts["rows_written"] == 20
+        assert facts["bytes_after"] == sum(
+            each.stat().st_size for each in place.rglob("*.parquet") if each.name[0] != "."
+        )
+        assert facts["bytes_before"] > 0
+        for level in ("counts", "sample"):
+            assert failed(run.execute(verify=level)) == []
+        assert run.undo().state is State.UNDONE
+        assert not place.exists()
+        assert not scene.spark.catalog.tableExists(f"{database}.t")
+    assert files_below(scene.directory / "lance" / "t.lance") == source
+    assert scene.dataset("t").count_rows() == 20
 
 
-def test_what_others_make_while_it_is_written_is_left_alone(beside_hive: Checker) -> None:
-    beside_hive(checks.check_what_others_make_while_it_is_written_is_left_alone)
+def test_the_version_of_the_plan_is_exported_or_nothing(scene: Scene) -> None:
+    place = _made(scene, "t", "u")
+    out = scene.directory / "parquet"
+    options = {"include": [f"{scene.target}.?"], "directory": str(out)}
+    with exporting(scene) as run:
+        run.plan(**options)
+        lance.write_dataset(_rows(3), str(place), mode="append")
+        assert failed(run.execute()) == []
+        assert pq.read_table(out / scene.target / "u").num_rows == 20
+        run.undo()
+        run.plan(**options)
+        lance.write_dataset(_rows(3), str(place), mode="append")
+        lance.dataset(str(place)).cleanup_old_versions(retain_versions=1)
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
+            run.execute()
+        run.plan(**options)
+        with scene.place.connect() as namespace:
+            namespace.deregister_table(api.DeregisterTableRequest(id=[scene.target, "u"]))
+            with pytest.raises(ConcurrentModificationError, match="plan again"):
+                run.execute()
+    assert not (out / scene.target / "u").exists()
 
 
-def test_a_rename_that_was_cut_off_is_made_anew(beside_hive: Checker) -> None:
-    beside_hive(checks.check_a_rename_that_was_cut_off_is_made_anew)
+def test_what_cannot_be_exported_is_in_the_plan(scene: Scene) -> None:
+    _made(scene, "t")
+    _made(scene, "n", rows=pa.table({"id": [1], "name": [""], "nothing": pa.nulls(1)}))
+    out = str(scene.directory / "parquet")
+    options = {"include": [f"{scene.target}.*"], "directory": out}
+    with exporting(scene) as run:
+        with pytest.raises(InvalidInputError, match="relative"):
+            run.plan(include=["*"], directory="parquet")
+        plan = run.plan(**options)
+        assert [(i.source[-1], i.blockers[0].column) for i in plan.blocked] == [("n", "nothing")]
+        plan = run.plan(**options, partition_by=["vector"], database="none_of_this_name")
+        [item] = [each for each in plan.blocked if each.source[-1] == "t"]
+        assert {p.column for p in item.blockers} == {"vector", ""}
+        assert "Database 'none_of_this_name' does not exist" in item.blockers[0].text
+        assert "cannot be in the names of directories" in item.blockers[1].text
+        plan = run.plan(**options, partition_by=["name"])
+        texts = {i.source[-1]: [p.text for p in i.problems] for i in plan.items}
+        assert "It is not partitioned: it has no column name" in texts["t"]
+        assert any(text.startswith("An empty text becomes null") for text in texts["n"])
+        moment = pa.array([0], pa.timestamp("us", "UTC"))
+        _made(scene, "b", rows=pa.table({"id": [1], "bytes": [b"\xff"], "moment": moment}))
+        for kind in (pa.large_binary(), pa.binary(1)):
+            name = str(kind).split("[")[0]
+            rows = pa.table({"id": [1], "bytes": pa.array([b"\xff"], kind)})
+            _made(scene, name, rows=rows)
+        plan = run.plan(**options, partition_by=["bytes"])
+        texts = {i.source[-1]: [p.text for p in i.blockers] for i in plan.blocked}
+        for name in ("b", "large_binary", "fixed_size_binary"):
+            assert "Binary values cannot be" in texts[name][0]
+        plan = run.plan(**options, partition_by=["moment"])
+        [item] = [each for each in plan.to_do if each.source[-1] == "b"]
+        assert ["the session's zone" in p.text for p in item.problems] == [True]
+        plan = run.plan(**options, partition_by=["id", "part", "vector", "half"])
+        assert any("leave one" in p.text for i in plan.blocked for p in i.blockers)
 
 
-def test_differences_are_found(beside_hive: Checker) -> None:
-    beside_hive(checks.check_differences_are_found)
+def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
+    _made(scene, "t")
+    database = scene.database("out")
+    out = scene.directory / "parquet"
+    options = {"include": [f"{scene.target}.*"], "directory": str(out), "database": database}
+    with exporting(scene) as run:
+        run.plan(**options)
+        place = out / scene.target / "t"
+        place.mkdir(parents=True)
+        (place / "theirs").write_text("x")
+        record = run.execute()
+        assert "was created after the plan" in failed(record)[0]
+        assert (place / "theirs").exists()
+        plan = run.plan(**options)
+        assert "already exists" in plan.blocked[0].blockers[0].text
+        (place / "theirs").unlink()
+        place.rmdir()
+        run.plan(**options)
+        scene.spark.sql(f"CREATE TABLE {database}.t USING parquet AS SELECT 1 AS theirs")
+        assert "already exists" in failed(run.execute())[0]
+        with pytest.raises(InvalidTableStateError, match="not the one that migration"):
+            run.undo()
+        scene.spark.sql(f"DROP TABLE {database}.t")
+        assert failed(run.execute()) == []
+        (place / "theirs").write_text("x")
+        with pytest.raises(InvalidTableStateError, match="they were changed since"):
+            run.undo()
+        assert (place / "theirs").exists()
+        assert scene.spark.table(f"{database}.t").count() == 20
+
+
+def test_what_another_migration_exported_concurrently_is_left_alone(scene: Scene) -> None:
+    _made(scene, "t")
+    out = scene.directory / "parquet"
+    place = out / scene.target / "t"
+    options = {"include": [f"{scene.target}.*"], "directory": str(out)}
+    with exporting(scene) as one, exporting(scene) as other:
+        one.plan(**options)
+        out.mkdir()
+        place.parent.write_text("no directory")
+        assert len(failed(one.execute())) == 1, "it wrote no file"
+        place.parent.unlink()
+        other.plan(**options)
+        assert failed(other.execute()) == []
+        theirs = files_below(place)
+        assert "was created after the plan was made" in failed(one.execute())[0]
+        assert files_below(place) == theirs
+        assert one.undo().state is State.UNDONE
+        assert files_below(place) == theirs
+        assert other.undo().state is State.UNDONE
+        assert list(place.parent.iterdir()) == []
+
+
+def test_what_others_make_while_it_is_written_is_left_alone(scene: Scene) -> None:
+    _made(scene, "t")
+    _made(scene, "empty", rows=_rows(1).slice(0, 0))
+    out = scene.directory / "parquet" / scene.target
+    with exporting(scene) as one, exporting(scene) as other:
+        for name in ("t", "empty"):
+            options = {
+                "include": [f"{scene.target}.{name}"],
+                "directory": str(out.parent),
+                "partition_by": ["part"],
+            }
+            one.plan(**options)
+            with pytest.raises(Died), replaced(files, "rename", _dying):
+                one.execute()
+            other.plan(**options)
+            assert failed(other.execute()) == []
+            theirs = files_below(out / name)
+            assert "was created after the plan was made" in failed(one.execute())[0]
+            assert one.undo().state is State.UNDONE
+            assert files_below(out / name) == theirs
+    assert sorted(each.name for each in out.iterdir()) == ["empty", "t"]
+
+
+def _dying(_: Callable[..., Any]) -> Callable[..., Any]:
+    def die(*_: Any) -> bool:
+        raise Died
+
+    return die
+
+
+def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
+    _made(scene, "t")
+    out = scene.directory / "parquet"
+    place = out / scene.target / "t"
+
+    def copying(_: Callable[..., Any]) -> Callable[..., Any]:
+        """As object stores rename: the first file is copied, and then the process dies."""
+
+        def copy(_: Any, directory: str, to: str) -> bool:
+            Path(to).mkdir()
+            shutil.copy(next(Path(directory).glob("part-*")), to)
+            raise Died
+
+        return copy
+
+    with exporting(scene) as run:
+        for goes_on in (True, False):
+            run.plan(include=[f"{scene.target}.*"], directory=str(out))
+            with pytest.raises(Died), replaced(files, "rename", copying):
+                run.execute()
+            assert len(list(place.iterdir())) == 1
+            if goes_on:
+                assert failed(run.execute(verify="checksums")) == []
+            assert run.undo().state is State.UNDONE
+            assert list(place.parent.iterdir()) == []
+
+
+def test_differences_are_found(scene: Scene) -> None:
+    _made(scene, "t")
+    out = scene.directory / "parquet"
+    with exporting(scene) as run:
+        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        assert failed(run.execute()) == []
+        [file, *_] = (out / scene.target / "t").glob("*.parquet")
+        read = pq.read_table(file)
+        changed = [each if each != 3 else 4 for each in read["part"].to_pylist()]
+        changed[0] = 7
+        file.with_name(f".{file.name}.crc").unlink()
+        pq.write_table(read.set_column(1, "part", pa.array(changed)), file)
+        assert verify(run.type, run.endpoints, run.migration).state is State.DONE
+        record = verify(run.type, run.endpoints, run.migration, Level.CHECKSUMS)
+        assert record.state is State.DIFFERS
+        [state] = record.items.values()
+        assert [c.column for c in state.checks if not c.ok] == ["part"]
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_and_run_again_each_row_is_there_once(beside_hive: Checker) -> None:
-    beside_hive(checks.check_killed_at_every_moment)
+def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -> None:
+    _made(scene, "t", rows=_rows(4))
+    database = scene.database("out")
+    place = scene.directory / "parquet" / scene.target / "t"
+    with exporting(scene) as run:
+        run.plan(
+            include=[f"{scene.target}.*"],
+            directory=str(scene.directory / "parquet"),
+            database=database,
+            partition_by=["part"],
+        )
+        with moments(changes=_CHANGES) as passed:
+            assert failed(run.execute(at_once=1)) == []
+        with moments(changes=_CHANGES) as undoing:
+            assert run.undo().state is State.UNDONE
+        assert passed() >= 10
+        assert undoing() >= 5
+        for moment, goes_on in product(range(passed()), (True, False)):
+            again(run)
+            with pytest.raises(Died), moments(moment, _CHANGES):
+                run.execute(at_once=1)
+            if goes_on:  # or else it is undone from where it is
+                assert failed(run.execute(at_once=1)) == [], moment
+                ids = [row["id"] for row in scene.spark.table(f"{database}.t").collect()]
+                assert sorted(ids) == [0, 1, 2, 3], moment
+            with suppress(Died), moments(moment % undoing(), _CHANGES):
+                run.undo()
+            assert run.undo().state is State.UNDONE, moment
+            assert list(place.parent.iterdir()) == [], moment
+            assert not scene.spark.catalog.tableExists(f"{database}.t"), moment
 
 
-def test_ctrl_c_ends_what_spark_is_doing_and_the_next_run_goes_on(beside_hive: Checker) -> None:
-    beside_hive(checks.check_ctrl_c_ends_what_spark_is_doing)
+def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scene) -> None:
+    rows = pa.table({"id": range(3_000_000)})
+    _made(scene, "t", rows=rows)
+    out = scene.directory / "parquet"
+    place = out / scene.target / "t"
+    with exporting(scene) as run:
+        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        with interrupted(lambda: any(out.rglob("part-*.parquet"))):
+            run.execute()
+        assert counts_of(run.migration.record()) == {"started": 1}
+        assert not list(out.rglob("_SUCCESS")), "it did not wait for the end"
+        assert failed(run.execute(verify="checksums")) == []
+        assert pq.read_table(place)["id"].sort().equals(rows["id"])
+        assert run.undo().state is State.UNDONE
+    assert not place.exists()
 
 
-def test_of_several_at_once_one_fails_and_the_others_are_done(beside_hive: Checker) -> None:
-    beside_hive(checks.check_several_at_once_of_which_one_fails)
+def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> None:
+    _made(scene, *"abcde")
+    out = scene.directory / "parquet"
+    with exporting(scene) as run:
+        run.plan(include=[f"{scene.target}.*"], directory=str(out))
+        (out / scene.target).mkdir(parents=True)
+        (out / scene.target / "c").write_text("theirs")
+        record = run.execute(at_once=4)
+        assert counts_of(record) == {"done": 4, "failed": 1}
+        assert "was created after the plan was made" in failed(record)[0]
+        for name in "abde":
+            assert pq.read_table(out / scene.target / name).num_rows == 20
+        assert run.undo().state is State.UNDONE
+    assert [each.name for each in (out / scene.target).iterdir()] == ["c"]

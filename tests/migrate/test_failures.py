@@ -4,51 +4,47 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 
 from lance_bridge.errors import LanceNamespaceError
-from lance_bridge_migrate import Ends, Migration, Migrations, Plan, Record, RunOptions, execute
-from lance_bridge_migrate.kind import Kind, Options, Step, Survey, Work
+from lance_bridge_migrate import Endpoints, Migration, Migrations, Plan, Record, RunOptions, execute
+from lance_bridge_migrate.journal import Check
 from lance_bridge_migrate.levels import Level
+from lance_bridge_migrate.migration import MigrationType, Options, Step, Survey, Work
 from lance_bridge_migrate.plan import Address, Item, new_id, now
 from lance_bridge_migrate.record import State
 
 ADDRESS = Address(name="none")
-ENDS: Ends[Any, Any] = Ends(None, None, ADDRESS, ADDRESS)
+ENDPOINTS = Endpoints(None, None, ADDRESS, ADDRESS)
 TABLES = 40
 
 
-class Touch(Kind[Any, Any, Options]):
+class Touch(MigrationType):
     """A migration that changes nothing, and fails as it is told to."""
 
     name = "touch"
-    summary = "For tests"
     options_type = Options
 
     def __init__(self, errors: Mapping[str, LanceNamespaceError]) -> None:
         self.errors = errors
-        self.begun: list[str] = []
+        self.started: list[str] = []
         self._lock = threading.Lock()
-
-    def connect_source(self, *_: Any) -> AbstractContextManager[Any]:
-        return nullcontext()
-
-    def connect_target(self, *_: Any) -> AbstractContextManager[Any]:
-        return nullcontext()
 
     def survey(self, *_: Any) -> Survey:
         raise NotImplementedError
 
-    def steps(self, item: Item) -> Sequence[Step[Any, Any, Any]]:  # noqa: ARG002 - as declared
+    def verify(self, *_: Any) -> Sequence[Check]:
+        raise NotImplementedError
+
+    def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - as declared
         return [Step("touch", self._touch)]
 
-    def _touch(self, work: Work[Any, Any, Any]) -> None:
+    def _touch(self, work: Work) -> None:
         with self._lock:
-            self.begun.append(work.item.source[-1])
+            self.started.append(work.item.source[-1])
         error = self.errors.get(work.item.source[-1])
         if error is not None:
             raise error
@@ -58,26 +54,26 @@ class Touch(Kind[Any, Any, Options]):
 def migration(migrations: Migrations) -> Migration:
     names = [f"t{number:02}" for number in range(TABLES)]
     items = tuple(Item(source=("db", each), target=("db", each)) for each in names)
-    plan = Plan(id=new_id("touch"), kind="touch", created=now(), source=ADDRESS, target=ADDRESS,
+    plan = Plan(id=new_id("touch"), type="touch", created=now(), source=ADDRESS, target=ADDRESS,
                 items=items)  # fmt: skip
     return migrations.add(plan)
 
 
-def run(migration: Migration, kind: Touch, **options: Any) -> Record:
-    return execute(kind, ENDS, migration, RunOptions(verify=Level.NONE, **options))
+def run(migration: Migration, touch: Touch, **options: Any) -> Record:
+    return execute(touch, ENDPOINTS, migration, RunOptions(verify=Level.NONE, **options))
 
 
 def test_a_run_ends_after_a_few_tables_where_nothing_answers(migration: Migration) -> None:
     gone = {f"t{number:02}": ServiceUnavailableError("no answer") for number in range(TABLES)}
-    kind = Touch(gone)
-    record = run(migration, kind, at_once=2)
-    assert 5 <= len(kind.begun) <= 7
-    assert record.counts[State.PLANNED] == TABLES - len(kind.begun)
-    assert "no answer" in record.runs[-1].gave_up
-    assert migration.record().runs[-1].gave_up == record.runs[-1].gave_up
-    kind = Touch({})
-    assert run(migration, kind).state is State.DONE
-    assert len(kind.begun) == TABLES
+    touch = Touch(gone)
+    record = run(migration, touch, at_once=2)
+    assert 5 <= len(touch.started) <= 7
+    assert record.counts[State.PLANNED] == TABLES - len(touch.started)
+    assert "no answer" in record.runs[-1].stop_reason
+    assert migration.record().runs[-1].stop_reason == record.runs[-1].stop_reason
+    touch = Touch({})
+    assert run(migration, touch).state is State.DONE
+    assert len(touch.started) == TABLES
 
 
 def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> None:
@@ -86,7 +82,7 @@ def test_tables_that_fail_one_by_one_do_not_end_a_run(migration: Migration) -> N
     }
     bad |= {f"t{number:02}": InvalidInputError("wrong") for number in range(30, TABLES)}
     record = run(migration, Touch(bad), at_once=1)
-    assert record.runs[-1].gave_up == ""
+    assert record.runs[-1].stop_reason == ""
     assert record.counts == {State.FAILED: len(bad), State.DONE: TABLES - len(bad)}
 
 
@@ -98,7 +94,7 @@ def test_tables_that_ended_a_run_do_not_keep_the_next_from_the_others(migration:
 
 
 def test_a_run_ends_with_the_first_error_where_it_is_to(migration: Migration) -> None:
-    kind = Touch({"t03": InvalidInputError("wrong")})
-    record = run(migration, kind, at_once=1, stop_on_error=True)
-    assert kind.begun == ["t00", "t01", "t02", "t03"]
-    assert "'db.t03'" in record.runs[-1].gave_up
+    touch = Touch({"t03": InvalidInputError("wrong")})
+    record = run(migration, touch, at_once=1, stop_on_error=True)
+    assert touch.started == ["t00", "t01", "t02", "t03"]
+    assert "'db.t03'" in record.runs[-1].stop_reason

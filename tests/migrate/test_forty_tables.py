@@ -179,8 +179,8 @@ def take_away_storage(scene: Scene) -> Callable[[], None]:
 def have_outage(scene: Scene, begin: Callable[[Scene], Callable[[], None]]) -> None:
     """Have something be away for a while as tables are converted, and kill the run after that."""
     with started(scene.clean, scene.resuming(), scene.output()) as command:
-        begun = events(scene.journal)
-        assert command.wait_until(lambda: events(scene.journal) > begun), command.shown
+        before = events(scene.journal)
+        assert command.wait_until(lambda: events(scene.journal) > before), command.shown
         end = begin(scene)
         until = command.seconds + OUTAGE_SECONDS
         command.wait_until(lambda: command.seconds >= until)

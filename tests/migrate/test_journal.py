@@ -25,7 +25,7 @@ from lance_bridge_migrate.record import Record
 
 EVENTS = [
     Event(event="run", facts={"at_once": 1}),
-    Event(event="begun", item="a", step="entry"),
+    Event(event="started", item="a", step="entry"),
     Event(event="done", item="a", step="entry", facts={"after": {"ä": [1, None]}}, is_last=True),
 ]
 
@@ -33,7 +33,7 @@ EVENTS = [
 def plan(*items: Item, **more: object) -> Plan:
     given: dict[str, object] = {
         "id": new_id("register"),
-        "kind": "register",
+        "type": "register",
         "created": now(),
         "source": Address(name="dir", properties={"root": "/lake"}),
         "target": Address(name="hive", connection="hive(thrift://h:1)"),
@@ -71,13 +71,13 @@ def test_each_event_is_on_disk_when_it_counts(
     for event in EVENTS:
         journal.append(event)
         assert read(path)[-1] == event, "a killed process has not taken it along"
-        if event.event != "done":  # what is begun again finds out by itself that it is done
+        if event.event != "done":  # what is started again finds out by itself that it is done
             assert synced[-1] == path.stat().st_size
     journal.close()
     assert synced[-1] == path.stat().st_size
 
 
-def test_events_of_many_threads_are_all_there_and_share_writes(tmp_path: Path) -> None:
+def test_events_of_many_threads_are_all_kept_and_share_writes(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
 
     def append(number: int) -> None:
@@ -96,7 +96,7 @@ def test_events_of_many_threads_are_all_there_and_share_writes(tmp_path: Path) -
 
 @settings(deadline=None)  # a disk may take its time
 @given(kept=st.integers(min_value=0), junk=st.binary(max_size=30))
-def test_a_torn_end_is_left_out_and_written_over(
+def test_a_torn_end_is_left_out_and_overwritten(
     tmp_path_factory: pytest.TempPathFactory, kept: int, junk: bytes
 ) -> None:
     path = written(tmp_path_factory.mktemp("torn") / "journal", *EVENTS)
@@ -124,7 +124,7 @@ def test_damage_before_the_end_is_refused_and_nothing_is_cut_off(tmp_path: Path)
 # -- plans ---------------------------------------------------------------------------------------
 
 
-def test_a_plan_is_read_back_from_json_as_it_was() -> None:
+def test_a_plan_round_trips_through_json() -> None:
     item = Item(
         source=("db", "a"),
         target=("main", "db", "a"),
@@ -139,7 +139,7 @@ def test_a_plan_is_read_back_from_json_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 2}', plan().to_json().replace('"kind"', '"kinds"')]
+    "text", ["", "[]", "{}", '{"format": 2}', plan().to_json().replace('"type"', '"types"')]
 )
 def test_what_is_no_plan_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="plan"):
@@ -158,7 +158,7 @@ def test_one_source_twice_is_refused() -> None:
         without_clashes(items)
 
 
-def test_marks_tell_items_and_migrations_apart() -> None:
+def test_marks_are_unique_to_items_and_migrations() -> None:
     first = plan(*(Item(source=(name,), target=("db", name)) for name in ("a", "b")))
     marks = {first.mark(item) for item in first.items} | {plan().mark(first.items[0])}
     assert len(marks) == 3
@@ -205,7 +205,7 @@ def test_migrations_are_listed_and_others_are_not_found(tmp_path: Path) -> None:
             kept.get(wrong)
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "migrations").write_text("a file")
     with pytest.raises(ServiceUnavailableError, match=STATE_VARIABLE):
         Migrations(tmp_path).add(plan())
@@ -221,20 +221,20 @@ def test_a_record_follows_from_its_events() -> None:
     assert record.state is State.PLANNED
     error = Failure(code=5, message="taken")
     steps = [
-        (EVENTS[0], State.BEGUN),
-        (EVENTS[1], State.BEGUN),
-        (EVENTS[2], State.BEGUN),
-        (Event(event="begun", item="b", step="entry"), State.BEGUN),
+        (EVENTS[0], State.STARTED),
+        (EVENTS[1], State.STARTED),
+        (EVENTS[2], State.STARTED),
+        (Event(event="started", item="b", step="entry"), State.STARTED),
         (Event(event="failed", item="b", error=error), State.FAILED),
         (Event(event="ended"), State.FAILED),
         (Event(event="run"), State.FAILED),
-        (Event(event="begun", item="b", step="entry"), State.BEGUN),
+        (Event(event="started", item="b", step="entry"), State.STARTED),
         (Event(event="done", item="b", step="entry", is_last=True), State.DONE),
         (Event(event="undo"), State.UNDOING),
-        (Event(event="undo_begun", item="a"), State.UNDOING),
+        (Event(event="undo_started", item="a"), State.UNDOING),
         (Event(event="undo_done", item="a", step="entry"), State.UNDOING),
         (Event(event="undo_done", item="a"), State.UNDOING),
-        (Event(event="undo_begun", item="b"), State.UNDOING),
+        (Event(event="undo_started", item="b"), State.UNDOING),
         (Event(event="undo_done", item="b"), State.UNDONE),
     ]
     for number, (event, state) in enumerate(steps):

@@ -30,7 +30,7 @@ def _killed_while_writing(running: Running, directory: Path) -> None:
     running.kill()
 
 
-def test_killed_while_tasks_write_it_goes_on_in_another_process(
+def test_killed_while_tasks_write_it_continues_in_another_process(
     metastores: Metastores, tmp_path: Path
 ) -> None:
     uri = metastores.get("2.3").uri

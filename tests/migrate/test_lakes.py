@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from migrate import lake_checks as checks
-from migrate import package_checks
-from migrate.lakes import ICE
+from lance_namespace.errors import ConcurrentModificationError
+from migrate.building import Run
+from migrate.increments import back_to, blocked, done, only_item, plan_next
+from migrate.lakes import DELTA, ICE, ICEBERG, Lake
 from migrate.sessions import Checker, beside, checker
+from migrate.sparking import Scene, failed, rows_of
 from servers.metastores import Metastores
 from servers.sparks import ROOT
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(600)]
+from lance_bridge_migrate import State, migration_type
+from lance_bridge_migrate.record import ItemState
+from lance_bridge_migrate.spark import listing
+from lance_bridge_migrate.spark.snapshots import Difference, difference
+from lance_bridge_migrate.spark.sources import SourceTable
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.matrix, pytest.mark.timeout(600)]
 
 RELEASE = "4.1"
 """The latest release of Spark that both Delta and Iceberg are made for."""
@@ -58,86 +67,348 @@ def beside_lakes(
         yield running
 
 
-def test_a_session_without_the_package_is_told_which(beside_hive: Checker) -> None:
-    beside_hive(package_checks.check_tables_whose_package_is_missing)
+@pytest.fixture
+def scene(beside_lakes: Checker) -> Checker:
+    """A `Scene` for the test, in that session."""
+    return beside_lakes
 
 
-@pytest.mark.matrix
-def test_delta_is_converted_as_it_was_planned_while_it_changes(
-    beside_lakes: Checker,
-) -> None:
-    beside_lakes(checks.check_delta_is_converted_while_it_changes)
+_ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
+_COLUMNS = "id BIGINT, old STRING, part BIGINT, tags ARRAY<STRING>"
 
 
-@pytest.mark.matrix
-def test_iceberg_is_converted_as_it_was_planned_while_it_changes(
-    beside_lakes: Checker,
-) -> None:
-    beside_lakes(checks.check_iceberg_is_converted_while_it_changes)
+def _made(scene: Scene, lake: Lake, partitions: str = "part", database: str = "raw") -> str:
+    """Make a table of ten rows in two partitions, and return its name in Spark."""
+    table = f"{lake.catalog}.{scene.database(database)}.t"
+    _create(scene, lake, table, partitions)
+    _add(scene, table, 0, 10)
+    return table
 
 
-@pytest.mark.matrix
-def test_delta_is_caught_up_with_by_its_versions(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_delta_by_snapshot)
+def _create(scene: Scene, lake: Lake, table: str, partitions: str = "part") -> None:
+    scene.spark.sql(
+        f"CREATE TABLE {table} ({_COLUMNS}) USING {lake.format} "
+        f"PARTITIONED BY ({partitions}) TBLPROPERTIES ({lake.properties})"
+    )
 
 
-@pytest.mark.matrix
-def test_iceberg_is_caught_up_with_by_its_snapshots(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_iceberg_by_snapshot)
+def _add(scene: Scene, table: str, start: int, end: int) -> None:
+    scene.spark.sql(
+        f"INSERT INTO {table} SELECT id, concat('row ', id), id DIV 5, array('a', NULL) "
+        f"FROM range({start}, {end}, 1, 1)"
+    )
 
 
-@pytest.mark.matrix
-def test_no_more_is_read_than_what_changed_where_the_format_tells(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_no_more_is_read_than_what_changed)
+def _sql(scene: Scene, table: str, *statements: str) -> None:
+    for each in statements:
+        scene.spark.sql(each.format(table=table))
 
 
-@pytest.mark.matrix
-def test_delta_is_caught_up_with_by_partition_and_by_a_column(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_delta_by_partition_and_by_a_column)
+def _rows(scene: Scene, table: str) -> list[dict[str, Any]]:
+    return rows_of(scene.spark.table(table).toArrow())
 
 
-@pytest.mark.matrix
-def test_iceberg_is_caught_up_with_by_partition_and_by_a_column(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_iceberg_by_partition_and_by_a_column)
+def _plan(run: Run, scene: Scene, lake: Lake, table: str, name: str = "t_new") -> None:
+    run.type = migration_type("convert")
+    database = table.split(".")[1]
+    run.plan(
+        catalog=lake.catalog,
+        include=[f"{database}.*"],
+        namespace=[scene.target],
+        name=name.replace("t", "{table}", 1),
+    )
 
 
-@pytest.mark.matrix
-def test_a_version_of_delta_that_was_vacuumed_is_to_be_planned_anew(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_a_version_of_delta_that_was_vacuumed)
+def _state(run: Run) -> ItemState:
+    """Return what became of the one table of a migration."""
+    [state] = [each for each in run.migration.record().items.values() if "source" in each.facts]
+    return state
 
 
-@pytest.mark.matrix
-def test_a_snapshot_of_iceberg_that_expired_is_to_be_planned_anew(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_a_snapshot_of_iceberg_that_expired)
+def _converted_while_it_changes(scene: Scene, lake: Lake) -> None:
+    table = _made(scene, lake)
+    _sql(
+        scene,
+        table,
+        "DELETE FROM {table} WHERE id IN (1, 7)",
+        "UPDATE {table} SET old = 'changed' WHERE id = 2",
+        "ALTER TABLE {table} RENAME COLUMN old TO name",
+        "ALTER TABLE {table} ADD COLUMNS (more INT)",
+        "INSERT INTO {table} VALUES (10, 'row 10', 2, array(), 5)",
+    )
+    expected = _rows(scene, table)
+    with scene.run("convert") as run:
+        _plan(run, scene, lake, table)
+        item = run.migration.plan().to_do[-1]
+        assert item.rows == 9
+        assert item.facts["source"]["format"] == lake.format
+        assert item.facts["source"]["partitions"] == ["part"]
+        # What comes after the plan is not read, be it of rows or of columns.
+        _sql(
+            scene,
+            table,
+            "DELETE FROM {table} WHERE id = 3",
+            "INSERT INTO {table} VALUES (11, 'row 11', 2, array(), 5)",
+            "ALTER TABLE {table} ADD COLUMNS (later INT)",
+            "ALTER TABLE {table} RENAME COLUMN more TO less",
+            lake.maintenance,
+        )
+        done(run)
+        assert rows_of(scene.dataset("t_new").to_table()) == expected
+        assert scene.dataset("t_new").schema.names == ["id", "name", "part", "tags", "more"]
+        _sql(scene, table, "INSERT INTO {table} VALUES (12, 'row 12', 2, array(), 5, 6)")
+        now = _rows(scene, table)
+        assert run.undo().state is State.UNDONE
+    assert scene.tables() == []
+    assert scene.files() == []
+    assert _rows(scene, table) == now
 
 
-@pytest.mark.matrix
-def test_a_table_of_delta_that_was_made_anew_is_not_caught_up_with(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_a_table_of_delta_that_was_made_anew)
+def test_delta_is_converted_as_it_was_planned_while_it_changes(scene: Scene) -> None:
+    _converted_while_it_changes(scene, DELTA)
 
 
-@pytest.mark.matrix
-def test_a_table_of_iceberg_that_was_made_anew_is_not_caught_up_with(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_a_table_of_iceberg_that_was_made_anew)
+def test_iceberg_is_converted_as_it_was_planned_while_it_changes(scene: Scene) -> None:
+    _converted_while_it_changes(scene, ICEBERG)
 
 
-@pytest.mark.matrix
-def test_directories_of_delta_and_iceberg_have_snapshots_too(
-    beside_lakes: Checker,
-) -> None:
-    beside_lakes(checks.check_paths)
+def _rounds(scene: Scene, lake: Lake) -> None:
+    table = _made(scene, lake)
+    with scene.run("convert") as run:
+        _plan(run, scene, lake, table)
+        done(run)
+        assert "There are no new rows" in only_item(plan_next(run, by="snapshot")).nothing_to_do
+        _sql(scene, table, lake.maintenance)
+        assert "There are no new rows" in only_item(plan_next(run, by="snapshot")).nothing_to_do
+        _add(scene, table, 10, 15)
+        plan = plan_next(run, by="snapshot")
+        assert only_item(plan).rows == 5
+        expected = _rows(scene, table)
+        _add(scene, table, 15, 16)  # after the plan
+        done(run)
+        assert rows_of(scene.dataset("t_new").to_table()) == expected
+        # A row changed, one is gone, and one has gone to another partition.
+        _sql(
+            scene,
+            table,
+            "UPDATE {table} SET old = 'changed' WHERE id = 2",
+            "DELETE FROM {table} WHERE id = 3",
+            "UPDATE {table} SET part = 9 WHERE id = 4",
+        )
+        plan = plan_next(run, by="snapshot")
+        assert "give a key" in blocked(plan)
+        back_to(run, plan)
+        plan = plan_next(run, by="snapshot", key=["id"], switch_to="t")
+        assert only_item(plan).rows == 4, "one new, two changed, one gone"
+        wanted = _rows(scene, table)
+        _sql(scene, table, "DELETE FROM {table} WHERE id = 0")
+        [problem] = failed(run.execute())
+        assert "which was read" in problem
+        assert rows_of(scene.dataset("t_new").to_table()) == wanted, "its rows are in"
+        plan_next(run, by="snapshot", key=["id"], switch_to="t")
+        done(run)
+        assert rows_of(scene.dataset("t").to_table()) == _rows(scene, table)
+        assert run.undo().state is State.UNDONE
+        assert rows_of(scene.dataset("t_new").to_table()) == wanted
 
 
-@pytest.mark.matrix
-def test_what_others_wrote_to_iceberg_is_seen(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_what_others_wrote_to_iceberg_is_seen)
+def test_delta_is_caught_up_with_by_its_versions(scene: Scene) -> None:
+    _rounds(scene, DELTA)
 
 
-@pytest.mark.matrix
-def test_partitions_of_iceberg_that_are_no_columns_are_told(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_partitions_of_iceberg_that_are_no_columns)
+def test_iceberg_is_caught_up_with_by_its_snapshots(scene: Scene) -> None:
+    _rounds(scene, ICEBERG)
 
 
-@pytest.mark.matrix
-def test_a_table_of_iceberg_without_a_snapshot_has_no_rows(beside_lakes: Checker) -> None:
-    beside_lakes(checks.check_a_table_of_iceberg_without_a_snapshot)
+def test_only_changes_are_read_where_the_format_has_them(scene: Scene) -> None:
+    """Where Iceberg only appended, or Delta has a change data feed."""
+    feed = replace(DELTA, properties=f"{DELTA.properties}, 'delta.enableChangeDataFeed' = 'true'")
+    for lake, reads_changes in ((feed, True), (ICEBERG, False)):
+        table = _made(scene, lake, database=lake.format)
+        with scene.run("convert") as run:
+            name = f"t_{lake.format}"
+            _plan(run, scene, lake, table, name)
+            done(run, "none")
+            source = SourceTable.model_validate(_state(run).facts["source"])
+            _sql(scene, table, lake.maintenance)
+            _add(scene, table, 10, 15)
+            found = _difference(scene, source)
+            assert found.added.count() == 5, lake.format
+            assert found.deleted is None or found.deleted.count() == 0, lake.format
+            _sql(scene, table, "UPDATE {table} SET old = 'x' WHERE id = 2")
+            _sql(scene, table, "DELETE FROM {table} WHERE id IN (3, 12)")
+            found = _difference(scene, source)
+            assert found.deleted is not None
+            counts = (found.added.count(), found.deleted.count())
+            assert counts == ((6, 3) if reads_changes else (13, 10)), lake.format
+            plan_next(run, by="snapshot", key=["id"])
+            assert only_item(run.migration.plan()).rows == 6
+            done(run, "none")
+            assert rows_of(scene.dataset(name).to_table()) == _rows(scene, table)
+            if reads_changes:
+                off = (
+                    "ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')"
+                )
+                _sql(scene, table, off, off.replace("false", "true"))
+                assert _difference(scene, source).added.count() == 13, "it was off for a while"
+
+
+def _difference(scene: Scene, source: SourceTable) -> Difference:
+    now = listing.describe(scene.spark, source.catalog, source.names)
+    assert now is not None
+    return difference(scene.spark, now, source.snapshot)
+
+
+def _other_ways(scene: Scene, lake: Lake) -> None:
+    table = _made(scene, lake)
+    with scene.run("convert") as run:
+        _plan(run, scene, lake, table)
+        done(run)
+        _add(scene, table, 10, 15)
+        plan = plan_next(run, by="partition")
+        assert only_item(plan).rows == 5
+        done(run)
+        _add(scene, table, 15, 18)
+        plan_next(run, by="column", column="id", switch_to="t")
+        _add(scene, table, 18, 19)  # the plan has the snapshot before
+        assert "which was read" in failed(run.execute())[0]
+        plan_next(run, by="column", column="id", switch_to="t")
+        done(run)
+        assert rows_of(scene.dataset("t").to_table()) == _rows(scene, table)
+
+
+def test_delta_is_caught_up_with_by_partition_and_by_a_column(scene: Scene) -> None:
+    _other_ways(scene, DELTA)
+
+
+def test_iceberg_is_caught_up_with_by_partition_and_by_a_column(scene: Scene) -> None:
+    _other_ways(scene, ICEBERG)
+
+
+def _forgotten_snapshot(scene: Scene, lake: Lake) -> None:
+    table = _made(scene, lake)
+    with scene.run("convert") as run:
+        _plan(run, scene, lake, table)
+        _sql(scene, table, "DELETE FROM {table} WHERE id IN (1, 7)", *lake.forget)
+        problems = _refusal(run).lower()
+        assert "plan again" in problems, problems
+        assert run.undo().state is State.UNDONE
+        assert scene.tables() == []
+        _plan(run, scene, lake, table)
+        done(run)
+        # The snapshot that the table was made of is gone when the round is planned.
+        _sql(scene, table, "DELETE FROM {table} WHERE id IN (2, 8)", *lake.forget)
+        told = blocked(plan_next(run, by="snapshot", key=["id"]))
+        assert "vacuumed" in told, told
+        assert "convert it again" in told, told
+
+
+def _refusal(run: Run) -> str:
+    try:
+        return " ".join(failed(run.execute()))
+    except ConcurrentModificationError as error:
+        return str(error)
+
+
+def test_a_version_of_delta_that_was_vacuumed_must_be_planned_again(scene: Scene) -> None:
+    _forgotten_snapshot(scene, DELTA)
+
+
+def test_a_snapshot_of_iceberg_that_expired_must_be_planned_again(scene: Scene) -> None:
+    _forgotten_snapshot(scene, ICEBERG)
+
+
+def _made_anew(scene: Scene, lake: Lake) -> None:
+    table = _made(scene, lake)
+    with scene.run("convert") as run:
+        _plan(run, scene, lake, table)
+        done(run)
+        first = run.migration
+        _add(scene, table, 10, 11)
+        plan_next(run, by="snapshot")
+        _sql(scene, table, "DROP TABLE {table} PURGE" if lake is ICEBERG else "DROP TABLE {table}")
+        _create(scene, lake, table)
+        for start in range(5):
+            _add(scene, table, start, start + 1)
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
+            run.execute()
+        run.migration = first
+        told = blocked(plan_next(run, by="snapshot", key=["id"]))
+        assert "convert it again" in told, told
+
+
+def test_a_recreated_table_of_delta_is_not_caught_up_with(scene: Scene) -> None:
+    _made_anew(scene, DELTA)
+
+
+def test_a_recreated_table_of_iceberg_is_not_caught_up_with(scene: Scene) -> None:
+    _made_anew(scene, ICEBERG)
+
+
+def test_directories_of_delta_and_iceberg_have_snapshots_too(scene: Scene) -> None:
+    """Directories of Delta and Iceberg are read at the snapshot of the plan, too."""
+    files, warehouse = f"files_{scene.prefix}", scene.directory / "warehouse"
+    for key, value in (("", _ICEBERG), (".type", "hadoop"), (".warehouse", str(warehouse))):
+        scene.spark.conf.set(f"spark.sql.catalog.{files}{key}", value)
+    database = scene.database()
+    places = {
+        f"spark_catalog.{database}.t": ("delta", scene.directory / "raw" / "t"),
+        f"{files}.db.t": ("iceberg", warehouse / "db" / "t"),
+    }
+    for table, (format, place) in places.items():
+        scene.spark.sql(f"CREATE TABLE {table} ({_COLUMNS}) USING {format}")
+        _add(scene, table, 0, 10)
+        path = {"path": str(place), "format": format, "table": format}
+        with scene.run("convert") as run:
+            run.plan(paths=[path], namespace=[scene.target])
+            expected = _rows(scene, table)
+            _add(scene, table, 10, 12)
+            done(run)
+            assert rows_of(scene.dataset(format).to_table()) == expected
+            plan = plan_next(run, by="snapshot")
+            assert only_item(plan).rows == 2
+            done(run)
+            assert rows_of(scene.dataset(format).to_table()) == _rows(scene, table)
+
+
+def test_what_others_wrote_to_iceberg_is_seen(scene: Scene) -> None:
+    """Another catalog of Iceberg's stands for another process: each keeps tables for itself."""
+    table, other = _made(scene, ICEBERG), f"other_{scene.prefix}"
+    for key in ("", ".type", ".uri"):
+        value = scene.spark.conf.get(f"spark.sql.catalog.{ICE}{key}")
+        scene.spark.conf.set(f"spark.sql.catalog.{other}{key}", value)
+    seen_by_others = table.replace(ICE, other, 1)
+    with scene.run("convert") as run:
+        _plan(run, scene, ICEBERG, table)
+        done(run, "none")
+        assert len(_rows(scene, table)) == 10
+        _add(scene, seen_by_others, 10, 12)
+        assert only_item(plan_next(run, by="snapshot", switch_to="t")).rows == 2
+        _add(scene, seen_by_others, 12, 13)
+        assert "which was read" in failed(run.execute())[0]
+        plan_next(run, by="snapshot", switch_to="t")
+        done(run)
+        assert rows_of(scene.dataset("t").to_table()) == _rows(scene, seen_by_others)
+
+
+def test_partitions_of_iceberg_that_are_not_columns_are_reported(scene: Scene) -> None:
+    table = _made(scene, ICEBERG, "bucket(2, id), part")
+    with scene.run("convert") as run:
+        _plan(run, scene, ICEBERG, table)
+        done(run)
+        _add(scene, table, 10, 12)
+        assert "bucket(2, id)" in blocked(plan_next(run, by="partition"))
+
+
+def test_a_table_of_iceberg_without_a_snapshot_has_no_rows(scene: Scene) -> None:
+    table = f"{ICE}.{scene.database()}.t"
+    scene.spark.sql(f"CREATE TABLE {table} ({_COLUMNS}) USING iceberg")
+    with scene.run("convert") as run:
+        _plan(run, scene, ICEBERG, table)
+        _add(scene, table, 0, 3)
+        done(run)
+        assert scene.dataset("t_new").count_rows() == 0, "the plan has no snapshot"
+        assert _state(run).facts["rows_written"] == 0
+        plan_next(run, by="snapshot")
+        done(run)
+        assert rows_of(scene.dataset("t_new").to_table()) == _rows(scene, table)

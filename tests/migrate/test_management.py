@@ -46,8 +46,8 @@ def test_tables_are_converted_to_the_catalog_and_back_without_losing_a_version(
 ) -> None:
     table = register_rows(place, "t", lake / "t.lance")
     before, data = place.state(), files(lake)
-    with within(place) as ends:
-        run = Run("management", ends, migrations)
+    with within(place) as endpoints:
+        run = Run("management", endpoints, migrations)
         run.plan(**select(place, "catalog"))
         assert counts_of(run.execute()) == {"done": 1}
         assert is_managed(place, table)
@@ -55,11 +55,11 @@ def test_tables_are_converted_to_the_catalog_and_back_without_losing_a_version(
         run.undo()
         assert not is_managed(place, table)
         assert place.state() == before
-        again = Run("management", ends, migrations)
+        again = Run("management", endpoints, migrations)
         again.plan(**select(place, "catalog"))
         again.execute()
         append(place, table)
-        back = Run("management", ends, migrations)
+        back = Run("management", endpoints, migrations)
         back.plan(**select(place, "storage"))
         assert counts_of(back.execute()) == {"done": 1}
     assert not is_managed(place, table)
@@ -70,8 +70,8 @@ def test_undoing_keeps_what_was_committed_since(
     place: Place, lake: Path, migrations: Migrations
 ) -> None:
     table = register_rows(place, "t", lake / "t.lance")
-    with within(place) as ends:
-        run = Run("management", ends, migrations)
+    with within(place) as endpoints:
+        run = Run("management", endpoints, migrations)
         run.plan(**select(place, "catalog"))
         run.execute()
         append(place, table)
@@ -84,26 +84,26 @@ def test_versions_written_past_the_catalog_block_the_way_back(
     place: Place, lake: Path, migrations: Migrations
 ) -> None:
     register_rows(place, "t", lake / "t.lance")
-    with within(place) as ends:
-        run = Run("management", ends, migrations)
+    with within(place) as endpoints:
+        run = Run("management", endpoints, migrations)
         run.plan(**select(place, "catalog"))
         run.execute()
         lance.write_dataset(rows(), str(lake / "t.lance"), mode="append")
-        plan = Run("management", ends, migrations).plan(**select(place, "storage"))
+        plan = Run("management", endpoints, migrations).plan(**select(place, "storage"))
         assert "adopt or discard" in plan.blocked[0].blockers[0].text
         with pytest.raises(InvalidTableStateError, match="adopt or discard"):
             run.undo()
 
 
-def test_tables_that_are_so_already_or_cannot_be_are_told(
+def test_tables_that_are_converted_already_or_cannot_be_are_reported(
     place: Place, lake: Path, migrations: Migrations
 ) -> None:
     done = register_rows(place, "done", lake / "done.lance")
     branched = register_rows(place, "branched", lake / "branched.lance")
     lance.dataset(str(lake / "branched.lance")).create_branch("dev")
-    with within(place) as ends, place.connect() as namespace:
+    with within(place) as endpoints, place.connect() as namespace:
         namespace.manage_table(done)
-        plan = Run("management", ends, migrations).plan(**select(place, "catalog"))
+        plan = Run("management", endpoints, migrations).plan(**select(place, "catalog"))
     found = {item.source: item for item in plan.items}
     assert "holds its versions" in found[done].nothing_to_do
     assert "branches" in found[branched].blockers[0].text
@@ -114,22 +114,22 @@ def test_a_catalog_that_cannot_hold_versions_blocks(
 ) -> None:
     unity.make_namespace()
     register_rows(unity, "t", lake / "t.lance")
-    with within(unity) as ends:
-        plan = Run("management", ends, migrations).plan(to="catalog")
+    with within(unity) as endpoints:
+        plan = Run("management", endpoints, migrations).plan(to="catalog")
     assert "cannot be managed by the catalog" in plan.blocked[0].blockers[0].text
 
 
-def test_a_table_that_was_made_anew_is_neither_converted_nor_converted_back(
+def test_a_recreated_table_is_neither_converted_nor_converted_back(
     place: Place, lake: Path, migrations: Migrations
 ) -> None:
     table = register_rows(place, "t", lake / "t.lance")
-    with within(place) as ends, place.connect() as namespace:
-        stale = Run("management", ends, migrations)
+    with within(place) as endpoints, place.connect() as namespace:
+        stale = Run("management", endpoints, migrations)
         stale.plan(**select(place, "catalog"))
         made_anew(namespace, table, lake)
-        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
             stale.execute()
-        run = Run("management", ends, migrations)
+        run = Run("management", endpoints, migrations)
         run.plan(**select(place, "catalog"))
         run.execute()
         made_anew(namespace, table, lake)

@@ -19,7 +19,7 @@ from migrate.places import Place, files
 from servers.glue_server import GlueServer
 
 from lance_bridge.testing.build import ipc
-from lance_bridge_migrate import Directory, Ends, Migrations, State, address_of
+from lance_bridge_migrate import Directory, Endpoints, Migrations, State, address_of
 
 pytestmark = pytest.mark.server
 
@@ -35,8 +35,8 @@ def test_a_directory_of_tables_is_registered_and_its_files_stay_as_they_are(
 ) -> None:
     write(lake, "orders", "parts")
     before = files(lake)
-    with from_directory(lake, target) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, target) as endpoints:
+        run = Run("register", endpoints, migrations)
         plan = run.plan(namespace=target.namespace())
         assert [item.target for item in plan.to_do] == [
             target.namespace(), target.table("orders"), target.table("parts"),
@@ -70,8 +70,8 @@ def test_a_directory_with_a_manifest_keeps_its_namespaces_and_properties(
     made.create_namespace(api.CreateNamespaceRequest(id=[hive.prefix + "inner"]))
     request = api.CreateTableRequest(id=[hive.prefix + "inner", "deep"], properties={"a": "b"})
     made.create_table(request, ipc(rows()))
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace("outer"))
         assert counts_of(run.execute()) == {"done": 4}
     found = hive.entries()
@@ -92,8 +92,8 @@ def test_a_mixed_directory_has_each_table_once_and_none_that_was_deregistered(
     plain.declare_table(api.DeclareTableRequest(id=["declared"]))
     (lake / "others").mkdir()
     (lake / "a file.lance").touch()
-    with from_directory(lake, hive) as ends:
-        plan = Run("register", ends, migrations).plan(namespace=hive.namespace())
+    with from_directory(lake, hive) as endpoints:
+        plan = Run("register", endpoints, migrations).plan(namespace=hive.namespace())
     assert [item.source for item in plan.to_do][1:] == [("in_both",), ("listed",)]
     [left] = [item for item in plan.items if item.nothing_to_do]
     assert left.source == ("declared",)
@@ -117,7 +117,9 @@ def test_a_directory_in_an_object_store_is_registered(
     with place.connect() as namespace:
         source = Directory.at(root, options)
         run = Run(
-            "register", Ends(source, namespace, source.address, address_of(namespace)), migrations
+            "register",
+            Endpoints(source, namespace, source.address, address_of(namespace)),
+            migrations,
         )
         plan = run.plan(namespace=place.namespace())
         assert [item.source for item in plan.to_do][1:] == [("in_manifest",), ("listed",)]
@@ -136,8 +138,8 @@ def test_deep_namespaces_are_blocked_unless_they_are_flattened(
     made.create_namespace(api.CreateNamespaceRequest(id=["a"]))
     made.create_namespace(api.CreateNamespaceRequest(id=["a", "b"]))
     create(made, "a", "b", "t")
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         plan = run.plan(namespace=hive.namespace())
         [blocked] = plan.blocked
         assert "flatten" in blocked.blockers[0].text
@@ -159,8 +161,8 @@ def test_what_is_blocked_keeps_the_rest_from_running_unless_it_is_left_out(
                 id=list(hive.table("taken")), location=str(tmp_path / "else" / "taken.lance")
             )
         )
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         plan = run.plan(namespace=hive.namespace())
         problems = {item.source[0]: item.blockers[0].text for item in plan.blocked}
         assert set(problems) == {"Same", "same", "bad name", "taken"}
@@ -178,12 +180,12 @@ def test_tables_that_have_their_entry_already_are_left_alone_and_not_undone(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as ends:
-        first = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        first = Run("register", endpoints, migrations)
         first.plan(namespace=hive.namespace())
         first.execute()
         write(lake, "b")
-        second = Run("register", ends, migrations)
+        second = Run("register", endpoints, migrations)
         plan = second.plan(namespace=hive.namespace())
         assert [item.source for item in plan.to_do] == [("b",)]
         second.execute()
@@ -191,15 +193,15 @@ def test_tables_that_have_their_entry_already_are_left_alone_and_not_undone(
     assert set(hive.entries()) == {hive.prefix, f"{hive.prefix}.a"}
 
 
-def test_a_plan_whose_source_is_gone_is_refused_and_nothing_is_begun(
+def test_a_plan_whose_source_is_gone_is_refused_before_the_first_change(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a", "b")
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         (lake / "b.lance").rename(lake / "elsewhere")
-        with pytest.raises(ConcurrentModificationError, match="plan anew"):
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
         assert hive.entries() == {}
         assert run.migration.record().state is State.PLANNED
@@ -210,8 +212,8 @@ def test_a_name_that_is_taken_after_the_plan_fails_alone_and_is_tried_again(
 ) -> None:
     write(lake, "a", "b")
     hive.make_namespace()
-    with from_directory(lake, hive) as ends, hive.connect() as namespace:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         request = api.RegisterTableRequest(id=list(hive.table("b")), location=str(tmp_path / "x"))
         namespace.register_table(request)
@@ -219,7 +221,7 @@ def test_a_name_that_is_taken_after_the_plan_fails_alone_and_is_tried_again(
         assert counts_of(record) == {"done": 1, "failed": 1}
         error = record.items["b"].error
         assert error is not None
-        assert "since the plan" in error.message
+        assert "after the plan was made" in error.message
         namespace.deregister_table(api.DeregisterTableRequest(id=list(hive.table("b"))))
         assert counts_of(run.execute()) == {"done": 2}
 
@@ -228,12 +230,12 @@ def test_tables_of_a_namespace_whose_versions_the_catalog_holds_are_managed(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as ends, hive.connect() as namespace:
+    with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
         properties = {"managed_by": "impl"}
         namespace.create_namespace(
             api.CreateNamespaceRequest(id=list(hive.namespace()), properties=properties)
         )
-        run = Run("register", ends, migrations)
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         assert counts_of(run.execute()) == {"done": 1}
         request = api.DescribeTableRequest(id=list(hive.table("a")))
@@ -247,8 +249,8 @@ def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(
     target: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a", "b", "c")
-    with from_directory(lake, target) as ends, target.connect() as namespace:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, target) as endpoints, target.connect() as namespace:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=target.namespace())
         run.execute()
         identifier = list(target.table("a"))
@@ -258,7 +260,7 @@ def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(
         )
         namespace.deregister_table(api.DeregisterTableRequest(id=list(target.table("c"))))
         before = target.entries()
-        with pytest.raises(InvalidTableStateError, match="somebody else has made"):
+        with pytest.raises(InvalidTableStateError, match="it was created since"):
             run.undo()
         assert target.entries() == before
         record = run.undo(skip_changed=True)

@@ -12,9 +12,9 @@ from cli.running import answer_of, run
 from hatchling.builders.wheel import WheelBuilder
 from migrate import reported
 from migrate.building import Run, from_directory, write
-from migrate.pages import page_of_report, read, require_named_plots, require_self_contained
+from migrate.pages import page_of_report, plots_on, read, require_self_contained
 from migrate.places import Place
-from migrate.reported import begun, done, ended, planned, table, tables, verified, written
+from migrate.reported import done, ended, planned, started, table, tables, verified, written
 
 from lance_bridge_migrate import Migrations, Record
 from lance_bridge_migrate.journal import Check, Event, Failure
@@ -36,8 +36,8 @@ def test_a_migration_is_reported_by_the_command(
     hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
     write(lake, "orders", "parts")
-    with from_directory(lake, hive) as ends:
-        ran = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        ran = Run("register", endpoints, migrations)
         id = ran.plan(namespace=hive.namespace()).id
         ran.execute(verify="checksums")
         kept = ["--state", str(tmp_path / "state")]
@@ -53,7 +53,7 @@ def test_a_migration_is_reported_by_the_command(
         assert {(e.rows_found, e.bytes_after) for e in found.items[1:]} == {(3, None)}
         shown = read(files[0].read_text(encoding="utf-8"))
         require_self_contained(shown)
-        assert [e.attributes["aria-label"] for e in require_named_plots(shown)] == ["Time by step"]
+        assert [each.one("strong").text for each in plots_on(shown)] == ["Time by step"]
         rows = shown.with_id("tables").rows()
         assert [row[0] for row in rows] == ["", "orders", "parts"]
         assert len(shown.with_id("checks").rows()) == len(found.checks) > 8
@@ -63,35 +63,35 @@ def test_a_migration_is_reported_by_the_command(
         answer = answer_of("migrate", "report", id, "--to", str(to), *kept)
     assert answer == json.loads(to.with_suffix(".json").read_text(encoding="utf-8"))
     assert answer["state"] == "undone"
-    assert [each["what"] for each in answer["runs"]] == ["run", "undo"]
+    assert [each["type"] for each in answer["runs"]] == ["run", "undo"]
 
 
 def kept_in(directory: Path) -> str:
     return Migrations(directory).add(planned(table())).directory.name
 
 
-def test_a_file_that_is_no_report_is_not_written_over(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_report_is_not_overwritten(tmp_path: Path) -> None:
     command = ["migrate", "report", kept_in(tmp_path), "--state", str(tmp_path), "--to"]
     mine = tmp_path / "mine.json"
     mine.write_text("{}")
-    assert "is no report" in run(*command, str(tmp_path / "mine.html"), code=1).stderr
+    assert "is not a report" in run(*command, str(tmp_path / "mine.html"), code=1).stderr
     assert not (tmp_path / "mine.html").exists()
     assert mine.read_text() == "{}"
-    assert "ends with .html" in run(*command, str(mine), code=1).stderr
+    assert "end with .html" in run(*command, str(mine), code=1).stderr
     assert "cannot be written" in run(*command, str(tmp_path / "no" / "a.html"), code=1).stderr
     own = tmp_path / "own.html"
     run(*command, str(own))
     own.with_suffix(".json").write_text(json.dumps({"generator": "lance-bridge migrate report"}))
     run(*command, str(own))
-    assert Report.model_validate_json(own.with_suffix(".json").read_bytes()).kind == "convert"
+    assert Report.model_validate_json(own.with_suffix(".json").read_bytes()).type == "convert"
 
 
-def test_what_is_not_there_or_damaged_is_told(tmp_path: Path) -> None:
+def test_missing_and_damaged_migrations_are_reported_as_errors(tmp_path: Path) -> None:
     kept = ["--state", str(tmp_path)]
     assert "no migration" in run("migrate", "report", "x", *kept, code=1).stderr
     id = kept_in(tmp_path)
     journal = Migrations(tmp_path).get(id).directory / "journal.jsonl"
-    journal.write_bytes(b"{\n" + begun().to_line())
+    journal.write_bytes(b"{\n" + started().to_line())
     assert "damaged" in run("migrate", "report", id, *kept, code=1).stderr
 
 
@@ -99,7 +99,7 @@ ABSENT = """
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "matplotlib":
+        if name.partition(".")[0] == "jinja2":
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import lance_bridge_migrate
@@ -108,7 +108,7 @@ main()
 """
 
 
-def test_without_the_extra_all_else_works_and_it_is_told_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_all_else_works_and_the_error_names_it(tmp_path: Path) -> None:
     def started(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", ABSENT, "migrate", *arguments, "--state", str(tmp_path)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -132,7 +132,7 @@ def test_the_wheel_has_the_template() -> None:
 
 def test_totals_are_of_the_tables_that_are_done() -> None:
     items = [*tables(4), table("left", rows=7, bytes=70, nothing_to_do="It is there")]
-    events = [begun(), *written(items[1], seconds=1), *written(items[2], seconds=2)]
+    events = [started(), *written(items[1], seconds=1), *written(items[2], seconds=2)]
     report = report_of(Record.of(planned(*items), [*events, ended(6)]))
     totals = report.totals
     assert (totals.tables, totals.tables_done) == (5, 2)
@@ -150,9 +150,9 @@ def test_totals_are_of_the_tables_that_are_done() -> None:
     assert shown["Speed"].startswith("500 rows/s; 250 kB/s; 0.33 tables/s")
 
 
-def test_what_is_not_known_is_never_nothing() -> None:
+def test_what_is_not_known_is_never_zero() -> None:
     item = table()
-    events = [begun(), *written(item, bytes_after=None, rows_written=True, bytes_written=-1)]
+    events = [started(), *written(item, bytes_after=None, rows_written=True, bytes_written=-1)]
     report = report_of(Record.of(planned(item), events))
     [found] = json.loads(report.model_dump_json())["items"]
     unknown = ("rows_before", "rows_written", "bytes_before", "bytes_written", "bytes_after")
@@ -165,14 +165,14 @@ def test_what_is_not_known_is_never_nothing() -> None:
     assert shown.with_id("totals").pairs()["Bytes after"] == "not known"
 
 
-def test_errors_come_first_with_how_to_go_on() -> None:
+def test_errors_come_first_with_the_next_commands() -> None:
     items = [
         table("warned", problems=(warning("Its types change", "price"),)),
         table("blocked", problems=(blocker("Its type does not fit", "shape"),)),
         table("failed"),
     ]
     failure = Event(event="failed", item="db/failed", error=Failure(code=17, message="No network"))
-    events = [begun({"skip_blocked": True}), *written(items[0]), failure, ended(3)]
+    events = [started({"skip_blocked": True}), *written(items[0]), failure, ended(3)]
     report = report_of(Record.of(planned(*items), events))
     assert report.state.value == "failed"
     assert [(each.severity, each.table, each.column, each.code) for each in report.problems] == [
@@ -191,7 +191,7 @@ def test_what_differs_comes_first_among_the_checks() -> None:
     items = [table("same", rows=1), table("other", rows=2)]
     differs = Check(name="checksum", column="v", ok=False, expected=[2, 9, 1], found=None)
     checks = [reported.same_rows(items[1]), differs]
-    events = [begun(), *(e for i in items for e in written(i)),
+    events = [started(), *(e for i in items for e in written(i)),
               verified(items[0], reported.same_rows(items[0])),
               verified(items[1], *checks, level="checksums"), ended(9)]  # fmt: skip
     report = report_of(Record.of(planned(*items), events))
@@ -202,27 +202,27 @@ def test_what_differs_comes_first_among_the_checks() -> None:
     assert shown.rows()[0] == ["differs", "main.other", "checksum", "v", "[2, 9, 1]", "-"]
 
 
-def test_runs_tell_how_they_ended_and_what_was_cut_off() -> None:
+def test_runs_say_how_they_ended() -> None:
     items = tables(2)
-    cut_off = Event(event="begun", item=items[1].key, step="entry", at=reported.at(40))
-    events = [begun(), ended(5, "stopped"), begun(seconds=30), *written(items[0]), cut_off]
+    cut_off = Event(event="started", item=items[1].key, step="entry", at=reported.at(40))
+    events = [started(), ended(5, "stopped"), started(seconds=30), *written(items[0]), cut_off]
     report = report_of(Record.of(planned(*items), events))
     assert [(each.end, each.seconds) for each in report.runs] == [
         ("stopped", 5.0), ("not noted", 10.0),
     ]  # fmt: skip
-    assert report.state.value == "begun"
+    assert report.state.value == "started"
     assert commands(report)[0] == "resume"
     shown = page_of_report(report)
     rows = shown.with_id("runs").rows()
     assert [row[3] for row in rows] == ["stopped (Ctrl-C)", "cut off, or still running"]
     assert "or more" in rows[1][4]
-    assert shown.with_id("tables").rows()[0][7] == "entry: not ended"
+    assert shown.with_id("tables").rows()[0][7] == "entry: not finished"
 
 
-def test_an_undone_migration_says_so_and_is_not_gone_on_with() -> None:
+def test_an_undone_migration_says_so_and_is_not_resumed() -> None:
     item = table(rows=3, bytes=30)
-    undoing = [Event(event="undo", at=reported.at(60)), Event(event="undo_begun", item=item.key)]
-    events = [begun(), *written(item), ended(3), *undoing]
+    undoing = [Event(event="undo", at=reported.at(60)), Event(event="undo_started", item=item.key)]
+    events = [started(), *written(item), ended(3), *undoing]
     half = report_of(Record.of(planned(item), events))
     assert (half.state.value, commands(half)) == ("undoing", ["undo", "show"])
     events += [
@@ -232,10 +232,10 @@ def test_an_undone_migration_says_so_and_is_not_gone_on_with() -> None:
     events += [Event(event="undo_done", item=item.key), ended(62)]
     report = report_of(Record.of(planned(item), events))
     assert (report.state.value, commands(report)) == ("undone", ["show"])
-    assert [(each.what, each.seconds) for each in report.runs] == [("run", 3.0), ("undo", 2.0)]
+    assert [(each.type, each.seconds) for each in report.runs] == [("run", 3.0), ("undo", 2.0)]
     assert report.totals.seconds == 3.0
     shown = page_of_report(report)
-    assert "was taken back" in shown.one("header").words
+    assert "It was undone" in shown.one("header").words
     assert shown.with_id("tables").rows()[0][7].count("undone") == 2
 
 

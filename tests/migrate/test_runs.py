@@ -19,8 +19,8 @@ from migrate.places import Place
 from migrate.running import Runner, job_of, secrets_of
 
 from lance_bridge_migrate import Item, Level, Migrations, RunOptions, State, execute, verify
-from lance_bridge_migrate.ends import address_of, catalog_at
-from lance_bridge_migrate.kind import Nobody
+from lance_bridge_migrate.endpoints import address_of, catalog_at
+from lance_bridge_migrate.migration import NullProgress
 
 pytestmark = pytest.mark.server
 
@@ -29,8 +29,8 @@ def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
     hive: Place, lake: Path, migrations: Migrations, runner: Runner, tmp_path: Path
 ) -> None:
     write(lake, "a", "b")
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         reached = str(tmp_path / "reached")
         with runner.paused(job_of(run.migration, waits_at=6, reached=reached)):
@@ -42,13 +42,13 @@ def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
             with refused:
                 run.undo()
             with refused:
-                verify(run.kind, ends, run.migration)
-            assert run.migration.record().state is State.BEGUN
+                verify(run.type, endpoints, run.migration)
+            assert run.migration.record().state is State.STARTED
             assert hive.entries() == before
         assert counts_of(run.execute()) == {"done": 3}
 
 
-class Interrupting(Nobody):
+class Interrupting(NullProgress):
     """Presses Ctrl-C when a step of an item begins."""
 
     def __init__(self, key: str) -> None:
@@ -60,36 +60,36 @@ class Interrupting(Nobody):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def test_ctrl_c_ends_after_the_steps_that_were_begun_and_notes_the_state(
+def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, *"abcdef")
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         with pytest.raises(KeyboardInterrupt):
-            execute(run.kind, ends, run.migration, RunOptions(at_once=1), Interrupting("b"))
+            execute(run.type, endpoints, run.migration, RunOptions(at_once=1), Interrupting("b"))
         record = run.migration.record()
         assert record.runs[-1].ended is not None
         states = [record.items[key].state for key in "ab"]
         assert states == [State.DONE, State.DONE]
         left = [each for each in record.items.values() if each.state is State.PLANNED]
-        assert left, "no more were begun"
-        assert all(each.state is not State.BEGUN for each in record.items.values())
+        assert left, "no more were started"
+        assert all(each.state is not State.STARTED for each in record.items.values())
         assert counts_of(run.execute()) == {"done": 7}
 
 
 def test_what_is_done_is_not_done_again(hive: Place, lake: Path, migrations: Migrations) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         run.execute()
         before = hive.entries()
         again = run.execute()
         assert again.state is State.DONE
         assert hive.entries() == before
-        events = [line for line in _journal(run) if '"begun"' in line]
+        events = [line for line in _journal(run) if '"started"' in line]
         assert len(events) == 2
 
 
@@ -101,8 +101,8 @@ def test_a_migration_that_was_undone_is_not_run_again(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as ends:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         run.execute()
         run.undo()
@@ -110,16 +110,16 @@ def test_a_migration_that_was_undone_is_not_run_again(
         with pytest.raises(InvalidInputError, match="was undone"):
             run.execute()
         with pytest.raises(InvalidTableStateError, match="nothing to verify"):
-            verify(run.kind, ends, run.migration)
+            verify(run.type, endpoints, run.migration)
     assert hive.entries() == {}
 
 
-def test_a_namespace_that_others_use_by_now_stays_when_it_is_undone(
+def test_a_namespace_that_others_use_stays_when_it_is_undone(
     hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as ends, hive.connect() as namespace:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         run.execute()
         request = api.DeclareTableRequest(
@@ -130,15 +130,15 @@ def test_a_namespace_that_others_use_by_now_stays_when_it_is_undone(
     assert set(hive.entries()) == {hive.prefix, f"{hive.prefix}.others"}
 
 
-def test_verifying_tells_what_differs(hive: Place, lake: Path, migrations: Migrations) -> None:
+def test_verifying_finds_what_differs(hive: Place, lake: Path, migrations: Migrations) -> None:
     write(lake, "a", "b")
-    with from_directory(lake, hive) as ends, hive.connect() as namespace:
-        run = Run("register", ends, migrations)
+    with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
+        run = Run("register", endpoints, migrations)
         run.plan(namespace=hive.namespace())
         record = run.execute(verify="none")
         assert record.items["a"].verified is None
         namespace.deregister_table(api.DeregisterTableRequest(id=list(hive.table("a"))))
-        record = verify(run.kind, ends, run.migration, Level.CHECKSUMS)
+        record = verify(run.type, endpoints, run.migration, Level.CHECKSUMS)
         assert counts_of(record) == {"differs": 1, "done": 2}
         [check] = record.items["a"].checks
         assert (check.name, check.ok, check.found) == ("entry", False, None)
@@ -148,8 +148,8 @@ def test_a_plan_keeps_no_secret_and_connects_again_with_one_that_is_given(
     hive: Place, glue: Place, migrations: Migrations
 ) -> None:
     hive.make_namespace()
-    with between(hive, glue) as ends:
-        run = Run("entries", ends, migrations)
+    with between(hive, glue) as endpoints:
+        run = Run("entries", endpoints, migrations)
         run.plan(include=[f"{hive.prefix}*"])
     kept = (run.migration.directory / "plan.json").read_text()
     assert glue.properties["access_key_id"] in kept
@@ -165,5 +165,5 @@ def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Pat
     with hive.connect() as namespace:
         address = address_of(namespace)
     other: dict[str, Any] = {"root": str(tmp_path)}
-    with pytest.raises(InvalidInputError, match="plan anew"), catalog_at(address, other):
+    with pytest.raises(InvalidInputError, match="plan again"), catalog_at(address, other):
         raise AssertionError("not reached")

@@ -8,7 +8,7 @@ import pytest
 from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 
 from lance_bridge.redaction import is_secret, redact, tells_secret
-from lance_bridge_migrate import kind_named
+from lance_bridge_migrate import migration_type
 from lance_bridge_migrate.journal import Event, Journal
 
 
@@ -113,10 +113,10 @@ def test_a_location_with_a_password_is_refused_without_repeating_it() -> None:
     path = "https://user:hunter2@host/files"
     given = {"path": path, "format": "csv", "table": "t"}
     with pytest.raises(InvalidInputError, match="no plan keeps a password") as refused:
-        kind_named("convert").checked_options({"paths": [given], "namespace": ["db"]})
+        migration_type("convert").parse_options({"paths": [given], "namespace": ["db"]})
     assert "hunter2" not in str(refused.value)
     with pytest.raises(InvalidInputError, match="no plan keeps a password"):
-        kind_named("export").checked_options({"directory": path})
+        migration_type("export").parse_options({"directory": path})
 
 
 def test_a_journal_that_cannot_be_written_says_so_when_it_is_closed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from lance_bridge_cli.moving import _with_settings
+from lance_bridge_migrate.commands.planning import _with_settings
 
 GIVEN = {"name": "{table}_new", "casts": {}, "count_rows": True, "vectors": {"v": 3}}
 

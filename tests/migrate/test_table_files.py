@@ -11,12 +11,12 @@ from migrate.building import rows
 from migrate.places import files
 
 from lance_bridge.storage import TableStorage
-from lance_bridge_migrate.files import Place, copy, files_of
-from lance_bridge_migrate.kind import Stopped
+from lance_bridge_migrate.migration import Stopped
+from lance_bridge_migrate.migrations.copy import TableDirectory, copy_files, files_of
 
 
-def _place(path: Path) -> Place:
-    return Place(str(path), TableStorage({}))
+def _directory(path: Path) -> TableDirectory:
+    return TableDirectory(str(path), TableStorage({}))
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ def table(tmp_path: Path) -> Path:
 def _copied(source: Path, target: Path, version: int) -> list[int]:
     """Copy up to a version; return the bytes of each file that was copied."""
     sizes: list[int] = []
-    copy(
-        _place(source),
-        _place(target),
-        files_of(_place(source), version),
+    copy_files(
+        _directory(source),
+        _directory(target),
+        files_of(_directory(source), version),
         stopping=threading.Event(),
         advance=sizes.append,
     )
@@ -67,11 +67,11 @@ def test_only_what_is_missing_or_cut_short_is_copied_again(table: Path, tmp_path
 def test_a_copy_that_is_stopped_shows_no_version(table: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy.lance"
     stopping = threading.Event()
-    wanted = files_of(_place(table), 3)
+    wanted = files_of(_directory(table), 3)
     with pytest.raises(Stopped):
-        copy(
-            _place(table),
-            _place(target),
+        copy_files(
+            _directory(table),
+            _directory(target),
             wanted,
             stopping=stopping,
             advance=lambda _: stopping.set(),

@@ -6,10 +6,10 @@ page, data = write(report, Path("report.html"))
 
 from lance_bridge.extras import require
 
-require("report", "jinja2", "matplotlib")
+require("report", "jinja2")
 
-from .model import Report  # noqa: E402 - its packages are looked for first
+from .model import Report  # noqa: E402 - its packages are checked first
+from .page import write  # noqa: E402 - the same
 from .summary import report_of  # noqa: E402 - the same
-from .writing import write  # noqa: E402 - the same
 
 __all__ = ["Report", "report_of", "write"]

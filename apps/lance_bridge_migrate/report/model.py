@@ -11,32 +11,32 @@ from pydantic import Field
 
 from lance_bridge.errors import display
 
-from ..plan import Model, What
+from ..plan import ItemType, Model
 from ..record import State
 
 FORMAT: Final = 1
 """Of the JSON."""
 GENERATOR: Final = "lance-bridge migrate report"
-"""What a report is known by, as a page and as JSON."""
+"""Marks a file as a report, as a page and as JSON."""
 
 
 class StepLine(Model):
-    """One step of one table; ``seconds`` is of the attempt that came to its end."""
+    """One step of one table; ``seconds`` is of the attempt that finished."""
 
     name: str
-    begun: str
+    started: str
     done: str | None = None
     seconds: float | None = None
     undone: str | None = None
 
 
 class ItemLine(Model):
-    """One table, or one namespace that had to be made.
+    """One table, or one namespace that had to be created.
 
     Attributes:
         source: Its names, or one location.
         target: The same.
-        location: Where its data is, as far as a step noted it.
+        location: Of its data, if a step noted it.
         rows_before: Rows of the source.
         rows_written: Those that the migration wrote.
         rows_found: Those that verifying counted in the target.
@@ -46,12 +46,12 @@ class ItemLine(Model):
         orphaned_bytes_deleted: Bytes of interrupted loads that a later run has deleted.
         orphaned_bytes_left: Bytes of files that no version names, when the load was done.
         version: Of the target, or of the source where that is what is copied.
-        seconds: Of all steps that came to their end; None where none did.
+        seconds: Of all steps that finished; None if none did.
         rows_per_second: Rows written in those seconds; bytes_per_second alike.
         verified: How thoroughly it was verified.
     """
 
-    what: What
+    type: ItemType
     source: tuple[str, ...]
     target: tuple[str, ...]
     state: State
@@ -75,13 +75,13 @@ class ItemLine(Model):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name that people read."""
         return display(self.target)
 
     @property
     def source_name(self) -> str:
-        """What people call its source; a namespace that is made has none."""
-        return "" if self.what is What.NAMESPACE else display(self.source)
+        """The name of the source; a namespace has none."""
+        return "" if self.type is ItemType.NAMESPACE else display(self.source)
 
 
 class CheckLine(Model):
@@ -96,7 +96,7 @@ class CheckLine(Model):
 
 
 class ProblemLine(Model):
-    """What keeps a table from being migrated, what one may not expect of it, or what failed.
+    """What keeps a table from being migrated, what may be unexpected about it, or what failed.
 
     Attributes:
         code: Of the error, as Lance numbers them.
@@ -113,13 +113,13 @@ class RunLine(Model):
     """One run of the migration, or of its undoing.
 
     Attributes:
-        what: ``run`` or ``undo``.
+        type: ``run`` or ``undo``.
         end: ``stopped`` is Ctrl-C; ``not noted``: it was cut off, or still runs.
         seconds: Up to its end, or else up to the last step that it noted.
     """
 
-    what: str
-    begun: str
+    type: str
+    started: str
     ended: str | None = None
     end: Literal["ended", "stopped", "not noted"]
     seconds: float | None = None
@@ -128,13 +128,13 @@ class RunLine(Model):
     skip_blocked: bool | None = None
 
 
-class Amount(Model):
+class Total(Model):
     """A sum over tables.
 
     Attributes:
-        total: None where it is known of no table.
-        known: Of how many tables it is known.
-        tables: Of how many it is asked.
+        total: None if it is known for no table.
+        known: For how many tables it is known.
+        tables: Of how many there are.
     """
 
     total: int | None = None
@@ -143,26 +143,26 @@ class Amount(Model):
 
 
 class Totals(Model):
-    """What all tables come to.
+    """Sums over all tables.
 
     Attributes:
         rows_planned: Of the tables that the plan has to do; bytes_planned alike.
         rows_written: Of the tables that are done; the bytes alike.
         size_ratio: Bytes after to bytes before, of the tables of which both are known.
         seconds: Of all runs, verifying included; undoing is not.
-        step_seconds: Of all steps, of which several went on at once.
+        step_seconds: Of all steps, several of which run at once.
         rows_per_second: Rows written in the seconds of the runs; the other speeds alike.
     """
 
     tables: int = 0
     tables_done: int = 0
     namespaces: int = 0
-    rows_planned: Amount
-    bytes_planned: Amount
-    rows_written: Amount
-    bytes_before: Amount
-    bytes_written: Amount
-    bytes_after: Amount
+    rows_planned: Total
+    bytes_planned: Total
+    rows_written: Total
+    bytes_before: Total
+    bytes_written: Total
+    bytes_after: Total
     size_ratio: float | None = None
     seconds: float | None = None
     step_seconds: float | None = None
@@ -172,19 +172,19 @@ class Totals(Model):
 
 
 class CommandLine(Model):
-    """What can be done next, and the command that does it."""
+    """A command that can be run next."""
 
     purpose: str
     command: str
 
 
 class Report(Model):
-    """All that a report says of a migration; `summary.report_of` makes it.
+    """All that a report says about a migration; see `report_of`.
 
     Attributes:
         made: When the report was made.
-        options: Those of the kind, without values that may be secret.
-        counts: How many items stand where.
+        options: Those of the migration, without values that may be secret.
+        counts: How many items are in each state.
         checks: Those that differ first.
     """
 
@@ -192,7 +192,7 @@ class Report(Model):
     format: Literal[1] = FORMAT
     made: str
     migration: str
-    kind: str
+    type: str
     state: State
     created: str
     follows: str | None = None

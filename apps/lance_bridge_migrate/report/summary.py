@@ -1,26 +1,39 @@
-"""A report computed from a record. Of facts, only those that are named here are taken over."""
+"""Computing a report from a record, without secrets."""
 
 from __future__ import annotations
 
+import math
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import zip_longest
-from typing import Literal
+from typing import Any, Literal
 
-from .. import orphans
+from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
+from lance_bridge.redaction import is_secret, redact
+
 from ..journal import Check
-from ..plan import Facts, Plan, What, now
-from ..record import ItemState, Record, RunState
-from .commands import commands_of
-from .harmless import harmless, without_secrets
-from .model import Amount, CheckLine, ItemLine, ProblemLine, Report, RunLine, StepLine, Totals
+from ..plan import Facts, ItemType, Plan, now
+from ..record import ItemState, Record, RunState, State, leftover_messages
+from .model import (
+    CheckLine,
+    CommandLine,
+    ItemLine,
+    ProblemLine,
+    Report,
+    RunLine,
+    StepLine,
+    Total,
+    Totals,
+)
 
 
 def report_of(record: Record, state_directory: str | None = None) -> Report:
-    """Return what a report says of a migration.
+    """Return the report of a migration. Of facts, only those that are named here are taken over.
 
     Args:
-        state_directory: Where it is kept, if commands have to name that.
+        state_directory: For commands, if they have to name it.
     """
     plan, states = record.plan, list(record.items.values())
     items = tuple(_item(each) for each in states)
@@ -30,7 +43,7 @@ def report_of(record: Record, state_directory: str | None = None) -> Report:
     made = Report(
         made=now(),
         migration=plan.id,
-        kind=plan.kind,
+        type=plan.type,
         state=record.state,
         created=plan.created,
         follows=plan.follows,
@@ -44,9 +57,9 @@ def report_of(record: Record, state_directory: str | None = None) -> Report:
         problems=tuple(problems),
         checks=tuple(sorted(checks, key=lambda each: each.ok)),
         items=items,
-        commands=tuple(commands_of(record, state_directory)),
+        commands=tuple(_commands(record, state_directory)),
     )
-    return Report.model_validate(harmless(made.model_dump()))
+    return Report.model_validate(sanitize(made.model_dump()))
 
 
 _SEVERITIES = {"error": 0, "blocker": 1, "warning": 2}
@@ -58,14 +71,14 @@ _SEVERITIES = {"error": 0, "blocker": 1, "warning": 2}
 def _item(state: ItemState) -> ItemLine:
     item, facts, checks = state.item, state.facts, state.checks
     steps = tuple(
-        StepLine(name=name, **each.model_dump(include={"begun", "done", "seconds", "undone"}))
+        StepLine(name=name, **each.model_dump(include={"started", "done", "seconds", "undone"}))
         for name, each in state.steps.items()
     )
     seconds = state.seconds if any(each.done for each in steps) else None
     rows_written, bytes_written = _count(facts, "rows_written"), _count(facts, "bytes_written")
     location = facts.get("location")
     return ItemLine(
-        what=item.what,
+        type=item.type,
         source=item.source,
         target=item.target,
         state=state.state,
@@ -94,7 +107,7 @@ def _count(facts: Facts, name: str) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    """Return a number that counts something; None for whatever else a kind may have noted."""
+    """Return a number that counts something; None for whatever else may have been noted."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if value >= 0 else None
@@ -126,7 +139,7 @@ def _problems(states: Iterable[ItemState], plan: Plan) -> Iterator[ProblemLine]:
         if state.error is not None:
             text, code = state.error.message, state.error.code
             yield ProblemLine(severity="error", table=table, text=text, code=code)
-        for text in orphans.texts_of(state, plan.target):
+        for text in leftover_messages(state, plan.target):
             yield ProblemLine(severity="warning", table=table, text=text)
         for each in state.item.problems:
             yield ProblemLine(
@@ -142,17 +155,17 @@ def _runs(record: Record) -> Iterator[RunLine]:
         time
         for state in record.items.values()
         for step in state.steps.values()
-        for time in (step.begun, step.done, step.undone)
+        for time in (step.started, step.done, step.undone)
         if time
     ]
     for run, following in zip_longest(record.runs, record.runs[1:]):
         last = run.ended or _last_noted(run, following, times)
         yield RunLine(
-            what=run.event,
-            begun=run.begun,
+            type=run.event,
+            started=run.started,
             ended=run.ended,
             end=_end_of(run),
-            seconds=_between(run.begun, last) if last else None,
+            seconds=_between(run.started, last) if last else None,
             **{name: run.options.get(name) for name in ("at_once", "verify", "skip_blocked")},
         )
 
@@ -164,19 +177,19 @@ def _end_of(run: RunState) -> Literal["ended", "stopped", "not noted"]:
 
 
 def _last_noted(run: RunState, following: RunState | None, times: Iterable[str]) -> str | None:
-    """Return when a run that was cut off was last heard of. Times sort as texts do."""
+    """Return when a run that was cut off noted its last step. Times sort as texts do."""
     return max(
         (
             each
             for each in times
-            if run.begun <= each and (following is None or each < following.begun)
+            if run.started <= each and (following is None or each < following.started)
         ),
         default=None,
     )
 
 
-def _between(begun: str, ended: str) -> float | None:
-    first, last = _moment(begun), _moment(ended)
+def _between(started: str, ended: str) -> float | None:
+    first, last = _moment(started), _moment(ended)
     if first is None or last is None:
         return None
     return round(max(0.0, (last - first).total_seconds()), 3)
@@ -196,24 +209,24 @@ def _moment(text: str) -> datetime | None:
 def _totals(
     states: Sequence[ItemState], items: Sequence[ItemLine], runs: Sequence[RunLine]
 ) -> Totals:
-    pairs = [pair for pair in zip(states, items, strict=True) if pair[1].what is What.TABLE]
+    pairs = [pair for pair in zip(states, items, strict=True) if pair[1].type is ItemType.TABLE]
     planned = [line for state, line in pairs if state.item.is_to_do]
     done = [line for state, line in pairs if state.is_done]
-    took = [each.seconds for each in runs if each.what == "run" and each.seconds is not None]
+    took = [each.seconds for each in runs if each.type == "run" and each.seconds is not None]
     seconds = round(sum(took), 3) if took else None
     steps = [each.seconds for each in items if each.seconds is not None]
-    rows_written = _amount(each.rows_written for each in done)
-    bytes_written = _amount(each.bytes_written for each in done)
+    rows_written = _total(each.rows_written for each in done)
+    bytes_written = _total(each.bytes_written for each in done)
     return Totals(
         tables=len(pairs),
         tables_done=len(done),
         namespaces=len(items) - len(pairs),
-        rows_planned=_amount(each.rows_before for each in planned),
-        bytes_planned=_amount(each.bytes_before for each in planned),
+        rows_planned=_total(each.rows_before for each in planned),
+        bytes_planned=_total(each.bytes_before for each in planned),
         rows_written=rows_written,
-        bytes_before=_amount(each.bytes_before for each in done),
+        bytes_before=_total(each.bytes_before for each in done),
         bytes_written=bytes_written,
-        bytes_after=_amount(each.bytes_after for each in done),
+        bytes_after=_total(each.bytes_after for each in done),
         size_ratio=_ratio(done),
         seconds=seconds,
         step_seconds=round(sum(steps), 3) if steps else None,
@@ -223,10 +236,10 @@ def _totals(
     )
 
 
-def _amount(values: Iterable[int | None]) -> Amount:
+def _total(values: Iterable[int | None]) -> Total:
     asked = list(values)
     known = [each for each in asked if each is not None]
-    return Amount(total=sum(known) if known else None, known=len(known), tables=len(asked))
+    return Total(total=sum(known) if known else None, known=len(known), tables=len(asked))
 
 
 def _ratio(items: Iterable[ItemLine]) -> float | None:
@@ -235,3 +248,89 @@ def _ratio(items: Iterable[ItemLine]) -> float | None:
         if each.bytes_before is not None and each.bytes_after is not None:
             before, after = before + each.bytes_before, after + each.bytes_after
     return round(after / before, 4) if before else None
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+_OVER = (State.DONE, State.DIFFERS, State.NOTHING_TO_DO)
+
+
+def _commands(record: Record, state_directory: str | None = None) -> Iterator[CommandLine]:
+    """Yield the commands that can be run next."""
+
+    def command(purpose: str, verb: str, *options: str) -> CommandLine:
+        directory = ("--state", state_directory) if state_directory else ()
+        words = ("lance-bridge", "migrate", verb, record.plan.id, *options, *directory)
+        return CommandLine(purpose=purpose, command=shlex.join(words))
+
+    if _is_to_resume(record):
+        purpose = "Resume what is not done" if record.runs else "Carry it out"
+        blocked = ("--skip-blocked",) if _needs_to_skip(record) else ()
+        yield command(purpose, "resume", *blocked)
+    if any(each.is_done and not each.undo_started for each in record.items.values()):
+        purpose = "Compare all values with the source"
+        yield command(purpose, "verify", "--level", "checksums")
+    if any(each.has_started and not each.is_undone for each in record.items.values()):
+        purpose = "Continue undoing" if record.undo_has_started else "Undo what it did"
+        yield command(purpose, "undo")
+    yield command("Show its state", "show")
+
+
+def _is_to_resume(record: Record) -> bool:
+    """Return whether a run would have anything to do: an undone migration is not run again."""
+    to_do = [each for each in record.items.values() if each.item.is_to_do]
+    return not record.undo_has_started and any(each.state not in _OVER for each in to_do)
+
+
+def _needs_to_skip(record: Record) -> bool:
+    """Return whether --skip-blocked must be given: a run has the options of the last one."""
+    runs = [each for each in record.runs if each.event == "run"]
+    return bool(record.plan.blocked) and not (runs and runs[-1].options.get("skip_blocked"))
+
+
+# -- secrets ---------------------------------------------------------------------------------------
+
+
+HIDDEN = "(not shown)"
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+"""Controls except tabs and ends of lines, surrogates, and what XML forbids."""
+
+
+def without_secrets(value: Any) -> Any:
+    """Return JSON with the texts hidden whose keys say that they are secret."""
+    if isinstance(value, dict):
+        return {key: _hide_secret(str(key), each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(each) for each in value]
+    return value
+
+
+def _hide_secret(key: str, value: Any) -> Any:
+    if isinstance(value, str) and value and _is_secret(key):
+        return HIDDEN
+    return without_secrets(value)
+
+
+def _is_secret(key: str) -> bool:
+    of_store = key.startswith(STORAGE_PREFIX) and CatalogConfig.is_secret(key)
+    return of_store or is_secret(key)
+
+
+def sanitize(value: Any) -> Any:
+    """Return JSON that any page and any reader of JSON takes, without passwords in its texts.
+
+    NaN and infinity become text; unprintable characters are replaced.
+    """
+    if isinstance(value, dict):
+        return {sanitize(key): sanitize(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitize(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(text: str) -> str:
+    return redact(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text))

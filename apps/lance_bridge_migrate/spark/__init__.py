@@ -1,4 +1,4 @@
-"""What kinds of migrations share that read or write with Spark."""
+"""Reading and writing with Spark."""
 
 from lance_bridge.extras import require
 

@@ -1,15 +1,14 @@
-"""What came into a source since a table of Lance was made of it, and what is to become of it.
+"""The rows of a source that changed since a table of Lance was made of it.
 
-Every way of tracking gives a range with both ends fixed by the plan, so that a round that is run
-again reads the same rows again.
+Every way of tracking gives a range with both limits fixed by the plan, so that an increment that is
+run again reads the same rows again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,11 +17,11 @@ from pyspark.sql import types as spark
 from lance_bridge.errors import invalid
 from lance_bridge.names import quoted
 
-from .session import told_by_spark
+from .session import spark_errors
 from .sources import SourceTable
 
-GONE = "__gone"
-"""Marks rows that the source no longer has."""
+DELETED = "__deleted"
+"""The column that is true in rows that the source no longer has."""
 
 _COUNT = "__count"
 Partition = tuple[str | None, ...]
@@ -30,7 +29,7 @@ Partition = tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
-class Since:
+class ChangeRange:
     """A range of a source: JSON in a plan.
 
     Attributes:
@@ -47,15 +46,10 @@ class Since:
     changed: tuple[Partition, ...] = ()
     snapshot: int | None = None
 
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Since:
-        partitions = {key: tuple(map(tuple, facts[key])) for key in ("new", "changed")}
-        return cls(**{**facts, **partitions})
-
 
 @dataclass(frozen=True)
-class Found:
-    """A range, and how many rows there are.
+class RangeSize:
+    """A range, and how many rows source and target have.
 
     Attributes:
         rows: In the range; None where they were not counted.
@@ -65,7 +59,7 @@ class Found:
         target_nulls: The same in the target.
     """
 
-    since: Since
+    range: ChangeRange
     rows: int | None
     source: int
     target: int
@@ -76,63 +70,63 @@ class Found:
 # -- by a column -----------------------------------------------------------------------------------
 
 
-def column_since(source: DataFrame, target: DataFrame, column: str) -> Found:
+def column_range(source: DataFrame, target: DataFrame, column: str) -> RangeSize:
     """Return the values that are greater than any in the target; each side is read once.
 
     Raises:
-        InvalidInputError: (13) there is no such column. And as `told_by_spark` does.
+        InvalidInputError: (13) there is no such column. And as `spark_errors` does.
     """
-    kind, value = kind_of(source, column), F.col(quoted((column,)))
+    kind, value = column_type(source, column), F.col(quoted((column,)))
     parts = (_text(F.max(value), kind), F.count(F.lit(1)), _count_if(value.isNull()))
-    with told_by_spark(f"The greatest value of column '{column}' cannot be read"):
+    with spark_errors(f"The greatest value of column '{column}' cannot be read"):
         low, there, target_nulls = target.agg(*parts).collect()[0]
         is_new = value.isNotNull() if low is None else value > _value(low, kind)
         high, total, nulls, rows = source.agg(*parts, _count_if(is_new)).collect()[0]
-    return Found(Since(low=low, high=high), rows, total, there, nulls, target_nulls)
+    return RangeSize(ChangeRange(low=low, high=high), rows, total, there, nulls, target_nulls)
 
 
 def _count_if(condition: Column) -> Column:
     return F.count(F.when(condition, F.lit(1)))
 
 
-def is_above_nan(source: DataFrame, column: str, since: Since) -> bool:
+def is_above_nan(source: DataFrame, column: str, range: ChangeRange) -> bool:
     """Return whether `low` is NaN: for Spark no value is greater."""
-    kind = kind_of(source, column)
-    return since.low == "NaN" and isinstance(kind, (spark.FloatType, spark.DoubleType))
+    kind = column_type(source, column)
+    return range.low == "NaN" and isinstance(kind, (spark.FloatType, spark.DoubleType))
 
 
-def kind_of(frame: DataFrame, column: str) -> spark.DataType:
+def column_type(frame: DataFrame, column: str) -> spark.DataType:
     """Return a column's type. Raises InvalidInput (13) where there is no such column."""
     for field in frame.schema.fields:
         if field.name.lower() == column.lower():
             return field.dataType
-    raise invalid(f"There is no column '{column}' to see by which rows are new")
+    raise invalid(f"There is no column '{column}' that new rows could be found by")
 
 
-def above(frame: DataFrame, column: str, since: Since) -> DataFrame:
+def above(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
     """Return the rows with values after `low` and up to `high`."""
-    if since.high is None:
+    if range.high is None:
         return frame.where(F.lit(False))
-    kind, value = kind_of(frame, column), F.col(quoted((column,)))
-    found = frame.where(value <= _value(since.high, kind))
-    return found if since.low is None else found.where(value > _value(since.low, kind))
+    kind, value = column_type(frame, column), F.col(quoted((column,)))
+    found = frame.where(value <= _value(range.high, kind))
+    return found if range.low is None else found.where(value > _value(range.low, kind))
 
 
-def up_to(frame: DataFrame, column: str, since: Since) -> DataFrame:
-    """Return the rows that a table has after a round: none with a value after `high`."""
+def up_to(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
+    """Return the rows that a table has after an increment: none with a value after `high`."""
     value = F.col(quoted((column,)))
-    if since.high is None:
+    if range.high is None:
         return frame.where(value.isNull())
-    return frame.where(value.isNull() | (value <= _value(since.high, kind_of(frame, column))))
+    return frame.where(value.isNull() | (value <= _value(range.high, column_type(frame, column))))
 
 
 def _changed_at_low(
-    source: DataFrame, target: DataFrame, column: str, since: Since
+    source: DataFrame, target: DataFrame, column: str, range: ChangeRange
 ) -> DataFrame | None:
     """Return the rows with the value `low` that are not in the target as they are."""
-    if since.low is None:
+    if range.low is None:
         return None
-    is_low = F.col(quoted((column,))) == _value(since.low, kind_of(source, column))
+    is_low = F.col(quoted((column,))) == _value(range.low, column_type(source, column))
     rows = source.where(is_low)
     if any(_has_map(field.dataType) for field in source.schema.fields):
         return rows  # Spark does not compare maps: these rows are merged again.
@@ -172,20 +166,20 @@ def _value(text: str, kind: spark.DataType) -> Column:
 # -- by partitions ---------------------------------------------------------------------------------
 
 
-def partitions_since(source: DataFrame, target: DataFrame, columns: Sequence[str]) -> Found:
+def partition_range(source: DataFrame, target: DataFrame, columns: Sequence[str]) -> RangeSize:
     """Return which partitions the target lacks, and which have another number of rows there."""
     there, here = partitions_of(target, columns), partitions_of(source, columns)
     new = tuple(sorted((p for p in here if p not in there), key=repr))
     changed = {p for p in there if here.get(p) != there[p]}
-    since = Since(new=new, changed=tuple(sorted(changed, key=repr)))
-    rows = sum(here.get(each, 0) for each in (*since.new, *since.changed))
-    return Found(since, rows, sum(here.values()), sum(there.values()))
+    range = ChangeRange(new=new, changed=tuple(sorted(changed, key=repr)))
+    rows = sum(here.get(each, 0) for each in (*range.new, *range.changed))
+    return RangeSize(range, rows, sum(here.values()), sum(there.values()))
 
 
 def partitions_of(frame: DataFrame, columns: Sequence[str]) -> dict[Partition, int]:
     """Return the number of rows of each partition; nothing but the partition columns is read."""
-    texts = [_text(F.col(quoted((c,))), kind_of(frame, c)).alias(c) for c in columns]
-    with told_by_spark("The partitions cannot be counted"):
+    texts = [_text(F.col(quoted((c,))), column_type(frame, c)).alias(c) for c in columns]
+    with spark_errors("The partitions cannot be counted"):
         rows = frame.groupBy(*texts).agg(F.count(F.lit(1)).alias(_COUNT)).collect()
     return {tuple(row[: len(columns)]): row[_COUNT] for row in rows}
 
@@ -201,7 +195,7 @@ def in_partitions(
 
 
 def _are_of(frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]) -> Column:
-    kinds = [kind_of(frame, column) for column in columns]
+    kinds = [column_type(frame, column) for column in columns]
     return _is_one_of(list(zip(columns, kinds, strict=True)), list(values))
 
 
@@ -227,7 +221,7 @@ def _is_one_of(
 
 
 def _any(conditions: list[Column]) -> Column:
-    """Return whether one of them holds, as a balanced tree: Spark looks at trees recursively."""
+    """Return whether one of them holds, as a balanced tree: Spark walks trees recursively."""
     if not conditions:
         return F.lit(False)
     if len(conditions) == 1:
@@ -237,10 +231,10 @@ def _any(conditions: list[Column]) -> Column:
 
 
 def without_later_partitions(
-    source: DataFrame, target: DataFrame, columns: Sequence[str], since: Since
+    source: DataFrame, target: DataFrame, columns: Sequence[str], range: ChangeRange
 ) -> DataFrame:
     """Return the source without partitions that came after the plan."""
-    known = {*partitions_of(target, columns), *since.new}
+    known = {*partitions_of(target, columns), *range.new}
     later = [each for each in partitions_of(source, columns) if each not in known]
     # Of null nothing is known, and so no more of its being one of them.
     is_later = F.coalesce(_are_of(source, columns, later), F.lit(False))
@@ -251,16 +245,16 @@ def without_later_partitions(
 
 
 @dataclass(frozen=True)
-class Range:
-    """What a round takes of a source.
+class Increment:
+    """What an increment takes of a source.
 
     Attributes:
-        by: As in the options of catching up.
+        by: See `CatchUpOptions.by`.
         columns: The one to track by, or the partition columns.
-        key: Columns that tell rows apart; without them nothing may have gone.
+        key: Columns that identify rows; without them no row may be deleted.
     """
 
-    since: Since
+    range: ChangeRange
     by: str
     columns: Sequence[str]
     key: Sequence[str] = ()
@@ -275,60 +269,62 @@ class Range:
         return bool(self.key) and self.by != "snapshot"
 
 
-def changed_rows(source: DataFrame, other: DataFrame | None, range: Range) -> DataFrame:
-    """Return the rows that are new or changed, and with a key those that are gone.
+def changed_rows(source: DataFrame, other: DataFrame | None, increment: Increment) -> DataFrame:
+    """Return the rows that are new or changed, and with a key those that are deleted.
 
-    With a key there is a column `GONE`, and of a row that is gone no more than its key.
+    With a key there is a column `DELETED`, and of a row that is gone only its key.
 
     Args:
         source: As the plan pins it; for snapshots, what came since the one that the target has.
-        other: The target as it was when the plan was made, where `Range.needs_target`; for
+        other: The target as it was when the plan was made, where `Increment.needs_target`; for
             snapshots, what went, if anything did.
 
     Raises:
         InvalidInputError: (13) rows cannot be compared, or there is no such column.
     """
-    find = {"column": _by_column, "partition": _by_partition, "snapshot": _by_snapshot}[range.by]
-    with told_by_spark("The changes cannot be read"):
-        rows, gone = find(source, other, range)
-        if not range.key:
+    find = {"column": _by_column, "partition": _by_partition, "snapshot": _by_snapshot}[
+        increment.by
+    ]
+    with spark_errors("The changes cannot be read"):
+        rows, gone = find(source, other, increment)
+        if not increment.key:
             return rows
-        marked = rows.withColumn(GONE, F.lit(False))
-        return marked if gone is None else marked.unionByName(_as_gone(gone, source, range.key))
+        marked = rows.withColumn(DELETED, F.lit(False))
+        return marked if gone is None else marked.unionByName(_as_gone(gone, source, increment.key))
 
 
 Changes = tuple[DataFrame, "DataFrame | None"]
 """The rows that are new or changed, and the keys of those that are gone."""
 
 
-def _by_column(source: DataFrame, target: DataFrame | None, range: Range) -> Changes:
-    rows = above(source, range.columns[0], range.since)
+def _by_column(source: DataFrame, target: DataFrame | None, increment: Increment) -> Changes:
+    rows = above(source, increment.columns[0], increment.range)
     if target is None:
         return rows, None
-    again = _changed_at_low(source, target, range.columns[0], range.since)
+    again = _changed_at_low(source, target, increment.columns[0], increment.range)
     return (rows if again is None else rows.unionByName(again)), None
 
 
-def _by_partition(source: DataFrame, target: DataFrame | None, range: Range) -> Changes:
-    since, keys = range.since, range.key_columns
-    rows = in_partitions(source, range.columns, (*since.new, *since.changed))
-    if target is None or not since.changed:
+def _by_partition(source: DataFrame, target: DataFrame | None, increment: Increment) -> Changes:
+    range, keys = increment.range, increment.key_columns
+    rows = in_partitions(source, increment.columns, (*range.new, *range.changed))
+    if target is None or not range.changed:
         return rows, None
-    left = in_partitions(target, range.columns, since.changed).select(*keys)
+    left = in_partitions(target, increment.columns, range.changed).select(*keys)
     # A row may be in another partition by now.
-    return rows, left.join(source.select(*keys), list(range.key), "left_anti")
+    return rows, left.join(source.select(*keys), list(increment.key), "left_anti")
 
 
-def _by_snapshot(came: DataFrame, went: DataFrame | None, range: Range) -> Changes:
+def _by_snapshot(came: DataFrame, went: DataFrame | None, increment: Increment) -> Changes:
     if went is None:
         return came, None
     rows = came.exceptAll(went)
-    if not range.key:
+    if not increment.key:
         return rows, None
-    keys = range.key_columns
+    keys = increment.key_columns
     left = went.exceptAll(came).select(*keys)
     # What has the key of a row that is there now has only changed.
-    return rows, left.join(rows.select(*keys), list(range.key), "left_anti")
+    return rows, left.join(rows.select(*keys), list(increment.key), "left_anti")
 
 
 def _as_gone(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -339,35 +335,35 @@ def _as_gone(keys: DataFrame, source: DataFrame, key: Sequence[str]) -> DataFram
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in source.schema.fields
     ]
-    return keys.distinct().select(*columns, F.lit(True).alias(GONE))
+    return keys.distinct().select(*columns, F.lit(True).alias(DELETED))
 
 
 @dataclass(frozen=True)
-class Keys:
-    """How many rows there are, and of how many the key does not tell them apart."""
+class KeyStats:
+    """How many rows there are, how many have a null in their key, and how many share one."""
 
     rows: int
     null: int
     repeated: int
 
 
-def keys_of(frame: DataFrame, key: Sequence[str]) -> Keys:
-    """Count rows by their keys. Raises as `told_by_spark` does."""
+def count_keys(frame: DataFrame, key: Sequence[str]) -> KeyStats:
+    """Count rows by their keys. Raises as `spark_errors` does."""
     columns = [F.col(quoted((name,))) for name in key]
     is_null = _any([column.isNull() for column in columns])
     many = F.when(F.col(_COUNT) > 1, F.col(_COUNT))
-    with told_by_spark("The keys of the rows cannot be counted"):
+    with spark_errors("The keys of the rows cannot be counted"):
         counted = frame.groupBy(*columns).agg(F.count(F.lit(1)).alias(_COUNT))
         total, null, repeated = counted.agg(
             F.sum(_COUNT), F.sum(F.when(is_null, F.col(_COUNT))), F.sum(F.when(~is_null, many))
         ).collect()[0]
-    return Keys(total or 0, null or 0, repeated or 0)
+    return KeyStats(total or 0, null or 0, repeated or 0)
 
 
-def new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:
-    """Count the rows whose key a table does not have. Raises as `told_by_spark` does."""
+def count_new_keys(frame: DataFrame, target: DataFrame, key: Sequence[str]) -> int:
+    """Count the rows whose key a table does not have. Raises as `spark_errors` does."""
     columns = [F.col(quoted((name,))) for name in key]
-    with told_by_spark("The keys of the rows cannot be compared with those of the table"):
+    with spark_errors("The keys of the rows cannot be compared with those of the table"):
         rows = frame.select(*columns).join(target.select(*columns), list(key), "left_anti")
         return rows.count()
 

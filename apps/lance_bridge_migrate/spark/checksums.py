@@ -1,9 +1,9 @@
-"""Two DataFrames compared without regard to the order of rows: by checksums, or by some rows.
+"""Comparing two DataFrames in any order of rows: by checksums, or by some rows.
 
 The checksum of a column is how many values are not null, the xor of their hashes, and the sum of
-the upper 28 bits of these, which sees what xor does not: rows that are there twice. The hash is
+the upper 28 bits of these, which detects what xor does not: duplicate rows. The hash is
 Spark's `xxhash64`: all NaN are one value, and so are 0.0 and -0.0. Inside of arrays, maps and
-structs it would leave nulls out, so that these are marked; in arrays of numbers only the length is.
+structs it would skip nulls, so that these are marked; in arrays of numbers only the length is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql import types as spark
 from lance_bridge.names import quoted
 
 from ..journal import Check
-from .session import told_by_spark
+from .session import spark_errors
 
 _UPPER_BITS = 28
 _HASH = "__row"
@@ -67,7 +67,7 @@ def checksums(frame: DataFrame, what: str) -> dict[str, Any]:
     fields = frame.schema.fields
     for start in range(0, max(len(fields), 1), _BATCH_COLUMNS):
         some = fields[start : start + _BATCH_COLUMNS]
-        with told_by_spark(f"The checksums of {what} cannot be computed"):
+        with spark_errors(f"The checksums of {what} cannot be computed"):
             row = frame.agg(F.count(F.lit(1)), *_aggregates(some)).collect()[0]
         found[""] = row[0]
         for number, field in enumerate(some):
@@ -84,7 +84,7 @@ def _aggregates(fields: list[spark.StructField]) -> Iterator[Column]:
 
 
 def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
-    """Yield what comparing rows and all values found, column by column."""
+    """Compare rows and all values, column by column."""
     expected = checksums(source, "the source")
     found = checksums(target.select(*[F.col(quoted((c,))) for c in source.columns]), "the target")
     yield Check(name="rows", ok=expected[""] == found[""], expected=expected[""], found=found[""])
@@ -97,12 +97,12 @@ def compare_checksums(source: DataFrame, target: DataFrame) -> Iterator[Check]:
 
 
 def compare_sample(source: DataFrame, sample: DataFrame) -> Check:
-    """Look for rows of the target in the source, by the hash of all of their columns.
+    """Search the source for rows of the target, by the hash of all of their columns.
 
     Args:
         sample: Some rows of the target.
     """
-    with told_by_spark("A sample of the rows cannot be compared"):
+    with spark_errors("A sample of the rows cannot be compared"):
         rows = _row_hashes(sample.select(*[F.col(quoted((c,))) for c in source.columns])).collect()
         wanted = {row[0] for row in rows}
         there = _row_hashes(source).where(F.col(_HASH).isin(*wanted)).distinct().count()
@@ -119,7 +119,7 @@ def _row_hashes(frame: DataFrame) -> DataFrame:
 
 
 def schema_check(expected: pa.Schema, found: pa.Schema) -> Check:
-    """Compare the schema that was planned with the one that is there; comments do not count."""
+    """Compare the planned schema with the actual one; comments do not count."""
     same = expected.remove_metadata().equals(found.remove_metadata())
     texts = [json.dumps({f.name: str(f.type) for f in each}) for each in (expected, found)]
     return Check(name="schema", ok=same, expected=texts[0], found=texts[1])

@@ -1,7 +1,6 @@
-"""Whether all files of a source are there: what its catalog says of them, beside what storage has.
+"""Whether all files of a source exist: its catalog's paths and statistics against the storage.
 
-Spark reads a table or partition whose directory is gone as one without rows, and says nothing. So
-the paths and statistics of the catalog are compared with the file system.
+Spark reads a table or partition whose directory is gone as one without rows, without an error.
 """
 
 from __future__ import annotations
@@ -12,14 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lance_bridge.errors import invalid
+from lance_bridge.names import first_names
 
-from ..plan import Problem, blocker, warning
-from . import files
-from .session import told_by_spark
+from ..journal import Check
+from ..plan import Problem, Severity, blocker, warning
+from . import files, listing
+from .session import become_active, spark_errors
 from .sources import (
     FORMATS,
     OWN_CATALOG,
@@ -30,21 +32,22 @@ from .sources import (
 )
 
 _HIVE = "hive"
-"""What `listing` calls tables of Hive's with files that it knows no name of."""
+"""What `listing` calls tables of Hive with files of another format."""
 _LOCATION = re.compile(r"^\tLocation: (.*)$", re.MULTILINE)
 _STATISTICS = re.compile(r"^\tPartition Statistics: (.*)$", re.MULTILINE)
 _LAST_CHANGE = re.compile(r"\btransient_lastDdlTime=(\d+)")
 _PARTITION = re.compile(r"^CatalogPartition\(", re.MULTILINE)
-_AT_ONCE = 16
-_SHOWN = 3
-_MOST_LISTED = 20
+_THREADS = 16
+_NAMES = 3
+"""How many directories a message names."""
+_MAX_LISTED = 20
 """Of how many directories the files' times are compared with those of the statistics."""
 _LEAVING_OUT = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-"""Settings with which Spark leaves rows out and says nothing."""
+"""Settings with which Spark leaves rows out without an error."""
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceDirectory:
     """A directory that a catalog names: a table's, or a partition's.
 
     Attributes:
@@ -59,8 +62,7 @@ class Place:
     @property
     def is_short(self) -> bool:
         """True where there are fewer bytes than the statistics say."""
-        wanted = self.expected.bytes or 0
-        return self.found is not None and self.found.bytes < wanted
+        return self.found is not None and self.found.bytes < (self.expected.bytes or 0)
 
 
 @dataclass(frozen=True)
@@ -68,29 +70,29 @@ class Inventory:
     """The directories of one source.
 
     Attributes:
-        places: Empty for sources that name their own files, or have none.
-        is_hidden: Whether there are directories that cannot be seen: through Spark Connect.
+        directories: Empty for sources that name their own files, or have none.
+        is_hidden: Whether directories cannot be seen: through Spark Connect.
     """
 
-    places: tuple[Place, ...] = ()
+    directories: tuple[SourceDirectory, ...] = ()
     is_hidden: bool = False
 
     @property
     def missing(self) -> list[str]:
-        return [each.path for each in self.places if each.found is None]
+        return [each.path for each in self.directories if each.found is None]
 
     @property
     def size(self) -> files.Size | None:
         """All files and bytes; None where they are not known."""
-        found = [each.found for each in self.places if each.found is not None]
-        if not self.places:
+        found = [each.found for each in self.directories if each.found is not None]
+        if not self.directories:
             return None
         return files.Size(sum(each.files for each in found), sum(each.bytes for each in found))
 
     @property
     def expected_rows(self) -> int | None:
-        """The rows that the statistics of all places count; None where one has none."""
-        rows = [each.expected.rows for each in self.places]
+        """The rows that the statistics of all directories count; None where one has none."""
+        rows = [each.expected.rows for each in self.directories]
         return None if not rows or None in rows else sum(each or 0 for each in rows)
 
 
@@ -99,17 +101,17 @@ def require_all_read(spark: Any) -> None:
     for key in _LEAVING_OUT:
         if str(spark.conf.get(key, "false")).lower() == "true":
             raise invalid(
-                f"The session has {key}=true, with which Spark leaves rows out without a word: "
+                f"The session has {key}=true, with which Spark leaves rows out without an error: "
                 "set it to false"
             )
 
 
 def take_inventory(spark: Any, table: SourceTable) -> Inventory:
-    """Look at all directories that a catalog names for a source; reads no rows.
+    """Read the size of all directories that a catalog names for a source; reads no rows.
 
     Raises:
         TableNotFoundError: (4)
-        ServiceUnavailableError: (17) they cannot be looked at.
+        ServiceUnavailableError: (17) they cannot be read.
     """
     is_of_files = table.format in (*FORMATS, _HIVE) and not table.has_snapshots
     if not (is_of_files and table.location):
@@ -122,11 +124,12 @@ def take_inventory(spark: Any, table: SourceTable) -> Inventory:
     if len(paths) == 1:
         sizes = [files.size_of(spark, paths[0])]
     else:
-        with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
+        with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
             sizes = list(pool.map(lambda path: files.size_of(spark, path), paths))
     return Inventory(
         tuple(
-            Place(path, expected, size) for (path, expected), size in zip(named, sizes, strict=True)
+            SourceDirectory(path, expected, size)
+            for (path, expected), size in zip(named, sizes, strict=True)
         )
     )
 
@@ -135,7 +138,7 @@ def _partitions(spark: Any, table: SourceTable) -> list[tuple[str, Statistics]]:
     """Return the location and the statistics of each partition that the catalog has."""
     if table.catalog != OWN_CATALOG or not table.partitions:
         return []
-    with told_by_spark(f"The partitions of '{table.name}' cannot be listed"):
+    with spark_errors(f"The partitions of '{table.name}' cannot be listed"):
         name = table_identifier(spark, table.names)
         found_all = session_catalog(spark).listPartitions(name, spark._jvm.scala.Option.empty())
         # One text for all of them: a call for each property of each would take minutes.
@@ -164,11 +167,11 @@ def problems_of(
     *,
     ignore_statistics: bool = False,
 ) -> list[Problem]:
-    """Return what speaks against a source being read whole.
+    """Return why a source may not be read as a whole.
 
     Args:
         rows: How many rows Spark reads; None where they were not counted.
-        ignore_statistics: Take statistics that say more than there is for outdated ones.
+        ignore_statistics: Take statistics that count more than exists for outdated.
     """
     if inventory.is_hidden and rows == 0 and not ignore_statistics:
         return [
@@ -207,26 +210,22 @@ def problems_of(
 def missing_problem(inventory: Inventory) -> Problem:
     """Return the blocker of a source some of whose directories do not exist."""
     missing = inventory.missing
-    shown = ", ".join(missing[:_SHOWN])
-    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
     return blocker(
-        f"{len(missing)} of its {len(inventory.places)} directories do not exist: {shown}{more}. "
-        "Spark would read them as empty. Check that the storage is mounted; restore the files, or "
-        "drop the entries of what was deleted on purpose"
+        f"{len(missing)} of its {len(inventory.directories)} directories do not exist: "
+        f"{first_names(missing, _NAMES)}. Spark would read them as empty. Check that the storage "
+        "is mounted; restore the files, or drop the entries of what was deleted on purpose"
     )
 
 
 def _short(spark: Any, inventory: Inventory, *, ignore: bool) -> Iterator[Problem]:
-    short = [each for each in inventory.places if each.is_short]
+    short = [each for each in inventory.directories if each.is_short]
     if not short:
         return
     wanted = sum(each.expected.bytes or 0 for each in short)
-    there = sum(each.found.bytes for each in short if each.found is not None)
-    text = (
-        f"The catalog's statistics count {wanted:,} bytes in {_named(short)}, and there are "
-        f"{there:,}"
-    )
-    yield _disagreement(spark, text, short, is_empty=not there, ignore=ignore)
+    actual = sum(each.found.bytes for each in short if each.found is not None)
+    paths = first_names([each.path for each in short], _NAMES)
+    text = f"The catalog's statistics count {wanted:,} bytes in {paths}, and there are {actual:,}"
+    yield _disagreement(spark, text, short, is_empty=not actual, ignore=ignore)
 
 
 def _fewer_rows(
@@ -236,11 +235,11 @@ def _fewer_rows(
     if rows is None or expected is None or rows >= expected:
         return
     text = f"The catalog's statistics count {expected:,} rows, and Spark reads {rows:,}"
-    yield _disagreement(spark, text, inventory.places, is_empty=not rows, ignore=ignore)
+    yield _disagreement(spark, text, inventory.directories, is_empty=not rows, ignore=ignore)
 
 
 def _disagreement(
-    spark: Any, text: str, places: Sequence[Place], *, is_empty: bool, ignore: bool
+    spark: Any, text: str, directories: Sequence[SourceDirectory], *, is_empty: bool, ignore: bool
 ) -> Problem:
     """Return a blocker; a warning where the statistics are older than the files, or are ignored."""
     if is_empty:
@@ -248,7 +247,7 @@ def _disagreement(
             f"{text}: its files are gone. Check that the storage is mounted; restore the files, or "
             "leave the table out"
         )
-    if ignore or any(_is_outdated(spark, each) for each in places[:_MOST_LISTED]):
+    if ignore or any(_is_outdated(spark, each) for each in directories[:_MAX_LISTED]):
         return warning(f"{text}: files were written since the statistics, or some are missing")
     return blocker(
         f"{text}, though no file is newer than the statistics: files are missing. Restore them; if "
@@ -256,22 +255,64 @@ def _disagreement(
     )
 
 
-def _is_outdated(spark: Any, place: Place) -> bool:
+def _is_outdated(spark: Any, directory: SourceDirectory) -> bool:
     """Return whether a file is newer than the statistics of its directory."""
-    if place.expected.at is None:
+    if directory.expected.at is None:
         return False
-    with told_by_spark(f"The files in {place.path} cannot be listed"):
+    with spark_errors(f"The files in {directory.path} cannot be listed"):
         reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        newest = reader.load(place.path).agg(F.max(F.unix_timestamp("modificationTime"))).first()[0]
-    return newest is not None and int(newest) > place.expected.at
+        newest = (
+            reader.load(directory.path).agg(F.max(F.unix_timestamp("modificationTime"))).first()[0]
+        )
+    return newest is not None and int(newest) > directory.expected.at
 
 
 def _has_files(frame: DataFrame) -> bool:
-    with told_by_spark("The files of a table cannot be listed"):
+    with spark_errors("The files of a table cannot be listed"):
         return bool(len(frame._jdf.inputFiles()))
 
 
-def _named(places: Sequence[Place]) -> str:
-    shown = ", ".join(each.path for each in places[:_SHOWN])
-    more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-    return shown + more
+# -- when the source is read -----------------------------------------------------------------------
+
+
+def require_complete(
+    spark: Any, source: SourceTable, planned: files.Size | None, *, ignore_statistics: bool
+) -> None:
+    """Check that no file is missing that the plan or the catalog counts.
+
+    Raises:
+        InvalidInputError: (13) the session leaves out files that it cannot read.
+        InvalidTableStateError: (19) files are missing.
+        ConcurrentModificationError: (14) there is less than when the plan was made.
+    """
+    require_all_read(spark)
+    missing, now = _missing_files(spark, source, ignore_statistics=ignore_statistics)
+    if missing:
+        raise InvalidTableStateError(f"'{source.name}' is not complete. {missing}")
+    if planned is not None and now is not None and now.bytes < planned.bytes:
+        raise ConcurrentModificationError(
+            f"'{source.name}' has {now.bytes:,} bytes in {now.files:,} files, and had "
+            f"{planned.bytes:,} in {planned.files:,} when the plan was made: files were deleted or "
+            "rewritten. Check that they are complete, and plan again"
+        )
+
+
+def files_check(spark: Any, source: SourceTable, *, ignore_statistics: bool) -> Check:
+    """Check again that no file is missing: without it, Spark may read no rows now."""
+    missing, _ = _missing_files(spark, source, ignore_statistics=ignore_statistics)
+    return Check(name="missing files", ok=not missing, expected="none", found=missing or "none")
+
+
+def _missing_files(
+    spark: Any, source: SourceTable, *, ignore_statistics: bool
+) -> tuple[str, files.Size | None]:
+    """Return what is missing of a source's files, or "", and the size of those that exist."""
+    if source.has_snapshots:  # the snapshot names its files, and reading fails without them
+        return "", None
+    become_active(spark)
+    found = listing.describe(spark, source.catalog, source.names) if source.catalog else source
+    inventory = take_inventory(spark, found or source)
+    frame = source.read(spark)
+    problems = problems_of(spark, frame, inventory, None, ignore_statistics=ignore_statistics)
+    blockers = [each.text for each in problems if each.severity is Severity.BLOCKER]
+    return "; ".join(blockers), inventory.size

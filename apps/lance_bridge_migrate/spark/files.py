@@ -1,4 +1,4 @@
-"""Directories as Spark's own file systems see them: looked at, renamed and deleted."""
+"""Directories in Spark's own file systems: listed, renamed and deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 
 from lance_bridge.errors import invalid, unsupported
 
-from .session import java_class, told_by_spark
+from .session import java_class, spark_errors
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _OF_PATTERNS = re.compile(r"[*?{}\[\]\\]")
@@ -38,7 +38,7 @@ def require_files(spark: Any) -> None:
     """Raise UnsupportedOperation (0) for a session of Spark Connect, which has no file system."""
     if getattr(spark, "_jvm", None) is None:
         raise unsupported(
-            "This needs the file systems of Spark's driver, which Spark Connect has not: use a "
+            "This needs the file systems of Spark's driver, which Spark Connect lacks: use a "
             "session in this process"
         )
 
@@ -50,13 +50,13 @@ def require_absolute(directory: str) -> None:
 
 
 def listing(spark: Any, directory: str) -> Listing | None:
-    """Return all files below a directory; None where nothing is there.
+    """Return all files below a directory; None where it does not exist.
 
     Raises:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
         ServiceUnavailableError: (17)
     """
-    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, path):
+    with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
         if not system.exists(path):
             return None
         root = system.getFileStatus(path).getPath().toUri().getPath()
@@ -69,13 +69,13 @@ def listing(spark: Any, directory: str) -> Listing | None:
 
 
 def size_of(spark: Any, directory: str) -> Size | None:
-    """Return how much is below a directory, or in a file; None where nothing is there.
+    """Return the size of a directory, or of a file; None where it does not exist.
 
     Raises:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
         ServiceUnavailableError: (17)
     """
-    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, path):
+    with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
         try:
             found = system.getContentSummary(path)
         except Py4JJavaError as error:
@@ -86,9 +86,9 @@ def size_of(spark: Any, directory: str) -> Size | None:
 
 
 def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[str]:
-    """Return the paths of what is in sub-directories that are no partitions, nor hidden.
+    """Return the paths in sub-directories that are neither partitions nor hidden.
 
-    None is returned of a directory with characters in its name that patterns are made of.
+    Nothing is returned for a directory whose name has characters of patterns.
 
     Args:
         partitions: How many levels of directories are partitions, whatever their names.
@@ -100,7 +100,7 @@ def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[st
     require_files(spark)
     if _OF_PATTERNS.search(directory):
         return []
-    with _file_system(spark, directory, f"{directory} cannot be looked at") as (system, _):
+    with _file_system(spark, directory, f"{directory} cannot be read") as (system, _):
         pattern = _path(spark, directory, "/".join("*" * (partitions + 2)))
         found = [each.getPath() for each in system.globStatus(pattern) or []]
         return [
@@ -112,7 +112,7 @@ def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[st
 
 
 def rename(spark: Any, directory: str, to: str) -> bool:
-    """Give a directory another name beside it; return False where something is there already.
+    """Rename a directory; return False where the new name exists already.
 
     Raises:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
@@ -123,7 +123,7 @@ def rename(spark: Any, directory: str, to: str) -> bool:
         if system.exists(target):
             return False
         is_renamed = bool(system.rename(path, target))
-        # HDFS moves it into a directory that somebody makes at this moment.
+        # HDFS moves it into a directory that is created at this moment.
         inside = _path(spark, to, path.getName())
         if is_renamed and system.exists(inside):
             system.rename(inside, path)
@@ -134,7 +134,7 @@ def rename(spark: Any, directory: str, to: str) -> bool:
 
 
 def delete(spark: Any, directory: str) -> None:
-    """Delete a directory with all that is in it; one that is not there is none to delete.
+    """Delete a directory with its content, if it exists.
 
     Raises:
         UnsupportedOperationError: (0) the session is one of Spark Connect.
@@ -150,8 +150,8 @@ def _path(spark: Any, *names: str) -> Any:
 
 @contextmanager
 def _file_system(spark: Any, directory: str, failed: str) -> Iterator[tuple[Any, Any]]:
-    """Yield a directory's file system and path; failures of theirs begin with the message."""
+    """Yield a directory's file system and path; errors start with the message."""
     require_files(spark)
-    with told_by_spark(failed):
+    with spark_errors(failed):
         path = _path(spark, directory)
         yield path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path

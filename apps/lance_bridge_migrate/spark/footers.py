@@ -1,7 +1,7 @@
-"""What the footers of Parquet and ORC files say: how many rows there are, and of which types.
+"""The footers of Parquet and ORC files: numbers of rows, and types.
 
-They answer without a job of Spark's what takes two: a plan of a thousand tables spends most of its
-time on starting jobs. Types are compared for all files that are looked at, because a later file may
+They replace two jobs of Spark: a plan of a thousand tables spends most of its time on starting
+jobs. Types are compared for all files that are read, because a later file may
 have a type that Spark cannot read as the declared one.
 """
 
@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as spark
 
 from ..plan import Problem, warning
-from .session import java_class, told_by_spark
+from .session import java_class, spark_errors
 from .sources import SourceTable
 
 _FORMATS = ("parquet", "orc")
 _SOURCES = "org.apache.spark.sql.execution.datasources"
-MOST_FILES = 100
+MAX_FILES = 100
 """How many footers are read of one table."""
 
 
@@ -33,26 +33,26 @@ class Footers:
 
     Attributes:
         files: How many files the table has.
-        looked_at: How many of them the footers were read of.
-        rows: Of the files that were looked at.
+        files_read: Of how many of them the footers were read.
+        rows: Of the files that were read.
         schemas: A file of each schema, with that as Spark understands it.
     """
 
     files: int
-    looked_at: int
+    files_read: int
     rows: int
     schemas: Mapping[str, spark.StructType]
 
     @property
     def are_all(self) -> bool:
-        return self.looked_at == self.files
+        return self.files_read == self.files
 
 
 def read(session: Any, table: SourceTable, frame: DataFrame) -> Footers | None:
     """Read the footers of a table's files, or of a sample from the first to the last.
 
-    None where they cannot be read, and Spark has to say why or to do without: other formats,
-    Spark Connect, damaged files, and tables whose files Spark does not list.
+    None where they cannot be read: other formats, Spark Connect, damaged files, and tables whose
+    files Spark does not list.
     """
     if table.format not in _FORMATS or getattr(session, "_jvm", None) is None:
         return None
@@ -74,10 +74,10 @@ def read(session: Any, table: SourceTable, frame: DataFrame) -> Footers | None:
 
 
 def _sample(files: Sequence[str]) -> list[str]:
-    if len(files) <= MOST_FILES:
+    if len(files) <= MAX_FILES:
         return list(files)
     last = len(files) - 1
-    return [files[number * last // (MOST_FILES - 1)] for number in range(MOST_FILES)]
+    return [files[number * last // (MAX_FILES - 1)] for number in range(MAX_FILES)]
 
 
 class _Reader:
@@ -132,7 +132,7 @@ def path_of(session: Any, uri: str) -> Any:
 def check_types(
     session: Any, table: SourceTable, columns: spark.StructType, footers: Footers
 ) -> Iterator[Problem]:
-    """Check that a table's files can be read with its types; yield how many were looked at.
+    """Check that a table's files can be read with its types; yield how many were read.
 
     Where a file has another type, Spark reads a row of it: it can widen some of them.
 
@@ -152,7 +152,7 @@ def check_types(
             _read_one(session, table, columns, file)
     if not footers.are_all:
         yield warning(
-            f"The types of {footers.looked_at} of its {footers.files:,} files were compared with "
+            f"The types of {footers.files_read} of its {footers.files:,} files were compared with "
             "those of its columns"
         )
 
@@ -164,7 +164,7 @@ def _type(field: spark.StructField) -> str:
 def _read_one(session: Any, table: SourceTable, columns: spark.StructType, file: str) -> None:
     partitions = {name.lower() for name in table.partitions}
     kept = [field for field in columns.fields if field.name.lower() not in partitions]
-    with told_by_spark(
+    with spark_errors(
         f"The rows of '{table.name}' cannot be read with the types of its columns ({file})"
     ):
         reader = session.read.schema(spark.StructType(kept)).format(table.format)

@@ -1,4 +1,4 @@
-"""Which tables a Spark catalog has, and what each of them is."""
+"""The tables of a Spark catalog, listed and described."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from lance_bridge.errors import display, unsupported
 from lance_bridge.names import quoted
 
 from ..selection import Selection, may_hold
-from .session import told_by_spark
+from .session import spark_errors
 from .sources import (
     DELTA,
     ICEBERG,
     OWN_CATALOG,
     SourceTable,
     Statistics,
-    needing,
     pinned,
+    requiring_package,
     session_catalog,
     table_identifier,
     with_schema,
@@ -48,7 +48,7 @@ _SKIPPED_LINES = re.compile(r"\bskip\.(?:header|footer)\.line\.count=(?!0+\b)[^,
 
 
 def tables_in(spark: Any, catalog: str, selection: Selection) -> Iterator[tuple[str, ...]]:
-    """Yield the names of the selected tables of a catalog, without those of views.
+    """Yield the names of the selected tables of a catalog, without views.
 
     Raises:
         InvalidInputError: (13) Spark has no such catalog.
@@ -58,7 +58,7 @@ def tables_in(spark: Any, catalog: str, selection: Selection) -> Iterator[tuple[
         if not may_hold(namespace, selection):
             continue
         where = quoted((catalog, *namespace))
-        with told_by_spark(f"The tables of {where} cannot be listed"):
+        with spark_errors(f"The tables of {where} cannot be listed"):
             rows = spark.sql(f"SHOW TABLES IN {where}").collect()
         # A temporary view is listed with those of every namespace.
         names = [row["tableName"] for row in rows if not row["isTemporary"]]
@@ -69,7 +69,7 @@ def tables_in(spark: Any, catalog: str, selection: Selection) -> Iterator[tuple[
 
 def _namespaces(spark: Any, catalog: str, outer: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     where = quoted((catalog, *outer))
-    with told_by_spark(f"The namespaces of {where} cannot be listed"):
+    with spark_errors(f"The namespaces of {where} cannot be listed"):
         rows = spark.sql(f"SHOW NAMESPACES IN {where}").collect()
     found = [(*outer, row[0].split(".")[-1].strip("`")) for row in rows]
     if catalog == OWN_CATALOG:
@@ -131,16 +131,16 @@ def _describe_many(
     return found
 
 
-def described(
+def describe(
     spark: Any,
     catalog: str,
     names: tuple[str, ...],
     description: Description | None = None,
 ) -> SourceTable | None:
-    """Return what a table is, its schema left out; None for a view and for a table of Lance.
+    """Describe a table, without its schema; None for a view and for a table of Lance.
 
     Args:
-        description: Of `describe_all`; Spark is asked where there is none.
+        description: Of `describe_all`; by default Spark is asked.
 
     Raises:
         TableNotFoundError: (4)
@@ -151,7 +151,7 @@ def described(
     name = quoted((catalog, *names))
     shown = display(names)
     if description is None:
-        with told_by_spark(f"'{shown}' cannot be described"), needing("", shown):
+        with spark_errors(f"'{shown}' cannot be described"), requiring_package("", shown):
             rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
         description = Description(_details(rows), _partitions(rows))
     details = description.details
@@ -184,7 +184,7 @@ def _details(rows: list[Any]) -> dict[str, str]:
 
 
 def _require_read_whole(name: str, details: Mapping[str, str], properties: str) -> None:
-    """Raise UnsupportedOperation (0) for tables of which Spark reads other rows, and says nothing.
+    """Raise UnsupportedOperation (0) for tables of which Spark reads other rows without an error.
 
     Spark takes all files for plain ones: it knows neither the directories that Hive's transactions
     and Hudi write changes to, nor which lines Hive skips.
@@ -240,7 +240,7 @@ def _partitions(rows: list[Any]) -> tuple[str, ...]:
     return ()
 
 
-def described_again(spark: Any, table: SourceTable) -> SourceTable:
+def describe_again(spark: Any, table: SourceTable) -> SourceTable:
     """Return a source as it is now, at the snapshot that it was pinned to.
 
     Raises:
@@ -249,10 +249,10 @@ def described_again(spark: Any, table: SourceTable) -> SourceTable:
     if not table.catalog:
         now = pinned(spark, table.model_copy(update={"columns": ""}))
     else:
-        there = described(spark, table.catalog, table.names)
-        if there is None:
-            raise TableNotFoundError(f"'{table.name}' is not a table of the kind that it was")
-        now = there
+        found = describe(spark, table.catalog, table.names)
+        if found is None:
+            raise TableNotFoundError(f"'{table.name}' is no longer a table that can be converted")
+        now = found
     try:
         return with_schema(spark, now.model_copy(update={"snapshot": table.snapshot}))
     except TableVersionNotFoundError as error:

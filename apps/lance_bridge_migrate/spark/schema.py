@@ -1,4 +1,4 @@
-"""The schema of a Lance table for what Spark reads: what fits, and how long vectors are."""
+"""The schema of a Lance table for what Spark reads: types, names, and lengths of vectors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from lance_bridge_spark.source import schema_compat
 from lance_bridge_spark.source.types import nullable
 
 from ..plan import Problem, Severity, blocker, warning
-from .session import told_by_spark
+from .session import spark_errors
 
 _NUMBERS = (spark.FloatType, spark.DoubleType)
 FIRST_ROWS = 20
-"""How many rows a plan reads to see whether they can be read."""
+"""How many rows a plan reads to check that they can be read."""
 _TEXTS = ("char", "varchar")
 _NOT_IN_NAMES = (".", "`", "\0")
 _FIRST_FILES = ("legacy", "0.1")
@@ -39,7 +39,7 @@ def schema_for(columns: spark.StructType, vectors: Mapping[str, int]) -> pa.Sche
 def problems_of(
     columns: spark.StructType, vectors: Mapping[str, int], storage_version: str | None = None
 ) -> list[Problem]:
-    """Return what keeps these columns from being Lance's, one by one, and what changes.
+    """Return why columns do not fit into Lance, one by one, and what changes in those that do.
 
     Args:
         storage_version: That of the files; Lance's default where it is None.
@@ -74,7 +74,7 @@ def _changes(field: spark.StructField) -> Iterable[Problem]:
 def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
     """Have Lance itself make a table of the columns, in memory: with one row, of nulls."""
     if storage_version in _FIRST_FILES:
-        return [blocker(f"Files of version {storage_version} cannot be beside those of later ones")]
+        return [blocker(f"Files of version {storage_version} cannot be mixed with later ones")]
     try:
         row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
         rows = Rows.of(row)
@@ -91,7 +91,7 @@ def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Pr
 # -- rows and vectors ----------------------------------------------------------------------------
 
 
-def counted(
+def count(
     frame: DataFrame, name: str, *, find_vectors: bool
 ) -> tuple[int, dict[str, int], list[Problem]]:
     """Return how many rows there are, and the lengths of columns that are vectors, by one pass.
@@ -111,7 +111,7 @@ def counted(
             F.max(size).alias(f"most{number}"),
             F.max(has_gap).alias(f"gap{number}"),
         ]
-    with told_by_spark(f"The rows of '{name}' cannot be counted"):
+    with spark_errors(f"The rows of '{name}' cannot be counted"):
         found = frame.agg(*parts).collect()[0]
     sizes: dict[str, int] = {}
     problems = []
@@ -137,7 +137,7 @@ def check_first_rows(frame: DataFrame, name: str) -> None:
     java_frame = getattr(frame.limit(FIRST_ROWS), "_jdf", None)
     if java_frame is None:
         return
-    with told_by_spark(f"The rows of '{name}' cannot be read with the types of its columns"):
+    with spark_errors(f"The rows of '{name}' cannot be read with the types of its columns"):
         java_frame.collect()
 
 
@@ -152,7 +152,7 @@ def vector_hints(frame: DataFrame, vectors: Mapping[str, int], name: str) -> lis
     if not columns:
         return []
     first = frame.select(*[F.col(quoted((each,))) for each in columns]).limit(FIRST_ROWS)
-    _, found, _ = counted(first, name, find_vectors=True)
+    _, found, _ = count(first, name, find_vectors=True)
     return [
         f"Column '{column}' of '{name}' seems to hold vectors of {length}: --vector "
         f"{column}={length}, or --find-vectors to look through all rows"
@@ -175,7 +175,7 @@ def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
         return frame
     wanted = {name.lower(): kind for name, kind in casts.items()}
     # Spark reads the name of a type as soon as a cast is made.
-    with told_by_spark("The option casts cannot be followed"):
+    with spark_errors("The option casts cannot be applied"):
         chosen: list[Any] = []
         for field in frame.schema.fields:
             column = F.col(quoted((field.name,)))
@@ -200,9 +200,9 @@ def renamed(names: Sequence[str], renames: Mapping[str, str]) -> list[str]:
     return [new.get(name.lower(), name) for name in names]
 
 
-def as_target(frame: DataFrame, facts: Mapping[str, Any]) -> DataFrame:
-    """Return rows of a source with the types and the names that an item's facts have for them."""
-    return rename(cast(frame, facts["casts"]), facts.get("renames", {}))
+def as_target(frame: DataFrame, casts: Mapping[str, str], renames: Mapping[str, str]) -> DataFrame:
+    """Return rows of a source with the types and the names of the target."""
+    return rename(cast(frame, casts), renames)
 
 
 def ordered(frame: DataFrame, by: Sequence[str]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""A Spark session as an end of a migration: found again by a later run, used by many threads."""
+"""A Spark session as source or target: found again by a later run, used by many threads."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from lance_bridge.redaction import is_secret, redact, tells_secret
 from lance_bridge_spark.jobs.tasks import spark_failures
 from lance_bridge_spark.redaction import redact_logs, with_patterns
 
-from ..ends import SPARK
-from ..kind import Stopped
+from ..endpoints import SPARK
+from ..migration import Stopped
 from ..plan import Address
 
 _KEPT = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.master", "spark.driver.memory",
          "spark.executor.", "spark.dynamicAllocation.", "spark.default.parallelism",
          "spark.remote")  # fmt: skip
 _NEVER_KEPT = "extraJavaOptions"
-"""What settings end with that hold options of Java, of which any may be a secret."""
+"""The end of settings that hold options of Java, any of which may be a secret."""
 _PACKAGES = ("pandas", "pyarrow")
 """What PySpark itself imports to run functions of Python; it does not install them."""
 _MASTER, _REMOTE = "spark.master", "spark.remote"
@@ -45,10 +45,10 @@ _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND")
 
 
 def address_of_session(spark: SparkSession) -> Address:
-    """Return how a later run makes a session like this one: its settings without the secrets."""
+    """Return how a later run makes a session like this one: its settings without secrets."""
     settings: dict[str, str] = dict(spark.conf.getAll)
     if _REMOTE in settings:
-        # What follows the place may be a token.
+        # What follows the address may be a token.
         settings[_REMOTE] = settings[_REMOTE].partition(";")[0]
     kept = {key: value for key, value in sorted(settings.items()) if _is_kept(key, str(value))}
     return Address(name=SPARK, properties=kept, connection=_connection(spark))
@@ -61,11 +61,11 @@ def _is_kept(key: str, value: str) -> bool:
 
 
 def _connection(spark: SparkSession) -> str:
-    """Return what tells the tables of one session from those of another."""
+    """Return what identifies the tables of a session."""
     uris = spark.conf.get(_URIS, "") or ""
     hive = spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "hive"
-    place = uris if hive and uris else spark.conf.get("spark.sql.warehouse.dir", "")
-    return f"Spark at {place}"
+    location = uris if hive and uris else spark.conf.get("spark.sql.warehouse.dir", "")
+    return f"Spark at {location}"
 
 
 @contextmanager
@@ -82,18 +82,18 @@ def session_at(address: Address, secrets: Mapping[str, str]) -> Iterator[SparkSe
         MissingExtraError: (0) a package is missing without which Spark runs no Python.
     """
     extras.require("spark", *_PACKAGES)
-    there = _session_of_process()
-    spark = there or _new_session({**address.properties, **secrets})
+    existing = _session_of_process()
+    spark = existing or _new_session({**address.properties, **secrets})
     try:
         found = _connection(spark)
         if address.connection not in ("", found):
             raise invalid(
                 f"The plan was made for {address.connection}, and this session is {found}: run it "
-                "in a session with the same metastore and warehouse, or plan anew"
+                "in a session with the same metastore and warehouse, or plan again"
             )
         yield spark
     finally:
-        if there is None:
+        if existing is None:
             spark.stop()
 
 
@@ -112,7 +112,7 @@ def _new_session(settings: Mapping[str, str]) -> SparkSession:
         # Workers beside this process run as it does; by default they are the PATH's python3.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _REMOTE not in settings:
-        # A server of Spark Connect has patterns of its own, which no client may change.
+        # A server of Spark Connect has its own patterns, which no client may change.
         settings = with_patterns(settings)
     redact_logs()
     for key, value in settings.items():
@@ -129,14 +129,14 @@ def _new_session(settings: Mapping[str, str]) -> SparkSession:
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = lines[1] if len(lines) > 1 and isinstance(error, Py4JError) else "".join(lines[:1])
-    return redact(told)[:300]
+    first = lines[1] if len(lines) > 1 and isinstance(error, Py4JError) else "".join(lines[:1])
+    return redact(first)[:300]
 
 
 def become_active(spark: Any) -> None:
-    """Make a session that of this thread, where Spark looks for its data sources.
+    """Make a session the active one of this thread, which Spark uses to find data sources.
 
-    A session of Spark Connect needs none of it.
+    A session of Spark Connect does not need it.
     """
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:
@@ -152,15 +152,15 @@ def java_class(spark: Any, name: str) -> Any:
 
 
 @contextmanager
-def told_by_spark(what: str) -> Iterator[None]:
-    """Raise what Spark raises as errors of Lance.
+def spark_errors(what: str) -> Iterator[None]:
+    """Translate what Spark raises into errors of Lance.
 
     Args:
-        what: What failed, to begin the message with.
+        what: What failed: the start of the message.
 
     Raises:
         Stopped: The job was cancelled, which is what Spark does with all of them on Ctrl-C.
-        TableNotFoundError: (4) the table, its database or its path is not there.
+        TableNotFoundError: (4) the table, its database or its path does not exist.
         TableColumnNotFoundError: (12)
         InvalidInputError: (13)
         ConcurrentModificationError: (14) files are gone that were there when it began.
@@ -177,14 +177,14 @@ def told_by_spark(what: str) -> Iterator[None]:
 def _raise_for(error: PySparkException | Py4JError, what: str) -> NoReturn:
     if any(sign in str(error) for sign in _FILES_GONE):
         raise ConcurrentModificationError(
-            f"{what}: files that it reads were vacuumed, expired or overwritten. Plan anew; "
-            "or convert it anew, where they are of the snapshot of the round before"
+            f"{what}: files that it reads were vacuumed, expired or overwritten. Plan again; "
+            "or convert it again, if they are of the snapshot of the last increment"
         ) from error
     if _UNREADABLE in str(error):
         raise invalid(f"{what}: {_first_line(error)}") from error
     if isinstance(error, PySparkException):
         if (error.getCondition() or "").startswith(_NOT_FOUND):
-            raise TableNotFoundError(f"{what}: it is not there") from error
+            raise TableNotFoundError(f"{what}: it does not exist") from error
         with spark_failures(what):
             raise error
     raise ServiceUnavailableError(f"{what}: {_first_line(error)}") from error

@@ -1,7 +1,7 @@
-"""What came and went between two snapshots of a table of Delta or Iceberg.
+"""The rows that differ between two snapshots of a table of Delta or Iceberg.
 
-Where the format itself tells, only that is read: the files that Iceberg's appends added, or Delta's
-change data feed. Everywhere else it is all rows of both snapshots.
+If the format itself has them, only these are read: the files that Iceberg's appends added, or
+Delta's change data feed. Otherwise all rows of both snapshots are.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 
 from lance_bridge.names import quoted
 
-from .session import told_by_spark
+from .session import spark_errors
 from .sources import ICEBERG, SourceTable, delta_name
 
 _APPENDS = ("append", "replace")
 """Operations of Iceberg that remove no row; ``replace`` adds none either."""
-_FED = ("WRITE", "STREAMING UPDATE", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "VACUUM START",
+_KEEP_FEED = ("WRITE", "STREAMING UPDATE", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "VACUUM START",
         "VACUUM END")  # fmt: skip
 """Operations of Delta that do not change whether there is a change data feed, nor the columns."""
 _FEED = "delta.enableChangeDataFeed"
@@ -29,37 +29,37 @@ _CAME = ("insert", "update_postimage")
 
 @dataclass(frozen=True)
 class Difference:
-    """Rows that came, and rows that went; what did both, or neither, may be in both.
+    """Rows that were added, and rows that were deleted; unchanged ones may be in both.
 
     Attributes:
-        went: None where no row did.
+        deleted: None where no row was.
     """
 
-    came: DataFrame
-    went: DataFrame | None = None
+    added: DataFrame
+    deleted: DataFrame | None = None
 
 
 def difference(spark: Any, source: SourceTable, since: int | None) -> Difference:
-    """Return what is other in the snapshot of a source than in an earlier one.
+    """Return the difference between the snapshot of a source and an earlier one.
 
     Args:
         since: The earlier snapshot; None is one without rows.
 
     Raises:
-        TableVersionNotFoundError: (11) one of them is not there any more.
+        TableVersionNotFoundError: (11) one of them no longer exists.
         LanceNamespaceError: What `SourceTable.read` raises.
     """
     now = source.read(spark)
     if since is None:
         return Difference(now)
     before = source.model_copy(update={"snapshot": since}).read(spark)
-    with told_by_spark(f"The changes of '{source.name}' cannot be read"):
+    with spark_errors(f"The changes of '{source.name}' cannot be read"):
         find = _appended if source.format == ICEBERG else _fed
         return find(spark, source, since, now.columns) or Difference(now, before)
 
 
 def _appended(spark: Any, table: SourceTable, since: int, columns: list[str]) -> Difference | None:
-    """Return the rows of Iceberg's appends, or None where rows went, too."""
+    """Return the rows of Iceberg's appends, or None where rows were deleted, too."""
     if table.snapshot is None or not _are_appends(spark, table, since):
         return None
     reader = spark.read.format(ICEBERG).option("start-snapshot-id", str(since))
@@ -110,4 +110,4 @@ def _has_feed(spark: Any, table: SourceTable, since: int) -> bool:
     rows = history.where(f"version > {since}").collect()
     wanted = range(since + 1, int(table.snapshot or 0) + 1)
     is_whole = {row["version"] for row in rows}.issuperset(wanted)
-    return is_whole and all(row["operation"] in _FED for row in rows)
+    return is_whole and all(row["operation"] in _KEEP_FEED for row in rows)

@@ -1,4 +1,4 @@
-"""Tables and directories that Spark reads: what they are, which state of them, and their rows."""
+"""Tables and directories that Spark reads: what they are, their snapshots, and their rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lance_bridge.redaction import is_secret
 
 from ..plan import Model, Problem, warning
 from . import files
-from .session import java_class, told_by_spark
+from .session import java_class, spark_errors
 
 DELTA, ICEBERG = "delta", "iceberg"
 OWN_CATALOG = "spark_catalog"
@@ -44,8 +44,8 @@ _MISSING = (
     "DELTA_CONFIGURE", "ClassNotFoundException", "PARSE_SYNTAX_ERROR",
     "REQUIRES_SINGLE_PART_NAMESPACE",
 )  # fmt: skip
-"""What Spark says without a format's package: the last but one of statements that are Delta's own,
-the last of the tables that describe one of Iceberg's."""
+"""What Spark says without a format's package: the last but one for Delta's own statements, the last
+for the tables that describe one of Iceberg."""
 _NOT_FOUND = re.compile(r"Failed to find the data source: (\w+)")
 _NO_SNAPSHOT = ("[DELTA_VERSION_NOT_FOUND]", "Cannot find snapshot with ID")
 _INFERRED = ("csv", "json")
@@ -57,7 +57,7 @@ _STATISTICS = re.compile(r"(\d+) bytes(?:, (\d+) rows)?")
 
 
 class Statistics(Model):
-    """What a catalog counts of a table or partition; None for what it does not.
+    """What a catalog counts in a table or partition; None for what it does not.
 
     Attributes:
         at: When its entry was changed last, in seconds since 1970.
@@ -83,11 +83,11 @@ class SourceTable(Model):
         catalog: Spark's name of the catalog; "" for a path.
         names: Those of its namespace and its own, or the location alone.
         format: As Spark calls it; for a table of Hive's, that of its files.
-        location: Where it lies, as far as Spark tells.
+        location: Its location, as far as Spark says.
         read_options: Those of Spark's reader, for a path.
         snapshot: The version of Delta or the snapshot of Iceberg that is read; None for formats
             that have none, and for tables without a snapshot.
-        identity: What tells a table of Delta from a later one of the same name; "" for others.
+        identity: Identifies a table of Delta among those of its name; "" for others.
         columns: The schema that Spark reads, in JSON.
         statistics: Those of the table's entry; they change with its rows.
     """
@@ -132,27 +132,27 @@ class SourceTable(Model):
 
         Raises:
             TableNotFoundError: (4)
-            TableVersionNotFoundError: (11) the snapshot is not there any more.
+            TableVersionNotFoundError: (11) the snapshot no longer exists.
             InvalidInputError: (13) Spark cannot read it.
             UnsupportedOperationError: (0) the session lacks what reads the format.
         """
         with (
-            told_by_spark(f"'{self.name}' cannot be read"),
-            needing(self.format, self.name),
-            self._needing_snapshot(),
+            spark_errors(f"'{self.name}' cannot be read"),
+            requiring_package(self.format, self.name),
+            self._requiring_snapshot(),
         ):
             return self._read(spark, refresh=refresh)
 
     @contextmanager
-    def _needing_snapshot(self) -> Iterator[None]:
+    def _requiring_snapshot(self) -> Iterator[None]:
         try:
             yield
         except (PySparkException, Py4JError) as error:
             if self.snapshot is not None and any(sign in f"{error}" for sign in _NO_SNAPSHOT):
                 raise TableVersionNotFoundError(
-                    f"Snapshot {self.snapshot} of '{self.name}' is not there any more: it was "
-                    "vacuumed or expired. Plan anew; or convert it anew, where it is that of "
-                    "the round before"
+                    f"Snapshot {self.snapshot} of '{self.name}' no longer exists: it was "
+                    "vacuumed or expired. Plan again; or convert it again, if it is that of the "
+                    "last increment"
                 ) from error
             raise
 
@@ -166,12 +166,12 @@ class SourceTable(Model):
             found = spark.table(self.sql_name)
         else:
             found = self._reader(spark).load(self.location)
-        # A table without a snapshot had no rows when it was looked at.
+        # A table without a snapshot had no rows when it was planned.
         is_empty = self.has_snapshots and self.snapshot is None
         return found.where("false") if is_empty else found
 
     def refresh(self, spark: Any) -> None:
-        """Have Spark look at a table anew, for others may have written since.
+        """Have Spark read a table's metadata again: others may have written since.
 
         Spark keeps the list of a table's files, and Iceberg's catalogs the table as it was.
         """
@@ -186,7 +186,7 @@ class SourceTable(Model):
         if self.catalog != OWN_CATALOG or getattr(spark, "_jvm", None) is None:
             self.refresh(spark)
             return
-        with told_by_spark(f"'{self.name}' cannot be read"):
+        with spark_errors(f"'{self.name}' cannot be read"):
             session_catalog(spark).refreshTable(table_identifier(spark, self.names))
 
     def _reader(self, spark: Any) -> Any:
@@ -211,8 +211,8 @@ def table_identifier(spark: Any, names: tuple[str, ...]) -> Any:
 
 
 @contextmanager
-def needing(format: str, name: str) -> Iterator[None]:
-    """Tell which package a session lacks that cannot read a format (0).
+def requiring_package(format: str, name: str) -> Iterator[None]:
+    """Name the package that a session lacks to read a format (UnsupportedOperation, 0).
 
     Args:
         format: "" where it is not known yet.
@@ -245,7 +245,7 @@ def at_path(spark: Any, path: str, format: str, read_options: Mapping[str, str])
         UnsupportedOperationError: (0) the session lacks what reads the format.
     """
     if format not in FORMATS:
-        raise invalid(f"'{format}' is no format of these: {', '.join(FORMATS)}")
+        raise invalid(f"'{format}' is not one of these formats: {', '.join(FORMATS)}")
     secret = [key for key in read_options if is_secret(key)]
     if secret:
         raise invalid(
@@ -265,12 +265,12 @@ def with_schema(spark: Any, table: SourceTable) -> SourceTable:
 
 
 def pinned(spark: Any, table: SourceTable) -> SourceTable:
-    """Return a source with its latest snapshot, where its format has such."""
+    """Return a source with its latest snapshot, if its format has snapshots."""
     if not table.has_snapshots:
         return table
     with (
-        told_by_spark(f"The snapshots of '{table.name}' cannot be read"),
-        needing(table.format, table.name),
+        spark_errors(f"The snapshots of '{table.name}' cannot be read"),
+        requiring_package(table.format, table.name),
     ):
         table.refresh(spark)
         if table.format == DELTA:
@@ -311,9 +311,9 @@ def size_of(frame: DataFrame) -> int | None:
 
 
 def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Problem]:
-    """Warn of files in a table's directory that Spark leaves out, as Hive does not always.
+    """Warn of files in a table's directory that Spark leaves out, and Hive may not.
 
-    Those are in sub-directories that are no partitions, such as Hive's for a UNION ALL. Through
+    Those are in sub-directories that are not partitions, such as Hive's for a UNION ALL. Through
     Spark Connect, which has no file systems, they are not seen.
     """
     is_of_files = table.format in FORMATS and not table.has_snapshots
@@ -328,7 +328,7 @@ def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Pr
         return []
     return [
         warning(
-            "Spark leaves out what is in sub-directories that are no partitions, such as "
+            "Spark leaves out what is in sub-directories that are not partitions, such as "
             f"{left_out[0]}: move those files up where their rows belong to the table"
         )
     ]
@@ -336,13 +336,13 @@ def unread_problems(spark: Any, table: SourceTable, frame: DataFrame) -> list[Pr
 
 def _has_no_list(table: SourceTable, frame: DataFrame) -> bool:
     """Return whether a reader of Hive's is handed the directory, and takes all of it, or fails."""
-    with told_by_spark(f"The files of '{table.name}' cannot be listed"):
+    with spark_errors(f"The files of '{table.name}' cannot be listed"):
         return _path_in(table.location) in map(_path_in, frame.inputFiles())
 
 
 def _directories_read(table: SourceTable, frame: DataFrame) -> set[PurePosixPath]:
     """Return where files with rows are, and what is above; by a pass that reads no columns."""
-    with told_by_spark(f"The files of '{table.name}' cannot be listed"):
+    with spark_errors(f"The files of '{table.name}' cannot be listed"):
         path = frame.metadataColumn("_metadata").getField("file_path")
         rows = frame.select(path).distinct().collect()
     return {above for row in rows for above in _path_in(row[0]).parents}

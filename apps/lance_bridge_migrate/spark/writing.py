@@ -1,4 +1,4 @@
-"""Rows from Spark into a Lance table, once: whatever dies, and however often it is begun again.
+"""Writing rows from Spark into a Lance table, once, however often it is started again.
 
 The transaction of a write has an identifier that follows from the migration's mark. A write that
 was committed is recognised by it, in whichever process that was.
@@ -33,7 +33,7 @@ from lance_bridge_spark.source.types import batch_schema, spark_schema
 from lance_bridge_spark.source.writer import Job, Target, Written, fragments_of
 
 from ..targets import MARK
-from .session import become_active, told_by_spark
+from .session import become_active, spark_errors
 
 _RESULT = pa.schema([pa.field("result", pa.binary())])
 _RESULT_DDL = "result binary"
@@ -55,7 +55,7 @@ def transaction_of(mark: str, step: str) -> str:
 
 
 def address_at(namespace: LanceBridgeNamespace, path: tuple[str, ...]) -> TableAddress:
-    """Return where Spark's executors find a table of a namespace."""
+    """Return how Spark's executors find a table of a namespace."""
     return address_in(namespace, path)
 
 
@@ -88,12 +88,12 @@ def append(
         transaction: Its identifier.
         mark: Goes into the properties of the transaction.
         options: Of `WriteOptions`.
-        alone: Whether any version after `version` of somebody else's is a conflict.
+        alone: Whether any later version of another writer is a conflict.
 
     Raises:
         TableSchemaValidationError: (20) the columns do not fit the table.
         InvalidInputError: (13) values that the table cannot hold.
-        ConcurrentModificationError: (14) somebody else wrote to it, and `alone`.
+        ConcurrentModificationError: (14) another writer wrote to it, and `alone`.
         LanceNamespaceError: What finding, opening and committing raises.
     """
     dataset = find_table(address).open()
@@ -119,12 +119,12 @@ def _rows_added(address: TableAddress, version: int) -> int:
 
 
 def _run(frame: DataFrame, target: Target, what: str) -> list[Written]:
-    """Have tasks write the rows. Only what a task returned in the end is taken."""
+    """Have tasks write the rows. Only what a task finally returned counts."""
     # PySpark looks columns up by their names unquoted, which are not always those of columns.
     plain = {name: f"c{number}" for number, name in enumerate(frame.columns)}
     names = {column: plain[name] for column, name in target.names.items()}
     task = partial(_task, replace(target, names=names))
-    with told_by_spark(what):
+    with spark_errors(what):
         rows = frame.toDF(*plain.values()).mapInArrow(task, _RESULT_DDL).collect()
     written: list[Written] = []
     for row in rows:
@@ -146,16 +146,16 @@ def _task(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 def read_back(spark: Any, address: TableAddress, version: int) -> DataFrame:
     """Return a table's rows at a version as a DataFrame."""
     become_active(spark)
-    with told_by_spark(f"'{address.name}' cannot be read"):
+    with spark_errors(f"'{address.name}' cannot be read"):
         return load(spark, address, {"version": str(version)})
 
 
-def sample_of(spark: Any, dataset: lance.LanceDataset, places: list[int]) -> DataFrame:
-    """Return some rows of a dataset, by their places, as a DataFrame."""
+def sample_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -> DataFrame:
+    """Return some rows of a dataset, by their row numbers, as a DataFrame."""
     shown: StructType = spark_schema(dataset.schema)
     expected = batch_schema(shown)
     with translate_lance_errors(f"Rows of {dataset.uri} could not be read"):
-        taken = dataset.take(places)
+        taken = dataset.take(row_numbers)
     batches = [arrays.to_spark(batch, expected) for batch in taken.to_batches()]
     frame: DataFrame = spark.createDataFrame(
         pa.Table.from_batches(batches, schema=expected), schema=shown

@@ -1,0 +1,96 @@
+"""What happens at the end of a migration: a command of the user's, or a request to a URL."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from lance_namespace.errors import ServiceUnavailableError
+
+from lance_bridge.redaction import redact
+from lance_bridge_cli.output import message
+
+from ..record import Record
+
+_SECONDS = 10.0
+
+
+def run_when_done(command: str, record: Record) -> None:
+    """Run the user's command for the end of a migration; say if it fails."""
+    environment = {
+        **os.environ,
+        "LANCE_BRIDGE_MIGRATION": record.plan.id,
+        "LANCE_BRIDGE_MIGRATION_STATE": record.state.value,
+    }
+    # Its output is no part of this command's answer.
+    done = subprocess.run(
+        command, shell=True, check=False, env=environment, stdin=subprocess.DEVNULL, stdout=2
+    )
+    if done.returncode:
+        message(f"the command of --when-done ended with exit code {done.returncode}")
+
+
+def notify_when_done(url: str, record: Record) -> None:
+    """Post the result of a migration to a URL; if that fails, only say so."""
+    try:
+        post_result(url, record)
+    except ServiceUnavailableError as error:
+        message(f"--when-done-url: {error}")
+
+
+def post_result(url: str, record: Record) -> None:
+    """Post the result of a migration as JSON, once.
+
+    Raises:
+        ServiceUnavailableError: (17) no answer in ten seconds, or one that is not 2xx. The message
+            names only the host, because the rest of such a URL is often a secret.
+    """
+    request = urllib.request.Request(
+        url,
+        data=json.dumps(result_of(record)).encode(),
+        headers={"Content-Type": "application/json", "User-Agent": "lance-bridge"},
+        method="POST",
+    )
+    host = urlsplit(url).hostname
+    try:
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_SECONDS):
+            return
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise ServiceUnavailableError(f"{host} answered with status {error.code}") from error
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or type(error).__name__
+        raise ServiceUnavailableError(f"{host} did not answer: {reason}") from error
+
+
+def result_of(record: Record) -> dict[str, Any]:
+    """Return what is posted: names, states, counts and errors; no properties, options or facts."""
+    return {
+        "migration": record.plan.id,
+        "type": record.plan.type,
+        "state": record.state.value,
+        "counts": {state.value: count for state, count in record.counts.items()},
+        "items": [
+            {
+                "source": [redact(name) for name in each.item.source],
+                "target": list(each.item.target),
+                "state": each.state.value,
+                "verified": each.verified,
+                "error": None if each.error is None else redact(each.error.message),
+            }
+            for each in record.items.values()
+        ],
+    }
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would become a GET, and another host would get the names of tables."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None

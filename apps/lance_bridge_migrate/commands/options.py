@@ -1,0 +1,225 @@
+"""Options that several commands of migrations have, declared once as the fields of dataclasses.
+
+A command has a parameter of such a class, and `with_options` puts its fields into the command's
+signature in its place, where typer finds them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from lance_bridge.user_files import MIGRATIONS, default_directory
+from lance_bridge_cli.common import OutputOption, misused, names_of
+from lance_bridge_cli.output import Output
+
+from ..levels import Level
+
+Command = Callable[..., None]
+
+
+def with_options(command: Command) -> Command:
+    """Return a command that takes the fields of its dataclasses as options of its own."""
+    signature = inspect.signature(command)
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name in groups:
+            parameters += _parameters_of(groups[parameter.name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+        command(**given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _parameters_of(group: Any) -> list[inspect.Parameter]:
+    """Return the fields of a dataclass as keyword parameters."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY,
+            default=each.default, annotation=hints[each.name],
+        )
+        for each in fields(group)
+    ]  # fmt: skip
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def migration_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the identifiers of migrations that begin so, the latest first."""
+    state = context.params.get("state")
+    directory = (Path(state) if state else default_directory()) / MIGRATIONS
+    try:
+        found = [each.name for each in directory.iterdir() if each.name.startswith(incomplete)]
+    except OSError:
+        return []
+    return sorted(found, reverse=True)
+
+
+MigrationId = Annotated[
+    str,
+    typer.Argument(
+        help="The migration's identifier: see migrate list.", autocompletion=migration_ids
+    ),
+]
+
+# -- options ---------------------------------------------------------------------------------------
+
+StateDirectory = Annotated[
+    str | None,
+    typer.Option(
+        "--state", help="Directory of plans and journals; by default $LANCE_BRIDGE_STATE."
+    ),
+]
+Parallelism = Annotated[
+    int | None,
+    typer.Option("--at-once", min=1, max=64, help="Tables to work on at the same time."),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", "-p", help="A property of the catalog: key=value. Repeatable."),
+]
+SourceProperties = Annotated[
+    list[str] | None,
+    typer.Option("--source-property", "-s", help="A property of the source: key=value."),
+]
+CreateNamespaces = Annotated[
+    bool,
+    typer.Option("--make-namespaces/--no-namespaces", help="Create namespaces that are missing."),
+]
+NameTemplate = Annotated[
+    str,
+    typer.Option("--name", help="Name of each table; {table} stands for the one that it has."),
+]
+
+
+def http_url(value: str | None) -> str | None:
+    """Return a URL that a result can be posted to; end the command where it is none."""
+    if value is not None and not value.lower().startswith(("http://", "https://")):
+        raise misused("--when-done-url must begin with http:// or https://")
+    return value
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Which tables are migrated."""
+
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include", "-i", help="Pattern of tables to take: sales.*. Repeatable; default all."
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", "-x", help="Pattern of tables to leave out. Repeatable."),
+    ] = None
+
+    def as_options(self) -> dict[str, Any]:
+        """Return the options of a migration that selects tables."""
+        chosen = {"include": list(self.include or ()), "exclude": list(self.exclude or ())}
+        return {key: value for key, value in chosen.items() if value}
+
+
+@dataclass(frozen=True)
+class TargetNamespace:
+    """Where tables go in the target."""
+
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", help="The target's namespace: db, or main.db."),
+    ] = None
+    make_namespaces: CreateNamespaces = True
+
+    def as_options(self) -> dict[str, Any]:
+        """Return the options of a migration into a catalog."""
+        options: dict[str, Any] = {"make_namespaces": self.make_namespaces}
+        if self.namespace is not None:
+            options["namespace"] = names_of(self.namespace)
+        return options
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a plan is carried out. None stands for what the last run had, or for the default."""
+
+    at_once: Parallelism = None
+    verify: Annotated[
+        Level | None, typer.Option("--verify", help="How thoroughly each table is verified.")
+    ] = None
+    skip_blocked: Annotated[
+        bool, typer.Option("--skip-blocked", help="Leave out tables that are blocked.")
+    ] = False
+    stop_on_error: Annotated[
+        bool, typer.Option("--stop-on-error", help="Start no other table once one has failed.")
+    ] = False
+    when_done: Annotated[
+        str | None,
+        typer.Option(
+            "--when-done",
+            help="A command to run at the end; it gets LANCE_BRIDGE_MIGRATION and "
+            "LANCE_BRIDGE_MIGRATION_STATE.",
+        ),
+    ] = None
+    when_done_url: Annotated[
+        str | None,
+        typer.Option(
+            "--when-done-url",
+            help="URL to post the result to at the end, as JSON: http:// or https://.",
+            callback=http_url,
+        ),
+    ] = None
+    properties: Properties = None
+    state: StateDirectory = None
+    output: OutputOption = Output.TEXT
+
+
+Execute = Annotated[
+    bool,
+    typer.Option(
+        "--execute/--dry-run", help="Carry the plan out, or show and keep it and change nothing."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """The Spark session of a command."""
+
+    metastore: Annotated[
+        str | None,
+        typer.Option("--metastore", help="Metastore of Spark's tables: thrift://host:9083."),
+    ] = None
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option("--spark-conf", "-c", help="A setting of Spark: key=value. Repeatable."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class LanceFiles:
+    """What Lance's files are like."""
+
+    data_storage_version: Annotated[
+        str | None,
+        typer.Option("--data-storage-version", help="Of Lance's files: 2.0, 2.1, stable."),
+    ] = None
+    max_rows_per_file: Annotated[
+        int | None, typer.Option("--max-rows-per-file", min=1, help="Of Lance's files.")
+    ] = None

@@ -1,0 +1,161 @@
+"""How plans and records of migrations are shown to people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from rich.filesize import decimal
+from rich.table import Table
+
+import lance_bridge_migrate as migrations
+from lance_bridge_cli.output import Output, pairs_table, table_of, tell_parts
+
+if TYPE_CHECKING:
+    from lance_bridge_migrate import Item, ItemState, Plan, Record
+
+Parts = list[Table | str]
+
+_ITEMS = 50
+"""How many items of a plan or record people are shown; JSON has all."""
+_WHERE_KNOWN = ("format", "rows", "size")
+"""Columns of a plan that not all migrations have."""
+_BYTES_PER_SECOND, _SECONDS_PER_TABLE = 20e6, 1.0
+"""What a machine with two cores does; only an estimate."""
+
+
+def print_plan(plan: Plan, output: Output) -> None:
+    """Show what a plan will do."""
+    head = {
+        "migration": plan.id,
+        "from": str(plan.source),
+        "to": str(plan.target),
+        "to do": len(plan.to_do),
+        "blocked": len(plan.blocked),
+        "nothing to do": sum(bool(item.nothing_to_do) for item in plan.items),
+    }
+    parts: Parts = [pairs_table({**head, **_estimate(plan)})]
+    if plan.items:
+        rows = [_plan_row(item) for item in plan.items]
+        known = [name for name in _WHERE_KNOWN if any(row[name] is not None for row in rows)]
+        parts.append(table_of(["source", "target", *known, "plan"], rows[:_ITEMS]))
+    parts += _more_items(len(plan.items))
+    problems = [(item, each) for item in plan.items for each in item.problems]
+    parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
+    parts += [f"Note: {note}." for note in plan.notes]
+    if plan.to_do:
+        without, option = (
+            (" without what is blocked", " --skip-blocked") if plan.blocked else ("", "")
+        )
+        parts.append(
+            f"Nothing was changed. To carry this out{without}: "
+            f"lance-bridge migrate resume {plan.id}{option}"
+        )
+    tell_parts(output, plan.model_dump(mode="json"), parts)
+
+
+def _plan_row(item: Item) -> Mapping[str, Any]:
+    from ..plan import ItemType  # noqa: PLC0415 - takes seconds to import
+
+    return {
+        "source": "" if item.type is ItemType.NAMESPACE else ".".join(item.source),
+        "target": item.name,
+        "format": item.facts.get("source", {}).get("format"),
+        "rows": None if item.rows is None else f"{item.rows:,}",
+        "size": None if item.bytes is None else decimal(item.bytes),
+        "plan": item.nothing_to_do or ("blocked" if item.blockers else "to do"),
+    }
+
+
+def _estimate(plan: Plan) -> dict[str, str]:
+    """Return the size of the data to be moved, and about how long that takes."""
+    sizes = [item.bytes for item in plan.to_do if item.bytes is not None]
+    if not sizes:
+        return {}
+    seconds = sum(sizes) / _BYTES_PER_SECOND + len(sizes) * _SECONDS_PER_TABLE
+    return {
+        "size": decimal(sum(sizes)),
+        "estimated time": f"about {timedelta(seconds=math.ceil(seconds))}",
+    }
+
+
+def _more_items(count: int) -> Parts:
+    return [f"… and {count - _ITEMS} more: --output json has all"] if count > _ITEMS else []
+
+
+def print_record(record: Record, output: Output) -> None:
+    """Show the state of a migration and of its items."""
+    from ..record import leftover_messages  # noqa: PLC0415 - takes seconds to import
+
+    parts: Parts = [pairs_table(summary(record))]
+    states = list(record.items.values())
+    rows = [
+        {
+            "target": each.item.name,
+            "state": each.state.value,
+            "seconds": round(each.seconds, 3),
+            "verified": each.verified,
+        }
+        for each in states[:_ITEMS]
+    ]
+    if rows:
+        parts.append(table_of(["target", "state", "seconds", "verified"], rows))
+    parts += _more_items(len(states))
+    parts += [f"{each.item.name}: {text}" for each in states if (text := _problem(each))]
+    parts += [
+        f"{each.item.name}: {text}"
+        for each in states
+        for text in leftover_messages(each, record.plan.target)
+    ]
+    parts += _how_to_continue(record)
+    tell_parts(output, as_fields(record), parts)
+
+
+def _how_to_continue(record: Record) -> Parts:
+    parts: Parts = []
+    if record.runs and record.runs[-1].stop_reason:
+        parts.append(f"The run was {record.runs[-1].stop_reason}.")
+    counts, state = record.counts, migrations.State
+    if counts.get(state.FAILED, 0) + counts.get(state.STARTED, 0) and not record.undo_has_started:
+        id = record.plan.id
+        parts.append(
+            f"To retry what is not done: lance-bridge migrate resume {id}. To undo all of it: "
+            f"lance-bridge migrate undo {id}. Both delete the files of interrupted loads."
+        )
+    return parts
+
+
+def as_fields(record: Record) -> dict[str, Any]:
+    """Return a record as JSON, with the states that follow from its events."""
+    fields = record.model_dump(mode="json")
+    fields["state"] = record.state.value
+    fields["counts"] = {state.value: count for state, count in record.counts.items()}
+    for key, each in record.items.items():
+        fields["items"][key]["state"] = each.state.value
+    return fields
+
+
+def summary(record: Record) -> dict[str, Any]:
+    """Return the fields of a migration that fit in a line."""
+    counts = ", ".join(f"{count} {state.value}" for state, count in record.counts.items())
+    return {
+        "migration": record.plan.id,
+        "type": record.plan.type,
+        "from": str(record.plan.source),
+        "to": str(record.plan.target),
+        "state": record.state.value,
+        "items": counts,
+    }
+
+
+def _problem(each: ItemState) -> str:
+    if each.error is not None:
+        return str(each.error.message)
+    return "; ".join(
+        f"{check.name}{' of ' + check.column if check.column else ''}: "
+        f"expected {check.expected!r}, found {check.found!r}"
+        for check in each.checks
+        if not check.ok
+    )

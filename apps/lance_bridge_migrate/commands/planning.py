@@ -1,0 +1,414 @@
+"""The commands that plan a migration, one for each type, and carry the plan out with --execute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+import lance_bridge_migrate as migrations
+from lance_bridge_cli.common import CatalogName, connected, misused, names_of, pairs, told
+
+from .options import (
+    CreateNamespaces,
+    Execute,
+    Execution,
+    LanceFiles,
+    MigrationId,
+    NameTemplate,
+    Selected,
+    SourceProperties,
+    SparkSettings,
+    TargetNamespace,
+    with_options,
+)
+from .running import plan_and_run, reconnected
+from .spark_session import has_temporary_catalog, spark_session
+
+app = typer.Typer()
+
+
+@app.command()
+@with_options
+def register(
+    directory: Annotated[str, typer.Argument(help="A directory, or a URI of an object store.")],
+    catalog: CatalogName,
+    *,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of the tables in its root.")
+    ],
+    flatten: Annotated[
+        bool, typer.Option("--flatten", help="Put tables of child namespaces there, too.")
+    ] = False,
+    make_namespaces: CreateNamespaces = True,
+    selected: Selected,
+    source_properties: SourceProperties = None,
+    execute: Execute = False,
+    execution: Execution,
+) -> None:
+    """Register a directory of Lance tables in a catalog. No data is moved.
+
+    Source properties are storage.<option>, as for a catalog.
+
+    Example: lance-bridge migrate register /data/tables prod --namespace sales --execute
+    """
+    options = {
+        "namespace": names_of(namespace),
+        "flatten": flatten,
+        "make_namespaces": make_namespaces,
+        **selected.as_options(),
+    }
+    given = {k.removeprefix("storage."): v for k, v in pairs(source_properties).items()}
+    with connected(catalog, execution.properties) as target:
+        with told():
+            source = migrations.Directory.at(directory, given)
+        address = migrations.address_of(target)
+        endpoints = migrations.Endpoints(source, target, source.address, address)
+        plan_and_run("register", endpoints, options, execution, execute=execute)
+
+
+@app.command()
+@with_options
+def entries(
+    source: CatalogName,
+    target: CatalogName,
+    *,
+    into: TargetNamespace,
+    selected: Selected,
+    source_properties: SourceProperties = None,
+    execute: Execute = False,
+    execution: Execution,
+) -> None:
+    """Register the Lance tables of one catalog in another. No data is moved.
+
+    Example: lance-bridge migrate entries prod backup --include 'sales.*'
+    """
+    options = {**into.as_options(), **selected.as_options()}
+    _between("entries", (source, source_properties), target, options, execution, execute=execute)
+
+
+@app.command()
+@with_options
+def copy(
+    source: CatalogName,
+    target: CatalogName,
+    *,
+    into: TargetNamespace,
+    selected: Selected,
+    source_properties: SourceProperties = None,
+    execute: Execute = False,
+    execution: Execution,
+) -> None:
+    """Copy the Lance tables of one catalog into another, with their data and all versions.
+
+    Example: lance-bridge migrate copy prod backup --include 'sales.*'
+    """
+    options = {**into.as_options(), **selected.as_options()}
+    _between("copy", (source, source_properties), target, options, execution, execute=execute)
+
+
+def _between(
+    migration: str,
+    source: tuple[str, list[str] | None],
+    target: str,
+    options: Mapping[str, Any],
+    execution: Execution,
+    *,
+    execute: bool,
+) -> None:
+    """Migrate from one catalog, given by its name and properties, into another."""
+    with connected(*source) as one, connected(target, execution.properties) as other:
+        addresses = (migrations.address_of(one), migrations.address_of(other))
+        endpoints = migrations.Endpoints(one, other, *addresses)
+        plan_and_run(migration, endpoints, options, execution, execute=execute)
+
+
+@app.command()
+@with_options
+def properties(
+    catalog: CatalogName,
+    *,
+    to: Annotated[str, typer.Option("--to", help="ours or others.")] = "ours",
+    table_type: Annotated[
+        str, typer.Option("--table-type", help="With others: lance or LANCE.")
+    ] = "LANCE",
+    managed_by: Annotated[
+        str, typer.Option("--managed-by", help="With others: storage, catalog, or nothing.")
+    ] = "storage",
+    selected: Selected,
+    execute: Execute = False,
+    execution: Execution,
+) -> None:
+    """Give entries the table-format properties that lance-bridge writes, or those of others.
+
+    Example: lance-bridge migrate properties prod --to ours --include 'sales.*'
+    """
+    style = {} if to == "ours" else {"table_type": table_type, "managed_by": managed_by}
+    options = {"to": to, **style, **selected.as_options()}
+    _within("properties", catalog, options, execution, execute=execute)
+
+
+@app.command()
+@with_options
+def management(
+    catalog: CatalogName,
+    *,
+    to: Annotated[str, typer.Option("--to", help="What holds the versions: catalog or storage.")],
+    selected: Selected,
+    execute: Execute = False,
+    execution: Execution,
+) -> None:
+    """Move the versions of tables into the catalog, or back to their storage.
+
+    Example: lance-bridge migrate management prod --to catalog --include sales.orders
+    """
+    options = {"to": to, **selected.as_options()}
+    _within("management", catalog, options, execution, execute=execute)
+
+
+def _within(
+    migration: str,
+    catalog: str,
+    options: Mapping[str, Any],
+    execution: Execution,
+    *,
+    execute: bool,
+) -> None:
+    """Migrate inside one catalog, which is source and target."""
+    with connected(catalog, execution.properties) as namespace:
+        address = migrations.address_of(namespace)
+        endpoints = migrations.Endpoints(namespace, namespace, address, address)
+        plan_and_run(migration, endpoints, options, execution, execute=execute)
+
+
+@app.command()
+@with_options
+def convert(
+    catalog: CatalogName,
+    *,
+    spark_catalog: Annotated[
+        str, typer.Option("--spark-catalog", help="Spark's catalog of the tables.")
+    ] = "spark_catalog",
+    path: Annotated[
+        str | None, typer.Option("--path", help="A directory or file, instead of tables.")
+    ] = None,
+    format: Annotated[
+        str, typer.Option("--format", help="With --path: parquet, orc, avro, csv, json, delta …")
+    ] = "parquet",
+    table: Annotated[
+        str | None, typer.Option("--table", help="With --path: the name of the new table.")
+    ] = None,
+    read_option: Annotated[
+        list[str] | None,
+        typer.Option("--read-option", help="With --path, of Spark's reader: header=true."),
+    ] = None,
+    into: TargetNamespace,
+    name: NameTemplate = "{table}",
+    cast: Annotated[
+        list[str] | None, typer.Option("--cast", help="Another type: column=type. Repeatable.")
+    ] = None,
+    rename_column: Annotated[
+        list[str] | None,
+        typer.Option("--rename-column", help="Another name: column=new_name. Repeatable."),
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            help="A YAML file of options, by the names of the migrations' document; with tables: "
+            "for single ones. Options of the command override it.",
+        ),
+    ] = None,
+    vector: Annotated[
+        list[str] | None,
+        typer.Option("--vector", help="The length of a column of vectors: column=768."),
+    ] = None,
+    find_vectors: Annotated[
+        bool,
+        typer.Option("--find-vectors", help="Find lists of floats that have one length."),
+    ] = False,
+    count: Annotated[
+        bool, typer.Option("--count/--no-count", help="Count the rows for the plan.")
+    ] = True,
+    ignore_statistics: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-statistics",
+            help="Do not take files for missing because the catalog's statistics count more.",
+        ),
+    ] = False,
+    sort_by: Annotated[
+        list[str] | None, typer.Option("--sort-by", help="A column to sort by. Repeatable.")
+    ] = None,
+    index: Annotated[
+        list[str] | None,
+        typer.Option("--index", help="An index: column:KIND. Repeatable."),
+    ] = None,
+    table_property: Annotated[
+        list[str] | None, typer.Option("--table-property", help="Of the new tables: key=value.")
+    ] = None,
+    files: LanceFiles,
+    selected: Selected,
+    execute: Execute = False,
+    spark: SparkSettings,
+    execution: Execution,
+) -> None:
+    """Convert tables that Spark reads to Lance: Parquet, ORC, CSV, Delta, Iceberg and more.
+
+    Spark runs in this process, or where --spark-conf spark.remote=… says. For a catalog that is a
+    Hive Metastore, Spark reads the tables of that one by default.
+
+    Example: lance-bridge migrate convert prod --include sales.orders --name '{table}_lance'
+    """
+    options: dict[str, Any] = {
+        "catalog": spark_catalog,
+        "name": name,
+        "casts": pairs(cast),
+        "renames": pairs(rename_column),
+        "vectors": {key: _vector_length(key, value) for key, value in pairs(vector).items()},
+        "find_vectors": find_vectors,
+        "count_rows": count,
+        "ignore_statistics": ignore_statistics,
+        "sort_by": sort_by or [],
+        "indices": [_parse_index(each) for each in index or ()],
+        "properties": pairs(table_property),
+        "data_storage_version": files.data_storage_version,
+        "max_rows_per_file": files.max_rows_per_file,
+        **into.as_options(),
+        **selected.as_options(),
+    }
+    if path is not None:
+        if table is None:
+            raise misused("--path needs --table, the name of the new table")
+        source = {"path": path, "format": format, "read_options": pairs(read_option)}
+        options["paths"] = [{**source, "table": table}]
+    with connected(catalog, execution.properties) as target:
+        tables_of = target if path is None else None
+        with spark_session(tables_of, spark, execution.state) as (session, session_address):
+            options = _with_settings(options, settings)
+            address = migrations.address_of(target)
+            endpoints = migrations.Endpoints(session, target, session_address, address)
+            plan_and_run("convert", endpoints, options, execution, execute=execute)
+
+
+def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
+    """Return options, with those of a settings file where the command has the default."""
+    if file is None:
+        return dict(given)
+    from ..migrations.convert_options import ConvertOptions  # noqa: PLC0415 - it needs Spark
+
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise misused(f"The settings file {file} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise misused(f"The settings file {file} has no options: it must be a mapping of names")
+    defaults = ConvertOptions().model_dump(mode="json")
+    return {**found, **{key: each for key, each in given.items() if each != defaults.get(key)}}
+
+
+def _vector_length(column: str, value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise misused(f"--vector {column}=… needs a number of 1 or more, and not '{value}'")
+    return int(value)
+
+
+def _parse_index(given: str) -> dict[str, str]:
+    column, colon, kind = given.rpartition(":")
+    if not (colon and column and kind):
+        raise misused(f"--index takes column:KIND, and not '{given}'")
+    return {"column": column, "kind": kind}
+
+
+@app.command("catch-up")
+@with_options
+def catch_up(
+    id: MigrationId,
+    *,
+    by: Annotated[
+        str, typer.Option("--by", help="How new rows are found: column, partition or snapshot.")
+    ],
+    column: Annotated[
+        str | None, typer.Option("--column", help="With --by column: an increasing id or time.")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", help="A column that identifies rows, to update them. Repeatable."),
+    ] = None,
+    switch_to: Annotated[
+        str | None,
+        typer.Option("--switch-to", help="The final name of each table; {table} is the source's."),
+    ] = None,
+    files: LanceFiles,
+    source_properties: SourceProperties = None,
+    execute: Execute = False,
+    execution: Execution,
+) -> None:
+    """Bring converted tables up to date with their sources, and rename them at the end.
+
+    ID is the conversion, or the increment before this one: each increment is a migration.
+
+    Example: lance-bridge migrate catch-up 20260101-120000-convert-0a1b2c --by column --column id
+    """
+    with told():
+        from ..migrations.catchup import next_increment  # noqa: PLC0415 - it needs Spark
+
+        migration = migrations.Migrations(execution.state).get(id)
+        options = next_increment(
+            migration.record(),
+            by=by,
+            column=column,
+            key=key or [],
+            switch_to=switch_to,
+            data_storage_version=files.data_storage_version,
+            max_rows_per_file=files.max_rows_per_file,
+        )
+        with reconnected(migration, source_properties, execution.properties) as (_, endpoints):
+            plan_and_run("catch-up", endpoints, options, execution, execute=execute, follows=id)
+
+
+@app.command()
+@with_options
+def export(
+    catalog: CatalogName,
+    directory: Annotated[str, typer.Argument(help="Where the files go: a path or a URI.")],
+    *,
+    database: Annotated[
+        str | None, typer.Option("--database", help="Spark's database that gets a table of each.")
+    ] = None,
+    name: NameTemplate = "{table}",
+    partition_by: Annotated[
+        list[str] | None, typer.Option("--partition-by", help="A column. Repeatable.")
+    ] = None,
+    compression: Annotated[str, typer.Option("--compression", help="Of the files.")] = "zstd",
+    selected: Selected,
+    execute: Execute = False,
+    spark: SparkSettings,
+    execution: Execution,
+) -> None:
+    """Write Lance tables as Parquet, into directories or tables of Spark's.
+
+    Example: lance-bridge migrate export prod /data/parquet --include sales.orders_lance
+    """
+    options = {
+        "directory": directory,
+        "database": database,
+        "name": name,
+        "partition_by": partition_by or [],
+        "compression": compression,
+        **selected.as_options(),
+    }
+    with connected(catalog, execution.properties) as source:
+        tables_of = source if database is not None else None
+        with spark_session(tables_of, spark, execution.state) as (session, session_address):
+            if database is not None and has_temporary_catalog(session):
+                raise misused(
+                    "--database needs a catalog of Spark's that outlives the command: name its "
+                    "metastore with --metastore, or set it with --spark-conf"
+                )
+            address = migrations.address_of(source)
+            endpoints = migrations.Endpoints(source, session, address, session_address)
+            plan_and_run("export", endpoints, options, execution, execute=execute)

@@ -1,0 +1,125 @@
+"""Planning and running for commands: connections, progress and exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+import lance_bridge_migrate as migrations
+from lance_bridge.exit_codes import FAILED, FOUND, INTERRUPTED
+from lance_bridge_cli.common import pairs, told
+from lance_bridge_cli.output import message, working
+
+from .options import Execution
+from .output import print_plan, print_record
+
+if TYPE_CHECKING:
+    from lance_bridge_migrate import Endpoints, Migration, MigrationType, Record
+
+
+def plan_and_run(
+    name: str,
+    endpoints: Endpoints,
+    options: Mapping[str, Any],
+    execution: Execution,
+    *,
+    execute: bool,
+    follows: str | None = None,
+) -> None:
+    """Plan a migration, keep the plan, and show it or carry it out; exit by its state.
+
+    Args:
+        follows: The migration that this one continues.
+
+    Exit codes: 0 done, or planned; 1 tables failed, or something was refused; 3 the plan has tables
+    that are blocked, or verifying found a difference; 130 Ctrl-C.
+    """
+    with told():
+        migration_type = migrations.migration_type(name)
+        message(
+            f"planning {name}: reading {endpoints.source_address} and {endpoints.target_address}"
+        )
+        with working(f"plan {name}"):
+            plan = migrations.make_plan(migration_type, endpoints, dict(options), follows)
+        migration = migrations.Migrations(execution.state).add(plan)
+        if execute:
+            run(migration_type, endpoints, migration, execution)
+            return
+    print_plan(plan, execution.output)
+    if plan.blocked:
+        raise typer.Exit(FOUND)
+
+
+def run(
+    migration_type: MigrationType, endpoints: Endpoints, migration: Migration, execution: Execution
+) -> None:
+    """Carry out a plan, or continue it; print the record, and exit by its state."""
+    # Takes seconds to import.
+    from ..run import options_of_last_run  # noqa: PLC0415
+    from .notifications import notify_when_done, run_when_done  # noqa: PLC0415
+    from .progress import log_file, progress_bar  # noqa: PLC0415
+
+    given = {
+        "at_once": execution.at_once,
+        "verify": execution.verify,
+        "skip_blocked": execution.skip_blocked or None,
+        "stop_on_error": execution.stop_on_error or None,
+    }
+    options = options_of_last_run(migration.record()).model_copy(
+        update={key: value for key, value in given.items() if value is not None}
+    )
+    id = migration.directory.name
+    with (
+        progress_bar(f"migrate {id}") as bar,
+        interruptible(f"lance-bridge migrate resume {id}"),
+        log_file(migration.directory) as log,
+    ):
+        record = migrations.execute(migration_type, endpoints, migration, options, bar)
+    if record.counts.get(migrations.State.FAILED) and log.exists():
+        message(f"the stack traces of the failures are in {log}")
+    print_record(record, execution.output)
+    if execution.when_done is not None:
+        run_when_done(execution.when_done, record)
+    if execution.when_done_url is not None:
+        notify_when_done(execution.when_done_url, record)
+    exit_by_state(record)
+
+
+@contextmanager
+def reconnected(
+    migration: Migration, source: Sequence[str] | None, target: Sequence[str] | None
+) -> Iterator[tuple[MigrationType, Endpoints]]:
+    """Connect the endpoints of a migration that is kept; the given properties are added."""
+    from ..endpoints import SPARK  # noqa: PLC0415 - takes seconds to import
+    from .spark_session import spark_log  # noqa: PLC0415 - takes seconds to import
+
+    plan = migration.plan()
+    migration_type = migrations.migration_type(plan.type)
+    with ExitStack() as stack:
+        with ExitStack() as starting:
+            if SPARK in (plan.source.name, plan.target.name):
+                starting.enter_context(spark_log(migration.directory.parent.parent))
+            one = stack.enter_context(migration_type.connect_source(plan.source, pairs(source)))
+            other = stack.enter_context(migration_type.connect_target(plan.target, pairs(target)))
+        yield migration_type, migrations.Endpoints(one, other, plan.source, plan.target)
+
+
+@contextmanager
+def interruptible(command: str) -> Iterator[None]:
+    """Say on Ctrl-C how to continue, and end the command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        message(f"stopped; the journal has all that was done. Continue with: {command}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def exit_by_state(record: Record) -> None:
+    """End the command with the exit code for a record's state."""
+    if record.counts.get(migrations.State.FAILED):
+        raise typer.Exit(FAILED)
+    if record.counts.get(migrations.State.DIFFERS):
+        raise typer.Exit(FOUND)

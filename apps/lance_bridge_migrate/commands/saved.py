@@ -1,0 +1,182 @@
+"""The commands for migrations that are kept: resume, list, show, verify, undo and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import lance_bridge_migrate as migrations
+from lance_bridge_cli.common import OutputOption, told
+from lance_bridge_cli.output import Output, tell
+from lance_bridge_cli.rows import RowsOption, RowsOutput, print_list
+
+from ..levels import Level
+from .options import (
+    Execution,
+    MigrationId,
+    Parallelism,
+    Properties,
+    SourceProperties,
+    StateDirectory,
+    with_options,
+)
+from .output import print_plan, print_record, summary
+from .running import exit_by_state, interruptible, reconnected, run
+
+saved = typer.Typer()
+_PAGE = "report.html"
+
+
+@saved.command()
+@with_options
+def resume(
+    id: MigrationId, *, source_properties: SourceProperties = None, execution: Execution
+) -> None:
+    """Carry out a plan that is kept, or continue where its last run ended.
+
+    Secrets that are not in the environment or the configuration file must be given again.
+
+    Example: lance-bridge migrate resume 20260101-120000-register-0a1b2c
+    """
+    with told():
+        migration = migrations.Migrations(execution.state).get(id)
+        connection = reconnected(migration, source_properties, execution.properties)
+        with connection as (migration_type, endpoints):
+            run(migration_type, endpoints, migration, execution)
+
+
+@saved.command("list")
+def list_(
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="List the latest ones only.")
+    ] = None,
+    state: StateDirectory = None,
+    output: RowsOption = RowsOutput.TEXT,
+) -> None:
+    """List the migrations that are kept, the oldest first.
+
+    Example: lance-bridge migrate list
+    """
+    with told():
+        kept = migrations.Migrations(state)
+        records = [kept.get(id).record() for id in kept.ids()]
+        rows = [summary(each) for each in sorted(records, key=lambda each: each.plan.created)]
+    columns = ["migration", "type", "from", "to", "state", "items"]
+    print_list(output, columns, rows[-(limit or 0) :], "migrations")
+
+
+@saved.command()
+def show(id: MigrationId, state: StateDirectory = None, output: OutputOption = Output.TEXT) -> None:
+    """Show a plan, or the state of a migration that was run.
+
+    Example: lance-bridge migrate show 20260101-120000-register-0a1b2c
+    """
+    with told():
+        record = migrations.Migrations(state).get(id).record()
+    if record.state is migrations.State.PLANNED:
+        print_plan(record.plan, output)
+    else:
+        print_record(record, output)
+
+
+@saved.command()
+def verify(
+    id: MigrationId,
+    *,
+    level: Annotated[
+        Level, typer.Option("--level", "-l", help="How thoroughly: each includes the one before.")
+    ] = Level.COUNTS,
+    at_once: Parallelism = None,
+    source_properties: SourceProperties = None,
+    properties: Properties = None,
+    state: StateDirectory = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Compare what a migration made with its source. The exit code is 3 if they differ.
+
+    Example: lance-bridge migrate verify 20260101-120000-register-0a1b2c --level sample
+    """
+    from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
+
+    with told():
+        migration = migrations.Migrations(state).get(id)
+        with (
+            reconnected(migration, source_properties, properties) as (migration_type, endpoints),
+            progress_bar(f"verify {id}") as bar,
+        ):
+            record = migrations.verify(
+                migration_type, endpoints, migration, level, at_once=at_once or 8, progress=bar
+            )
+    print_record(record, output)
+    exit_by_state(record)
+
+
+@saved.command()
+def undo(
+    id: MigrationId,
+    *,
+    skip_changed: Annotated[
+        bool, typer.Option("--skip-changed", help="Skip what others have changed since.")
+    ] = False,
+    at_once: Parallelism = None,
+    source_properties: SourceProperties = None,
+    properties: Properties = None,
+    state: StateDirectory = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Undo what a migration did, unless others have changed it since. The source stays.
+
+    Example: lance-bridge migrate undo 20260101-120000-register-0a1b2c
+    """
+    from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
+
+    with told():
+        migration = migrations.Migrations(state).get(id)
+        with (
+            reconnected(migration, source_properties, properties) as (migration_type, endpoints),
+            progress_bar(f"undo {id}") as bar,
+            interruptible(f"lance-bridge migrate undo {id}"),
+        ):
+            record = migrations.undo(
+                migration_type,
+                endpoints,
+                migration,
+                skip_changed=skip_changed,
+                at_once=at_once or 8,
+                progress=bar,
+            )
+    print_record(record, output)
+    exit_by_state(record)
+
+
+@saved.command()
+def report(
+    id: MigrationId,
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            help="The page, as FILE.html, with JSON beside it. By default in the migration's own "
+            "directory.",
+        ),
+    ] = None,
+    state: StateDirectory = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Write a report of a migration as a page with plots, and as JSON.
+
+    The page is one file, which loads nothing from elsewhere.
+
+    Example: lance-bridge migrate report 20260101-120000-register-0a1b2c
+    """
+    with told():
+        # Takes a second to import, and needs an extra.
+        from ..report import report_of, write  # noqa: PLC0415
+
+        migration = migrations.Migrations(state).get(id)
+        made = report_of(migration.record(), str(Path(state).absolute()) if state else None)
+        page, data = write(made, to or migration.directory / _PAGE)
+    tell(output, f"{page}\n{data}", made.model_dump(mode="json"))

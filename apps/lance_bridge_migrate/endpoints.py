@@ -1,0 +1,116 @@
+"""Source and target of a migration, connected now and found again later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lance_bridge import location as locations
+from lance_bridge.bridge import Bridge
+from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
+from lance_bridge.errors import invalid
+from lance_bridge.namespace import LanceBridgeNamespace
+from lance_bridge.registry import catalogs, connect, require_lance_bridge
+from lance_bridge.storage import TableStorage
+
+from .plan import Address
+
+DIRECTORY = "dir"
+SPARK = "spark"
+"""What the address of a Spark session is named."""
+_ROOT = "root"
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """Source and target, connected, and how a later run finds them again.
+
+    Attributes:
+        source: A namespace, a `Directory` or a Spark session; the target alike.
+    """
+
+    source: Any
+    target: Any
+    source_address: Address
+    target_address: Address
+
+
+def bridge_of(namespace: LanceBridgeNamespace) -> Bridge:
+    """Return what the namespace's operations work with."""
+    return namespace._bridge
+
+
+def address_of(namespace: LanceBridgeNamespace) -> Address:
+    """Return how a later run connects to the same catalog; without its secrets."""
+    found = type(namespace)
+    class_path = f"{found.__module__}.{found.__qualname__}"
+    is_installed = catalogs().get(namespace.impl) == class_path
+    given = namespace._properties.items()
+    return Address(
+        name=namespace.configured_name or (namespace.impl if is_installed else class_path),
+        properties={k: str(v) for k, v in given if not found.config_type.is_secret(k)},
+        connection=namespace.namespace_id(),
+    )
+
+
+@contextmanager
+def catalog_at(address: Address, secrets: Mapping[str, str]) -> Iterator[LanceBridgeNamespace]:
+    """Connect to the catalog that a plan names.
+
+    Raises:
+        InvalidInputError: (13) the same name and properties now lead to another catalog.
+    """
+    given = {**address.properties, **secrets}
+    found = require_lance_bridge(connect(address.name, given), address.name)
+    with found:
+        if address.connection not in ("", found.namespace_id()):
+            raise invalid(
+                f"The plan was made for {address.connection}, and '{address.name}' is "
+                f"{found.namespace_id()} now: plan again"
+            )
+        yield found
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory of tables, local or in an object store.
+
+    Attributes:
+        root: Its location in the spelling for Lance.
+        storage: The store, with its options.
+    """
+
+    root: str
+    storage: TableStorage
+
+    @classmethod
+    def at(cls, root: str, options: Mapping[str, str] | None = None) -> Directory:
+        """Return a directory, which need not exist. Raises InvalidInput (13): a bad location.
+
+        Args:
+            options: Those of the store, as Lance takes them.
+        """
+        # A whole bucket is allowed: the location of a table in it is checked.
+        locations.check(locations.join(root, "table.lance"))
+        return cls(locations.for_lance(root), TableStorage(options or {}))
+
+    @property
+    def address(self) -> Address:
+        """How a later run finds it; without the secrets among the options."""
+        options = {f"{STORAGE_PREFIX}{k}": v for k, v in self.storage.options.items()}
+        shown = {k: v for k, v in options.items() if not CatalogConfig.is_secret(k)}
+        return Address(name=DIRECTORY, properties={_ROOT: self.root, **shown}, connection=self.root)
+
+
+@contextmanager
+def directory_at(address: Address, secrets: Mapping[str, str]) -> Iterator[Directory]:
+    """Yield the directory that a plan names.
+
+    Args:
+        secrets: Properties ``storage.<option>``.
+    """
+    given = {**address.properties, **secrets}
+    root = given.pop(_ROOT)
+    yield Directory.at(root, {k.removeprefix(STORAGE_PREFIX): v for k, v in given.items()})

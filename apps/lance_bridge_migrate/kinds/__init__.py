@@ -1,1 +1,0 @@
-"""The kinds of migrations, one per module; `registry` has their names."""

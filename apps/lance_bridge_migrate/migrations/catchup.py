@@ -1,0 +1,321 @@
+"""``catch-up``: a table that was converted gets the rows that its source has received since.
+
+Each increment is a plan that follows the one before; `next_increment` makes its options. The last
+one can do the cutover: if the source has no other rows, the table gets its final name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import lance
+from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
+
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import TableRecord
+from lance_bridge.entries.tables import load_lance
+from lance_bridge.errors import display, invalid
+from lance_bridge.names import first_names
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
+
+from ..endpoints import Endpoints, bridge_of
+from ..journal import Check
+from ..levels import Level
+from ..migration import MigrationType, Step, Survey, Work
+from ..plan import Address, Item, Problem, blocker, warning
+from ..record import ItemState, Record
+from ..spark import changes, checksums, completeness, listing, schema
+from ..spark.changes import ChangeRange, RangeSize
+from ..spark.session import become_active, session_at, spark_errors
+from ..spark.sources import SourceTable
+from ..spark.writing import address_at, read_back, sample_of
+from ..targets import MARK, entry_identity
+from . import cutover, incremental
+from .incremental import CatchUpFacts, CatchUpOptions, Tracked, final_path, path_now
+from .provenance import origin_version
+from .verification import spread
+
+_SWITCH = "switch"
+_NEEDS_KEY = "give a key, by which rows are updated and deleted"
+_OTHER_TABLE = (
+    "It is not the table that was converted: it was recreated, or its entry was replaced. Convert "
+    "to another name"
+)
+_PARTITIONS = 5
+"""How many partitions a message names."""
+
+
+def next_increment(record: Record, **options: Any) -> dict[str, Any]:
+    """Return the options of the increment after a migration, to be given to `make_plan`.
+
+    Tables that the increment has left as they were are tracked from the one before.
+
+    Args:
+        record: Of the conversion, or of the increment before.
+        options: Those of `CatchUpOptions` without `tables`.
+
+    Raises:
+        InvalidInputError: (13) there is no table to catch up with.
+        InvalidTableStateError: (19) the increment has started to write a table, and was cut off.
+    """
+    # A conversion has an option of this name, too, which is another one.
+    tracked = record.plan.options["tables"] if record.plan.type == CatchUp.name else ()
+    before = {tuple(each["target"]): each for each in tracked}
+    found = [_tracked(record, state, before) for state in record.items.values()]
+    tables = [each for each in found if each is not None]
+    if not tables:
+        raise invalid(f"Migration {record.plan.id} has converted nothing to catch up with")
+    return {**options, "tables": tables}
+
+
+def _tracked(
+    record: Record, state: ItemState, before: Mapping[tuple[str, ...], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Return the state of a table after an increment, as `Tracked` in JSON; None if unknown."""
+    facts, earlier = state.facts, before.get(state.item.target)
+    version = facts.get("version_before" if state.item.nothing_to_do else "version")
+    if version is not None and not state.undo_started:
+        tracked = Tracked(
+            source=facts["source"],
+            target=path_now(state.item, facts),
+            version=version,
+            mark=facts.get("mark_of_table", record.plan.mark(state.item)),
+            casts=facts["casts"],
+            renames=facts["renames"],
+        )
+        return tracked.model_dump(mode="json")
+    if state.has_started and not state.is_undone and earlier is not None:
+        raise InvalidTableStateError(
+            f"Migration {record.plan.id} has started with '{state.item.name}' and was cut off: "
+            "resume it, or undo it"
+        )
+    return earlier
+
+
+class CatchUp(MigrationType):
+    """See the module."""
+
+    name = "catch-up"
+    options_type = CatchUpOptions
+
+    def connect_source(
+        self, address: Address, secrets: Mapping[str, str]
+    ) -> AbstractContextManager[Any]:
+        return session_at(address, secrets)
+
+    def survey(self, endpoints: Endpoints, options: CatchUpOptions) -> Survey:
+        if (options.by == "column") != (options.column is not None):
+            raise invalid("The option column is needed with by=column, and only then")
+        become_active(endpoints.source)
+        return Survey([_item(endpoints, options, each) for each in options.tables])
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        become_active(endpoints.source)
+        source = CatchUpFacts.of(item).source
+        record = load_lance(bridge_of(endpoints.target), item.target)
+        version = int(Table(bridge_of(endpoints.target), record).open().version)
+        return _fingerprint(listing.describe_again(endpoints.source, source), record, version)
+
+    def steps(self, item: Item) -> Sequence[Step]:
+        rows = Step(
+            incremental.ROWS, incremental.apply, incremental.restore, incremental.check_undo
+        )
+        if not CatchUpFacts.of(item).switch_to:
+            return [rows]
+        switch = Step(_SWITCH, cutover.switch, cutover.switch_back, cutover.check_switch_back)
+        return [rows, switch]
+
+    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+        become_active(work.endpoints.source)
+        return list(_checks(work, level))
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def _item(endpoints: Endpoints, options: CatchUpOptions, tracked: Tracked) -> Item:
+    item = Item(source=tracked.source.names, target=tracked.target)
+    try:
+        return _plan_table(endpoints, options, tracked, item)
+    except LanceNamespaceError as error:
+        return item.with_problems(blocker(str(error)))
+
+
+def _plan_table(
+    endpoints: Endpoints, options: CatchUpOptions, tracked: Tracked, item: Item
+) -> Item:
+    spark, bridge = endpoints.source, bridge_of(endpoints.target)
+    now = incremental.latest_of(spark, tracked.source)
+    inventory = completeness.take_inventory(spark, now)
+    if inventory.missing:  # an increment would take their rows for deleted
+        return item.with_problems(completeness.missing_problem(inventory))
+    if not changes.same_columns(tracked.source, now):
+        return item.with_problems(blocker("The columns of the source changed: convert it again"))
+    record = load_lance(bridge, item.target)
+    if record.properties.get(MARK) != tracked.mark:
+        return item.with_problems(blocker(_OTHER_TABLE))
+    dataset = Table(bridge, record).open()
+    version = int(dataset.version)
+    target = read_back(spark, address_at(endpoints.target, item.target), version)
+    source = schema.as_target(now.read(spark), tracked.casts, tracked.renames)
+    partitions = schema.renamed(now.partitions, tracked.renames)
+    by_name = now.model_copy(update={"partitions": tuple(partitions)})
+    found, problems = _find_range(options, tracked.source, source, target, by_name)
+    facts = CatchUpFacts(
+        source=now,
+        casts=tracked.casts,
+        renames=tracked.renames,
+        range=found.range,
+        version_before=version,
+        mark_of_table=tracked.mark,
+        switch_to=options.switch_to and options.switch_to.replace("{table}", now.names[-1]),
+    )
+    fingerprint = _fingerprint(now, record, version)
+    item = item.model_copy(update={"facts": facts.to_json(), "fingerprint": fingerprint})
+    problems += _target_problems(bridge, item, dataset, tracked.version)
+    return _count(spark, options, item.with_problems(*problems), found, target)
+
+
+def _fingerprint(source: SourceTable, record: TableRecord, version: int) -> str:
+    parts = f"{source.fingerprint()} {entry_identity(record)} {version}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:32]
+
+
+def _target_problems(
+    bridge: Bridge, item: Item, dataset: lance.LanceDataset, before: int
+) -> list[Problem]:
+    """Return what is wrong with the table: with its rows, and with its final name."""
+    is_renamed = CatchUpFacts.of(item).switch_to
+    found = cutover.name_problems(bridge, item.target, final_path(item)) if is_renamed else []
+    version = origin_version(dataset, before)
+    if version is None:
+        text = "It is not known what wrote to the table: versions since the last increment were"
+        found.append(warning(f"{text} cleaned up"))
+    elif version != before:
+        text = f"The last increment did not make version {version} of the table: catch up after the"
+        found.append(blocker(f"{text} last increment, or restore its rows"))
+    return found
+
+
+def _find_range(
+    options: CatchUpOptions, before: SourceTable, source: Any, target: Any, now: SourceTable
+) -> tuple[RangeSize, list[Problem]]:
+    """Return the range of an increment, and what keeps it from being taken."""
+    if options.by == "column":
+        return _column_range(str(options.column), source, target)
+    if options.by == "partition":
+        return _partition_range(options, source, target, now)
+    nothing = RangeSize(ChangeRange(), 0, 0, 0)
+    if not now.has_snapshots:
+        return nothing, [blocker(f"{now.format} has no snapshots: catch up by a column")]
+    if now.identity != before.identity:
+        return nothing, [blocker("The source was recreated since: convert it again")]
+    range = ChangeRange(snapshot=before.snapshot)
+    if before.snapshot == now.snapshot:
+        return RangeSize(range, 0, 0, 0), []
+    with spark_errors(f"The rows of '{now.name}' cannot be counted"):
+        return RangeSize(range, None, source.count(), target.count()), []
+
+
+def _column_range(column: str, source: Any, target: Any) -> tuple[RangeSize, list[Problem]]:
+    found = changes.column_range(source, target, column)
+    if changes.is_above_nan(source, column, found.range):
+        text = f"The greatest '{column}' in the table is NaN, and no value is greater: catch up by"
+        return found, [blocker(f"{text} another column")]
+    if found.nulls == found.target_nulls:
+        return found, []
+    text = f"'{column}' is null in {found.nulls} rows of the source, and in {found.target_nulls} of"
+    return found, [warning(f"{text} the table: rows without a value are not taken")]
+
+
+def _partition_range(
+    options: CatchUpOptions, source: Any, target: Any, now: SourceTable
+) -> tuple[RangeSize, list[Problem]]:
+    nothing = RangeSize(ChangeRange(), 0, 0, 0)
+    if not now.partitions:
+        return nothing, [blocker("It has no partitions: catch up by a column")]
+    others = [name for name in now.partitions if name not in source.columns]
+    if others:
+        text = f"It is partitioned by {', '.join(others)}, which are no columns: catch up by a"
+        return nothing, [blocker(f"{text} column or by snapshot")]
+    found = changes.partition_range(source, target, now.partitions)
+    if found.range.changed and not options.key:
+        names = ["/".join(map(str, each)) for each in found.range.changed]
+        shown = first_names(names, _PARTITIONS, "; ")
+        return found, [blocker(f"Existing partitions changed ({shown}): {_NEEDS_KEY}")]
+    return found, []
+
+
+def _count(spark: Any, options: CatchUpOptions, item: Item, found: RangeSize, target: Any) -> Item:
+    """Return the item with the number of rows that the increment takes, and what that means."""
+    if item.blockers:
+        return item
+    facts = CatchUpFacts.of(item)
+    rows = added = found.rows or 0
+    if options.key and not (options.by == "snapshot" and found.rows == 0):
+        changed = facts.changes(spark, facts.increment(options), target)
+        keys = changes.count_keys(changed, options.key)
+        rows = keys.rows
+        if keys.null or keys.repeated:
+            text = f"The key is null in {keys.null} rows, and {keys.repeated} rows share one"
+            item = item.with_problems(blocker(f"{text}: a key is unique and never null"))
+        elif options.by == "column":
+            added = changes.count_new_keys(changed, target, options.key) if rows else 0
+    elif found.rows is None:
+        changed = facts.changes(spark, facts.increment(options), target)
+        with spark_errors(f"The changes of '{display(item.source)}' cannot be counted"):
+            rows = added = changed.count()
+    # With a key, partitions and snapshots are compared as a whole.
+    is_counted = not item.blockers and (not options.key or options.by == "column")
+    if is_counted and found.source != found.target + added:
+        item = item.with_problems(_unseen(options, found.source, found.target + added))
+    item = item.model_copy(update={"rows": rows})
+    if not rows and not facts.switch_to and not item.problems:
+        return item.model_copy(update={"nothing_to_do": "There are no new rows"})
+    return item
+
+
+def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
+    text = f"The source has {total} rows, and the table would have {expected}: some were "
+    if options.by == "snapshot":
+        return blocker(f"{text}changed or deleted; {_NEEDS_KEY}")
+    late = "or came late with a value that was passed"
+    if options.key:
+        return warning(f"{text}deleted, {late}, which a column does not show")
+    return warning(f"{text}changed, deleted, {late}; {_NEEDS_KEY}")
+
+
+# -- verifying -------------------------------------------------------------------------------------
+
+
+def _checks(work: Work, level: Level) -> Iterator[Check]:
+    """Compare all of the source, as the increment read it, with the table."""
+    spark, bridge = work.endpoints.source, work.target_bridge
+    path, version = path_now(work.item, work.facts), int(work.facts["version"])
+    dataset = Table(bridge, load_lance(bridge, path)).open(Ref(version=version))
+    target = read_back(spark, address_at(work.endpoints.target, path), version)
+    source = _source_as_read(work, target)
+    if level.includes(Level.CHECKSUMS):
+        yield from checksums.compare_checksums(source, target)
+        return
+    with spark_errors(f"The rows of '{display(work.item.source)}' cannot be counted"):
+        rows = source.count()
+    count = dataset.count_rows()
+    yield Check(name="rows", ok=rows == count, expected=rows, found=count)
+    if level.includes(Level.SAMPLE):
+        yield checksums.compare_sample(source, sample_of(spark, dataset, spread(count)))
+
+
+def _source_as_read(work: Work, target: Any) -> Any:
+    """Return the rows of the source that the table is to have; not those that came later."""
+    facts = CatchUpFacts.of(work.item)
+    source, increment = facts.read(work.endpoints.source), facts.increment(work.options)
+    if increment.by == "column":
+        return changes.up_to(source, increment.columns[0], increment.range)
+    if increment.by == "partition":
+        return changes.without_later_partitions(source, target, increment.columns, increment.range)
+    return source

@@ -1,0 +1,292 @@
+"""``convert``: what Spark reads, in any format, becomes tables of Lance.
+
+The source is a table of one of the session's catalogs, or a path. All that can be wrong is in the
+plan: types, names, lengths of vectors. Sources with snapshots are read at the one of the plan.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lance_namespace.errors import LanceNamespaceError
+
+from lance_bridge import location as locations
+from lance_bridge.bridge import Bridge
+from lance_bridge.errors import display, invalid
+from lance_bridge.names import first_names
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
+
+from ..endpoints import Endpoints, bridge_of
+from ..journal import Check
+from ..levels import Level
+from ..migration import MigrationType, Step, Survey, Work
+from ..namespaces import namespace_steps
+from ..plan import Address, Item, ItemType, Problem, Severity, blocker, warning
+from ..run_session import FailureLimit
+from ..spark import checksums, completeness, footers, listing, schema, sources
+from ..spark.footers import Footers
+from ..spark.session import become_active, session_at
+from ..spark.sources import SourceTable
+from ..spark.writing import address_at, read_back, sample_of
+from ..targets import load_own_entry
+from .convert_options import ConvertFacts, ConvertOptions, index_problems, indices_on
+from .loading import LOAD, loading_steps
+from .registration import Candidate, EntryFacts, plan_items
+from .verification import spread
+
+Names = tuple[str, ...]
+Describe = Callable[[], SourceTable | None]
+"""Describes one source; None for what is not to be converted."""
+
+_THREADS = 8
+"""How many sources are read at the same time."""
+_NAMES = 20
+"""How many left out tables a note names."""
+
+
+class Convert(MigrationType):
+    """See the module."""
+
+    name = "convert"
+    reading_step = LOAD
+    options_type = ConvertOptions
+
+    def connect_source(
+        self, address: Address, secrets: Mapping[str, str]
+    ) -> AbstractContextManager[Any]:
+        return session_at(address, secrets)
+
+    def survey(self, endpoints: Endpoints, options: ConvertOptions) -> Survey:
+        bridge, spark = bridge_of(endpoints.target), endpoints.source
+        if "{table}" not in options.name and len(options.paths) != 1:
+            raise invalid("The option name must contain {table}, so that names of tables differ")
+        completeness.require_all_read(spark)
+        found = _survey_all(spark, options, bridge.capabilities.levels)
+        candidates = [each for _, each in found if each is not None]
+        notes = _unused(options, candidates) if candidates else ["Nothing was selected"]
+        left_out = [display(names) for names, each in found if each is None]
+        if left_out:
+            names = first_names(left_out, _NAMES)
+            notes.append(f"{len(left_out)} views and Lance tables are left out: {names}")
+        notes += [hint for each in candidates for hint in each.hints]
+        items = plan_items(bridge, candidates, make_namespaces=options.make_namespaces)
+        return Survey(items, notes + _space_notes(bridge, items))
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        become_active(endpoints.source)
+        source = ConvertFacts.of(item).source
+        return listing.describe_again(endpoints.source, source).fingerprint()
+
+    def steps(self, item: Item) -> Sequence[Step]:
+        return namespace_steps() if item.type is ItemType.NAMESPACE else loading_steps(item)
+
+    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+        if work.item.type is ItemType.NAMESPACE:
+            return []
+        become_active(work.endpoints.source)
+        return list(_checks(work, level))
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def _sources(spark: Any, options: ConvertOptions) -> Iterator[tuple[Names, Describe]]:
+    """Yield the names of each source, and what describes it."""
+    if options.paths:
+        for each in options.paths:
+            find = partial(sources.at_path, spark, each.path, each.format, each.read_options)
+            yield (each.path, each.table), find
+        return
+    tables = list(listing.tables_in(spark, options.catalog, options))
+    known = listing.describe_all(spark, options.catalog, tables)
+    for names in tables:
+        yield names, partial(listing.describe, spark, options.catalog, names, known.get(names))
+
+
+def _target_of(names: Names, options: ConvertOptions, levels: int) -> Names:
+    table = options.name.replace("{table}", names[-1])
+    if options.namespace:
+        return (*options.namespace, table)
+    if options.paths:
+        raise invalid("Paths have no namespace: name the target's with the option namespace")
+    return (*names[:-1][-levels:], table)
+
+
+def _space_notes(bridge: Bridge, items: Sequence[Item]) -> list[str]:
+    """Say where a root on this machine's disks has less space than the sources take."""
+    root = locations.for_lance(bridge.config.root) if bridge.config.root else ""
+    if not root.startswith("/"):
+        return []
+    wanted = sum(item.bytes or 0 for item in items if item.is_to_do)
+    existing = next(each for each in (Path(root), *Path(root).parents) if each.exists())
+    free = shutil.disk_usage(existing).free
+    if wanted <= free:
+        return []
+    return [f"The sources have {wanted:,} bytes, and {free:,} are free in {root}"]
+
+
+def _survey_all(
+    spark: Any, options: ConvertOptions, levels: int
+) -> list[tuple[Names, Candidate | None]]:
+    """Return the names of each source, and its candidate; None for what is left out."""
+    limit = FailureLimit()
+
+    def survey(source: tuple[Names, Describe]) -> Candidate | None:
+        become_active(spark)
+        names, describe = source
+        own = options.for_table(names[-1:] if options.paths else names)
+        target = _target_of(names, own, levels)
+        try:
+            described = describe()
+            found = None if described is None else _candidate(spark, described, target, own)
+        except LanceNamespaceError as error:
+            if limit.is_reached_by(error):
+                raise
+            shown = names[:1] if options.paths else names
+            return Candidate(shown, target, EntryFacts(), problems=(blocker(str(error)),))
+        limit.add_success()
+        return found
+
+    sources_found = list(_sources(spark, options))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        try:
+            found = list(pool.map(survey, sources_found))
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return [(names, each) for (names, _), each in zip(sources_found, found, strict=True)]
+
+
+def _unused(options: ConvertOptions, candidates: Sequence[Candidate]) -> list[str]:
+    """Return notes on columns that options name and no table has."""
+    existing = {
+        name.lower()
+        for each in candidates
+        if isinstance(each.facts, ConvertFacts)
+        for name in schema.from_json(each.facts.columns).names
+    }
+    return [
+        f"No table has the column '{name}' of the option {option}"
+        for option, columns in (("casts", options.casts), ("vectors", options.vectors))
+        for name in columns
+        if name.lower() not in existing and name not in options.renames
+    ]
+
+
+def _candidate(
+    spark: Any, source: SourceTable, target: Names, options: ConvertOptions
+) -> Candidate:
+    read, found_footers = _read(spark, source)
+    source = source.model_copy(update={"columns": read.schema.json()})
+    frame = schema.as_target(read, options.casts, options.renames)
+    names = {name.lower() for name in frame.columns}
+    unread = sources.unread_problems(spark, source, frame)
+    # Footers also count files that Spark lists below a partition, and then leaves out.
+    is_whole = found_footers is not None and found_footers.are_all and not unread
+    rows, vectors, problems = _count(frame, source, options, found_footers if is_whole else None)
+    inventory = completeness.take_inventory(spark, source)
+    problems += unread
+    problems += schema.problems_of(frame.schema, vectors, options.data_storage_version)
+    problems += completeness.problems_of(
+        spark, frame, inventory, rows, ignore_statistics=options.ignore_statistics
+    )
+    hints: list[str] = []
+    if inventory.size is None or inventory.size.bytes:
+        if found_footers is None or options.casts:
+            schema.check_first_rows(frame, source.name)
+        if found_footers is not None:
+            problems += footers.check_types(spark, source, read.schema, found_footers)
+        hints = schema.vector_hints(frame, vectors, source.name)
+    indices = indices_on(options.indices, frame.columns)
+    if not any(each.severity is Severity.BLOCKER for each in problems):
+        problems += index_problems(indices, schema.schema_for(frame.schema, vectors))
+    is_sorted = all(column.lower() in names for column in options.sort_by)
+    if not is_sorted:
+        problems.append(warning("It is not sorted: it lacks some of the columns to sort by"))
+    size = sources.size_of(frame) if inventory.size is None else inventory.size.bytes
+    facts = ConvertFacts(
+        properties=options.properties,
+        source=source,
+        columns=frame.schema.json(),
+        casts=options.casts,
+        renames=options.renames,
+        max_rows_per_file=options.max_rows_per_file,
+        vectors=vectors,
+        sort_by=options.sort_by if is_sorted else (),
+        indices=tuple(each for each in indices if each.column in frame.columns),
+        bytes_before=size,
+        files=inventory.size,
+    )
+    return Candidate(
+        source=source.names,
+        target=target,
+        facts=facts,
+        fingerprint=source.fingerprint(),
+        problems=tuple(problems),
+        rows=rows,
+        bytes=size,
+        hints=tuple(hints),
+    )
+
+
+def _count(
+    frame: Any, source: SourceTable, options: ConvertOptions, whole: Footers | None
+) -> tuple[int | None, dict[str, int], list[Problem]]:
+    """Return how many rows there are, the lengths of vectors, and what is wrong with these.
+
+    Args:
+        whole: Footers that count all rows, or None.
+    """
+    names = {name.lower() for name in frame.columns}
+    vectors = {k: v for k, v in options.vectors.items() if k.lower() in names}
+    if whole is not None and not options.find_vectors:
+        return (whole.rows if options.count_rows else None), vectors, []
+    if not (options.count_rows or options.find_vectors):
+        return None, vectors, []
+    rows, found, problems = schema.count(frame, source.name, find_vectors=options.find_vectors)
+    given = {name.lower() for name in vectors}
+    vectors = {**{k: v for k, v in found.items() if k.lower() not in given}, **vectors}
+    return rows, vectors, problems
+
+
+def _read(spark: Any, source: SourceTable) -> tuple[Any, Footers | None]:
+    """Return the rows of a source, and what its files' footers say."""
+    source.refresh_files(spark)
+    frame = source.read(spark, refresh=False)
+    found = footers.read(spark, source, frame)
+    if found is None:  # the rows are counted, and those that the session caches may be outdated
+        frame = source.read(spark)
+    return frame, found
+
+
+# -- verifying -------------------------------------------------------------------------------------
+
+
+def _checks(work: Work, level: Level) -> Iterator[Check]:
+    """Compare rows of the source with the version that the migration wrote."""
+    spark, facts = work.endpoints.source, ConvertFacts.of(work.item)
+    source = facts.read(spark)
+    version = int(work.facts["version"])
+    dataset = Table(work.target_bridge, load_own_entry(work)).open(Ref(version=version))
+    yield checksums.schema_check(facts.schema_of_table, dataset.schema)
+    count = dataset.count_rows()
+    ignore = work.options.ignore_statistics
+    yield completeness.files_check(spark, facts.source, ignore_statistics=ignore)
+    planned = work.item.rows
+    if planned is not None:
+        yield Check(name="rows of the plan", ok=count >= planned, expected=planned, found=count)
+    if level.includes(Level.CHECKSUMS):
+        address = address_at(work.endpoints.target, work.item.target)
+        yield from checksums.compare_checksums(source, read_back(spark, address, version))
+        return
+    rows = source.count()
+    yield Check(name="rows", ok=rows == count, expected=rows, found=count)
+    if level.includes(Level.SAMPLE):
+        yield checksums.compare_sample(source, sample_of(spark, dataset, spread(count)))

@@ -1,0 +1,189 @@
+"""The options of ``convert``, and what it notes about each table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field, field_validator
+
+from lance_bridge.errors import display
+from lance_bridge.tables import index_types
+from lance_bridge_spark.jobs.indexing import index_request
+
+from ..migration import Options, PlainLocation
+from ..plan import Problem, blocker, warning
+from ..selection import Selection
+from ..spark import schema
+from ..spark.files import Size
+from ..spark.sources import OWN_CATALOG, SourceTable
+from .registration import EntryFacts
+
+
+class IndexOptions(Options):
+    """An index to be built on each table that has the column.
+
+    Attributes:
+        kind: As for `lance_bridge_spark.create_index`; parameters alike.
+        name: ``<column>_idx`` by default.
+    """
+
+    column: str
+    kind: str
+    name: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def index_name(self) -> str:
+        return self.name or f"{self.column}_idx"
+
+
+def indices_on(indices: Sequence[IndexOptions], columns: Sequence[str]) -> tuple[IndexOptions, ...]:
+    """Return indices with the names of their columns in the letter case that a table has."""
+    cases = {name.lower(): name for name in columns}
+    return tuple(
+        each.model_copy(update={"column": cases.get(each.column.lower(), each.column)})
+        for each in indices
+    )
+
+
+def index_problems(indices: Sequence[IndexOptions], columns: pa.Schema) -> list[Problem]:
+    """Return what is wrong with indices for a table of these columns."""
+    found: list[Problem] = []
+    for each in indices:
+        if each.column not in columns.names:
+            found.append(warning(f"There is no column for an index of {each.kind}", each.column))
+            continue
+        field = columns.field(each.column)
+        index_type = index_types.parse(each.kind)
+        index_request(each.column, each.kind, each.name, each.parameters)
+        if not index_type.fits(field):
+            text = f"{index_type.name} is for {index_type.needs}, and not for {field.type}"
+            found.append(blocker(text, each.column))
+    return found
+
+
+class PathSource(Options):
+    """A directory or file that becomes a table.
+
+    Attributes:
+        table: The table's name.
+        read_options: Those of Spark's reader, such as ``header`` of CSV.
+    """
+
+    path: PlainLocation
+    format: str
+    table: str
+    read_options: dict[str, str] = Field(default_factory=dict)
+
+
+class TableOptions(Options):
+    """What is different for the tables of one pattern; None leaves it to `ConvertOptions`.
+
+    Attributes:
+        name: Of the new table, or with ``{table}``; see `ConvertOptions` for the others.
+    """
+
+    name: str | None = None
+    casts: dict[str, str] | None = None
+    renames: dict[str, str] | None = None
+    vectors: dict[str, int] | None = None
+    sort_by: tuple[str, ...] | None = None
+    indices: tuple[IndexOptions, ...] | None = None
+    properties: dict[str, str] | None = None
+    max_rows_per_file: int | None = Field(default=None, ge=1)
+
+
+class ConvertOptions(Selection):
+    """What is converted, and what the new tables are like.
+
+    Attributes:
+        catalog: Spark's catalog of the tables that are selected.
+        paths: Directories and files; where there are any, no tables of the catalog are taken.
+        namespace: Where all tables go. By default each goes into the namespace of its own name,
+            with the last names where the target has fewer levels.
+        name: The name of each table, with ``{table}`` for the one that it has.
+        make_namespaces: Creates namespaces that do not exist.
+        casts: Types of Spark's SQL for columns of these names: for types that do not fit.
+        renames: New names for columns of these names. All options but ``casts`` use the new ones.
+        vectors: Lengths of vectors, for columns of these names.
+        find_vectors: Reads columns of lists of floats, and makes those vectors whose lists
+            all have one length.
+        count_rows: Counts the rows for the plan.
+        ignore_statistics: Takes a catalog's statistics for outdated if they count more than exists,
+            and not for a sign that files are missing.
+        sort_by: Columns that the rows are sorted by, where a table has all of them.
+        indices: What is built on each table that has the column.
+        properties: Of the new tables.
+        data_storage_version: Of Lance's files; max_rows_per_file alike.
+        tables: What is different for some tables, by patterns as in ``include``; the first that
+            fits a table counts.
+    """
+
+    catalog: str = OWN_CATALOG
+    paths: tuple[PathSource, ...] = ()
+    namespace: tuple[str, ...] = ()
+    name: str = "{table}"
+    make_namespaces: bool = True
+    casts: dict[str, str] = Field(default_factory=dict)
+    renames: dict[str, str] = Field(default_factory=dict)
+    vectors: dict[str, int] = Field(default_factory=dict)
+    find_vectors: bool = False
+    count_rows: bool = True
+    ignore_statistics: bool = False
+    sort_by: tuple[str, ...] = ()
+    indices: tuple[IndexOptions, ...] = ()
+    properties: dict[str, str] = Field(default_factory=dict)
+    data_storage_version: str | None = None
+    max_rows_per_file: int | None = Field(default=None, ge=1)
+    tables: dict[str, TableOptions] = Field(default_factory=dict)
+
+    def for_table(self, names: tuple[str, ...]) -> ConvertOptions:
+        """Return the options of one table."""
+        name = display(names).lower()
+        for pattern, own in self.tables.items():
+            if fnmatchcase(name, pattern.lower()):
+                given = {key: getattr(own, key) for key in own.model_fields_set}
+                return self.model_copy(update=given)
+        return self
+
+    @field_validator("indices")
+    @classmethod
+    def _have_unique_names(cls, indices: tuple[IndexOptions, ...]) -> tuple[IndexOptions, ...]:
+        names = [each.index_name for each in indices]
+        if len(set(names)) < len(names):
+            raise ValueError("two indices have the same name: name each")
+        return indices
+
+
+class ConvertFacts(EntryFacts):
+    """What is noted about a table that is converted.
+
+    Attributes:
+        source: The source, as it was when the plan was made.
+        columns: The schema that Spark reads, with casts and renames, in JSON.
+        casts: See `ConvertOptions`; the others of its options alike.
+        files: How many files the source has, and their bytes; None if they are not known.
+    """
+
+    source: SourceTable
+    columns: str
+    casts: dict[str, str] = Field(default_factory=dict)
+    renames: dict[str, str] = Field(default_factory=dict)
+    max_rows_per_file: int | None = None
+    vectors: dict[str, int] = Field(default_factory=dict)
+    sort_by: tuple[str, ...] = ()
+    indices: tuple[IndexOptions, ...] = ()
+    bytes_before: int | None = None
+    files: Size | None = None
+
+    @property
+    def schema_of_table(self) -> pa.Schema:
+        """The schema of the table to be."""
+        return schema.schema_for(schema.from_json(self.columns), self.vectors)
+
+    def read(self, spark: Any) -> Any:
+        """Return the rows of the source, with the types and names of the target."""
+        return schema.as_target(self.source.read(spark), self.casts, self.renames)

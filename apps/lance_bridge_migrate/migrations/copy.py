@@ -1,0 +1,392 @@
+"""``copy``: the Lance tables of one catalog become tables of another, with their files.
+
+The files are copied as they are, without Spark: all versions up to the one of the plan, their
+tags, branches and indices. Lance never changes an existing file, so that copies of single files are
+a copy of the table if the manifests, which name all others, come last. No copy is seen before it is
+whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Any
+
+import lance
+import obstore
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+    LanceNamespaceError,
+)
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import LocalStore
+
+from lance_bridge import location as locations
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import TableRecord
+from lance_bridge.entries.tables import load_lance
+from lance_bridge.errors import display
+from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.names import first_names
+from lance_bridge.ref import Ref
+from lance_bridge.storage import TableStorage, store_errors
+from lance_bridge.table import Table
+from lance_bridge.table_files import RESERVED_FILE
+from lance_bridge.tables.history.references import branches_of
+from lance_bridge.tables.spark_types import columns_of
+
+from ..endpoints import Endpoints, bridge_of
+from ..journal import Check
+from ..levels import Level
+from ..migration import MigrationType, Step, Stopped, Survey, Work
+from ..namespaces import namespace_steps
+from ..plan import Facts, Item, ItemType, blocker
+from ..targets import (
+    AFTER,
+    allocate_location,
+    create_entry,
+    entry_facts,
+    entry_fingerprint,
+    find_own_entry,
+    load_own_entry,
+    require_unchanged,
+    undo_entry,
+)
+from .entries import EntriesOptions, find_candidates
+from .registration import NO_DATA, Candidate, EntryFacts, manage_versions, plan_items
+from .verification import compare
+
+_VERSIONS = "_versions/"
+_MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
+_LARGEST = 2**64 - 1
+"""Names of manifests count down from it in Lance's second scheme, which has 20 digits."""
+_DIGITS = 20
+_THREADS = 8
+_CHUNK = 8 * 1024 * 1024
+_COPIED_MANIFESTS = "manifests"
+"""The fact with the digests of the manifests that are copied. Others are of other writers."""
+_NAMES = 3
+"""How many files a message names."""
+
+
+class CopyOptions(EntriesOptions):
+    """What is copied, and where to; see `EntriesOptions`."""
+
+
+class CopyFacts(EntryFacts):
+    """What is noted about a table that is copied.
+
+    Attributes:
+        version: The latest one that is copied.
+        bytes_before: Of the files that are copied.
+    """
+
+    version: int = 0
+    bytes_before: int | None = None
+
+
+class Copy(MigrationType):
+    """See the module."""
+
+    name = "copy"
+    reading_step = "files"
+    options_type = CopyOptions
+
+    def survey(self, endpoints: Endpoints, options: CopyOptions) -> Survey:
+        source = bridge_of(endpoints.source)
+        found, notes = find_candidates(endpoints, options)
+        items = plan_items(
+            bridge_of(endpoints.target),
+            [_plan_copy(source, record, each) for record, each in found],
+            make_namespaces=options.make_namespaces,
+        )
+        return Survey(items, notes)
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        return entry_fingerprint(load_lance(bridge_of(endpoints.source), item.source))
+
+    def steps(self, item: Item) -> Sequence[Step]:
+        if item.type is ItemType.NAMESPACE:
+            return namespace_steps()
+        steps = [Step("entry", _create, _undo, _check_undo), Step("files", _copy)]
+        return [*steps, Step("manage", manage_versions)] if CopyFacts.of(item).managed else steps
+
+    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+        if work.item.type is ItemType.NAMESPACE:
+            return []
+        version = CopyFacts.of(work.item).version
+        made = Table(work.target_bridge, load_own_entry(work)).open(Ref(version=version))
+        return compare(_open_source(work), made, level)
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def _plan_copy(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidate:
+    facts = CopyFacts(properties=found.facts.properties)
+    if found.problems:
+        return found
+    try:
+        if Table(bridge, record).is_declared():
+            return replace(found, facts=facts, nothing_to_do=NO_DATA)
+        return _plan_data(bridge, record, replace(found, facts=facts))
+    except LanceNamespaceError as error:
+        return replace(found, facts=facts, problems=(blocker(str(error)),))
+
+
+def _plan_data(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidate:
+    dataset = Table(bridge, record).open()
+    version = int(dataset.version)
+    problems = []
+    if _has_other_bases(dataset):
+        problems.append(blocker("It is a shallow clone: some of its files are another table's"))
+    if branches_of(dataset):
+        text = (
+            "It has branches, whose versions name files where they are: delete the branches first"
+        )
+        problems.append(blocker(text))
+    size = sum(files_of(_directory(bridge, record), version).values())
+    facts = CopyFacts(properties=found.facts.properties, version=version, bytes_before=size)
+    rows = dataset.count_rows()
+    return replace(found, facts=facts, problems=tuple(problems), rows=rows, bytes=size)
+
+
+def _has_other_bases(dataset: lance.LanceDataset) -> bool:
+    """Return whether the latest version, or the first one that is kept, has files elsewhere."""
+    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
+        first = min(int(each["version"]) for each in dataset.versions())
+        fragments = [*dataset.get_fragments(), *dataset.checkout_version(first).get_fragments()]
+    kept = (file for each in fragments for file in each.metadata.files)
+    return any(getattr(file, "base_id", None) is not None for file in kept)
+
+
+def _directory(bridge: Bridge, record: TableRecord, *, write: bool = False) -> TableDirectory:
+    return TableDirectory(record.location or "", bridge.storage(record, write=write))
+
+
+def _open_source(work: Work) -> lance.LanceDataset:
+    record = load_lance(work.source_bridge, work.item.source)
+    version = CopyFacts.of(work.item).version
+    return Table(work.source_bridge, record).open(Ref(version=version))
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _create(work: Work) -> Facts:
+    location = allocate_location(work)
+    work.note(location=location)
+    columns = columns_of(_open_source(work).schema)
+    properties = CopyFacts.of(work.item).properties
+    record = create_entry(work, location, properties, declared=True, columns=columns)
+    return {AFTER: entry_facts(record), "location": record.location}
+
+
+def _copy(work: Work) -> Facts:
+    record = load_own_entry(work)
+    source_record = load_lance(work.source_bridge, work.item.source)
+    source = _directory(work.source_bridge, source_record)
+    target = _directory(work.target_bridge, record, write=True)
+    wanted = files_of(source, CopyFacts.of(work.item).version)
+    manifests = manifests_of(source, wanted)
+    if foreign_manifests(target, manifests):
+        raise InvalidTableStateError(
+            f"'{display(record.path)}' already has data: another writer has written to it"
+        )
+    work.note(**{_COPIED_MANIFESTS: manifests})
+    size = copy_files(
+        source,
+        target,
+        wanted,
+        stopping=work.stopping,
+        advance=lambda size: work.advance(size=size),
+    )
+    work.advance(rows=work.item.rows or 0)
+    return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
+
+
+def _check_undo(work: Work) -> None:
+    """Raise InvalidTableState (19) where the entry was changed, or others wrote to the table."""
+    require_unchanged(work)
+    record = find_own_entry(work)
+    if record is not None:
+        _require_own_files(work, record)
+
+
+def _require_own_files(work: Work, record: TableRecord) -> None:
+    """Raise InvalidTableState (19) where the table has versions that were not copied."""
+    table = Table(work.target_bridge, record)
+    if table.is_declared():
+        return
+    directory = _directory(work.target_bridge, record)
+    others = foreign_manifests(directory, work.facts.get(_COPIED_MANIFESTS, {}))
+    others += [f"branch {name}" for name in sorted(branches_of(table.open()))]
+    if others:
+        raise InvalidTableStateError(
+            f"'{display(record.path)}' has data that migration {work.plan.id} did not copy "
+            f"({first_names(others, _NAMES)}), which undoing would delete"
+        )
+
+
+def _undo(work: Work) -> None:
+    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_bridge)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableDirectory:
+    """The directory of a table, with the options of its storage."""
+
+    location: str
+    storage: TableStorage
+
+    def store(self) -> Any:
+        """Return an obstore client for it; its calls raise obstore's own errors."""
+        location = locations.for_lance(self.location)
+        if not locations.is_local(location):
+            return self.storage.store_at(location)
+        directory = FilePath(location)
+        directory.mkdir(parents=True, exist_ok=True)
+        return LocalStore(directory)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each file, by path."""
+        with store_errors(self.location):
+            batches = obstore.list(self.store())
+            return {str(meta["path"]): int(meta["size"]) for batch in batches for meta in batch}
+
+
+def files_of(source: TableDirectory, version: int) -> dict[str, int]:
+    """Return the bytes of each file of a table, by path, without manifests after a version.
+
+    Files that are not the table's are left out.
+
+    Raises:
+        InvalidTableStateError: (19) a manifest cannot be read.
+    """
+    sizes = source.sizes()
+    own = itertools.chain.from_iterable(source.storage.files_of_table(source.location).own)
+    return {
+        path: sizes[path]
+        for path in own
+        if path in sizes and path != RESERVED_FILE and _is_wanted(path, version)
+    }
+
+
+def _is_wanted(path: str, version: int) -> bool:
+    """Return False for manifests that are later or not final, and for hints of the latest."""
+    if not path.startswith(_VERSIONS):
+        return True
+    match = _MANIFEST.fullmatch(path)
+    return match is not None and _version_of(match[1]) <= version
+
+
+def _version_of(digits: str) -> int:
+    return _LARGEST - int(digits) if len(digits) == _DIGITS else int(digits)
+
+
+def manifests_of(source: TableDirectory, wanted: Iterable[str]) -> dict[str, str]:
+    """Return a digest of each manifest among some files, by path.
+
+    Raises:
+        ServiceUnavailableError: (17) or another error of the storage.
+    """
+    paths = [path for path in wanted if path.startswith(_VERSIONS)]
+    with store_errors(source.location), ThreadPoolExecutor(_THREADS) as pool:
+        store = source.store()
+        return dict(zip(paths, pool.map(partial(_digest, store), paths), strict=True))
+
+
+def foreign_manifests(target: TableDirectory, own: Mapping[str, str]) -> list[str]:
+    """Return the manifests of a directory that are not those that are copied there.
+
+    Args:
+        own: As `manifests_of` returns it.
+    """
+    present = [path for path in target.sizes() if _MANIFEST.fullmatch(path) is not None]
+    found = manifests_of(target, present)
+    return sorted(path for path, digest in found.items() if own.get(path) != digest)
+
+
+def copy_files(
+    source: TableDirectory,
+    target: TableDirectory,
+    wanted: dict[str, int],
+    *,
+    stopping: threading.Event,
+    advance: Callable[[int], None],
+) -> int:
+    """Copy files, except those that exist in full, and return the bytes of all.
+
+    No manifest is ever overwritten.
+
+    Args:
+        wanted: As `files_of` returns it.
+        advance: Is called with the bytes of each file that is copied.
+
+    Raises:
+        Stopped: The run is to stop; what was copied stays, and is not copied again.
+        ConcurrentModificationError: (14) another writer made one of the versions.
+        ServiceUnavailableError: (17) or another error of a storage.
+    """
+    present = target.sizes()
+    left = {path: size for path, size in wanted.items() if present.get(path) != size}
+    manifests = sorted(path for path in wanted if path.startswith(_VERSIONS))
+    others = [path for path in left if not path.startswith(_VERSIONS)]
+
+    def one(path: str, write: Callable[[Any, Any, str], None]) -> int:
+        if stopping.is_set():
+            raise Stopped
+        with store_errors(f"{source.location} and {target.location}"):
+            write(source.store(), target.store(), path)
+        return wanted[path]
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for future in as_completed([pool.submit(one, path, _copy_file) for path in others]):
+            advance(future.result())
+    # The first version first: a concurrent reader finds a table that is whole.
+    for path in sorted(manifests, key=_order):
+        size = one(path, _copy_once)
+        if path in left:
+            advance(size)
+    return sum(wanted.values())
+
+
+def _order(path: str) -> int:
+    match = _MANIFEST.fullmatch(path)
+    return _version_of(match[1]) if match else 0
+
+
+def _copy_file(source: Any, target: Any, path: str) -> None:
+    """Copy a file, a part at a time; it exists, as a whole, once the writer is closed."""
+    writer = obstore.open_writer(target, path)
+    for chunk in obstore.get(source, path).stream(min_chunk_size=_CHUNK):
+        writer.write(chunk)
+    writer.close()
+
+
+def _copy_once(source: Any, target: Any, path: str) -> None:
+    """Write a file that does not exist; one that exists must be the same."""
+    content = bytes(obstore.get(source, path).bytes())
+    try:
+        obstore.put(target, path, content, mode="create")
+    except AlreadyExistsError:
+        if _digest(target, path) != hashlib.sha256(content).hexdigest():
+            raise ConcurrentModificationError(
+                f"{path} already exists and is another version: another writer has written to the "
+                "table. It is left as it is"
+            ) from None
+
+
+def _digest(store: Any, path: str) -> str:
+    return hashlib.sha256(bytes(obstore.get(store, path).bytes())).hexdigest()

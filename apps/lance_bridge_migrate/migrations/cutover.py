@@ -1,0 +1,160 @@
+"""The cutover: a table gets its final name once it has all rows of its source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
+
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import Path
+from lance_bridge.entries.rename import rename
+from lance_bridge.entries.tables import drop_entry, load_lance
+from lance_bridge.errors import display, table_not_found
+
+from ..migration import Work
+from ..plan import Facts, Problem, blocker
+from ..spark import changes
+from ..spark.session import become_active, spark_errors
+from ..spark.sources import SourceTable
+from ..spark.writing import address_at, read_back
+from ..targets import find_entry
+from .incremental import CatchUpFacts, CatchUpOptions, final_path, is_table_of, latest_of
+
+_NEXT = "Stop the writers of the source, and run another increment with --switch-to"
+
+
+def name_problems(bridge: Bridge, path: Path, final: Path) -> list[Problem]:
+    """Return what keeps a table from getting its final name."""
+    if path == final:
+        return [blocker(f"It already has the name '{final[-1]}': choose another to switch to")]
+    if find_entry(bridge, bridge.table_path(final)) is not None:
+        return [blocker(f"The name to switch to, '{display(final)}', is taken")]
+    return []
+
+
+def _is_at(work: Work, path: Path) -> bool:
+    """Return whether a name is that of the table of the plan."""
+    return is_table_of(work.item, find_entry(work.target_bridge, path))
+
+
+def switch(work: Work) -> Facts:
+    """Rename the table, or find that an earlier run did.
+
+    Raises:
+        ConcurrentModificationError: (14) the source has other rows than the table.
+        LanceNamespaceError: What renaming raises.
+    """
+    path, final = work.item.target, final_path(work.item)
+    if _is_at(work, path):
+        has_both = work.is_repeated and _is_at(work, final)
+        if not has_both:
+            _require_nothing_new(work)
+        _rename(work.target_bridge, path, final, has_both=has_both)
+    elif not _is_at(work, final):
+        raise table_not_found(path)
+    return {"switched": True}
+
+
+def _rename(bridge: Bridge, path: Path, new_path: Path, *, has_both: bool) -> None:
+    """Rename a table, or finish that where an earlier run died before dropping the old entry.
+
+    Args:
+        has_both: Whether the table has both names.
+    """
+    if has_both:
+        drop_entry(bridge, load_lance(bridge, path))
+    else:
+        rename(bridge, path, new_path)
+
+
+def _require_nothing_new(work: Work) -> None:
+    """Raise ConcurrentModification (14) where source and table have different rows."""
+    spark, item, facts = work.endpoints.source, work.item, CatchUpFacts.of(work.item)
+    become_active(spark)
+    now = latest_of(spark, facts.source)
+    address = address_at(work.endpoints.target, item.target)
+    target = read_back(spark, address, int(work.facts["version"]))
+    difference, advice = _difference(spark, facts, work.options, now, target)
+    if difference:
+        raise ConcurrentModificationError(
+            f"'{display(item.source)}' does not match the table '{item.name}': {difference}. The "
+            f"table keeps its name. {advice}"
+        )
+
+
+def _difference(
+    spark: Any, facts: CatchUpFacts, options: CatchUpOptions, now: SourceTable, target: Any
+) -> tuple[str, str]:
+    """Return how source and table differ, and what to do; or ""."""
+    if now.snapshot != facts.source.snapshot:
+        return (
+            f"snapshot {now.snapshot} is newer than {facts.source.snapshot}, which was read",
+            _NEXT,
+        )
+    if not changes.same_columns(facts.source, now):
+        return "its columns changed", _NEXT
+    source = facts.as_target(now.read(spark))
+    found = _visible_difference(options, source, target, now)
+    if found:
+        return found, _NEXT
+    with spark_errors(f"The rows of '{now.name}' cannot be counted"):
+        here, there = source.count(), target.count()
+    if here == there:
+        return "", ""
+    text = f"it has {here} rows, and the table {there}"
+    return text, _advice(options, now, here - there)
+
+
+def _visible_difference(options: CatchUpOptions, source: Any, target: Any, now: SourceTable) -> str:
+    """Return what the next increment would take, or ""."""
+    if options.by == "column":
+        found = changes.column_range(source, target, str(options.column))
+        if found.rows:
+            return f"{found.rows} rows have a greater value of '{options.column}'"
+        if found.nulls != found.target_nulls:
+            nulls = f"in {found.nulls} rows, and in {found.target_nulls} of the table"
+            return f"'{options.column}' is null {nulls}"
+    elif options.by == "partition":
+        range = changes.partition_range(source, target, now.partitions).range
+        count = len(range.new) + len(range.changed)
+        if count:
+            return f"{count} partitions have other numbers of rows"
+    return ""
+
+
+def _advice(options: CatchUpOptions, now: SourceTable, more: int) -> str:
+    """Return what to do about rows that no increment of this kind would find."""
+    if options.by != "column":
+        return _NEXT
+    if more > 0:
+        return (
+            f"{_NEXT}. If that fails in the same way, rows came with values that were passed "
+            "already, which a column does not show: convert the table again, to another name"
+        )
+    ways = []
+    if now.has_snapshots:
+        ways.append("by snapshot with --key")
+    if now.partitions:
+        ways.append("by partition with --key")
+    another = f"run an increment {' or '.join(ways)}, or " if ways else ""
+    return (
+        "Rows were deleted in the source, which a column does not show, so that another increment "
+        f"by column would fail in the same way: {another}convert the table again, to another name"
+    )
+
+
+def check_switch_back(work: Work) -> None:
+    """Raise InvalidTableState (19) where another table has the name that it would get back."""
+    path = work.item.target
+    is_switched = _is_at(work, final_path(work.item)) and not _is_at(work, path)
+    if is_switched and find_entry(work.target_bridge, path) is not None:
+        raise InvalidTableStateError(f"The name '{work.item.name}' is taken by another table")
+
+
+def switch_back(work: Work) -> None:
+    """Give the table its name back."""
+    path, final = work.item.target, final_path(work.item)
+    check_switch_back(work)
+    if _is_at(work, final):
+        _rename(work.target_bridge, final, path, has_both=_is_at(work, path))

@@ -1,0 +1,314 @@
+"""``export``: tables of Lance are written as Parquet, for whatever reads that.
+
+Each table becomes a directory, and, with the option ``database``, an external table of Spark's. The
+version of the plan is what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+    TableVersionNotFoundError,
+)
+from pydantic import Field
+
+from lance_bridge import location as locations
+from lance_bridge.catalog import TableRecord
+from lance_bridge.entries.tables import load_lance
+from lance_bridge.errors import display
+from lance_bridge.names import quoted
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
+
+from ..endpoints import Endpoints, bridge_of
+from ..journal import Check
+from ..levels import Level
+from ..migration import ItemFacts, MigrationType, PlainLocation, Step, Survey, Work
+from ..plan import Address, Facts, Item, blocker
+from ..selection import Selection, entries_of
+from ..spark import checksums, files, parquet_tables
+from ..spark.session import session_at, spark_errors
+from ..spark.sources import OWN_CATALOG
+from ..spark.writing import address_at, read_back
+from ..targets import entry_fingerprint
+from .loading import bytes_of
+
+_CLEANED_UP = "cleaned up"
+"""The fingerprint of a table without the version of the plan."""
+_FILES = "files"
+"""The step that writes the files, and the fact with the name and size of each."""
+
+
+class ExportOptions(Selection):
+    """What is exported, and where to.
+
+    Attributes:
+        directory: Gets a directory ``<namespace>/<table>`` for each table.
+        database: Of Spark's own catalog: gets an external table for each of them. It must exist.
+        name: The name of each table there, with ``{table}`` for the one that it has.
+        partition_by: Columns that a table's directory is partitioned by, where it has all of them.
+        compression: Of the files, as Spark calls it.
+    """
+
+    directory: PlainLocation
+    database: str | None = None
+    name: str = Field(default="{table}", pattern=r"\{table\}")
+    partition_by: tuple[str, ...] = ()
+    compression: str = "zstd"
+
+
+class ExportFacts(ItemFacts):
+    """What is noted about a table that is exported.
+
+    Attributes:
+        table: The database and name of the table of Spark's that it becomes, or None.
+    """
+
+    version: int
+    table: tuple[str, str] | None = None
+    partition_by: tuple[str, ...] = ()
+    bytes_before: int
+
+
+class Export(MigrationType):
+    """See the module."""
+
+    name = "export"
+    reading_step = _FILES
+    options_type = ExportOptions
+
+    def connect_target(
+        self, address: Address, secrets: Mapping[str, str]
+    ) -> AbstractContextManager[Any]:
+        return session_at(address, secrets)
+
+    def survey(self, endpoints: Endpoints, options: ExportOptions) -> Survey:
+        files.require_files(endpoints.target)
+        files.require_absolute(options.directory)
+        records = entries_of(bridge_of(endpoints.source), options)
+        return Survey([_item(endpoints, each, options) for each in records if each.is_lance])
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        bridge = bridge_of(endpoints.source)
+        record = load_lance(bridge, item.source)
+        try:
+            Table(bridge, record).open(Ref(version=ExportFacts.of(item).version))
+        except TableVersionNotFoundError:
+            return _CLEANED_UP
+        return entry_fingerprint(record)
+
+    def steps(self, item: Item) -> Sequence[Step]:
+        written = Step(_FILES, _write, _delete, _require_same_files)
+        if ExportFacts.of(item).table is None:
+            return [written]
+        return [written, Step("table", _create_table, _drop_table, _require_own_table)]
+
+    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+        return list(_checks(work, level))
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def _item(endpoints: Endpoints, record: TableRecord, options: ExportOptions) -> Item:
+    directory = locations.join(options.directory, *record.path)
+    item = Item(source=record.path, target=(directory,), fingerprint=entry_fingerprint(record))
+    try:
+        return _plan_table(endpoints, record, options, item)
+    except LanceNamespaceError as error:
+        return item.with_problems(blocker(str(error)))
+
+
+def _plan_table(
+    endpoints: Endpoints, record: TableRecord, options: ExportOptions, item: Item
+) -> Item:
+    spark, directory = endpoints.target, item.target[0]
+    dataset = Table(bridge_of(endpoints.source), record).open()
+    columns, size, table = dataset.schema, bytes_of(dataset), None
+    problems = parquet_tables.column_problems(columns)
+    if options.database is not None:
+        table = (options.database, options.name.replace("{table}", record.path[-1]))
+        problems += parquet_tables.table_problems(spark, *table)
+    if files.listing(spark, directory) is not None:
+        problems.append(blocker(f"{directory} already exists: name another directory"))
+    has_all = set(options.partition_by) <= set(columns.names)
+    if options.partition_by:
+        problems += parquet_tables.partition_problems(columns, options.partition_by)
+    facts = ExportFacts(
+        version=int(dataset.version),
+        table=table,
+        partition_by=options.partition_by if has_all else (),
+        bytes_before=size,
+    )
+    changes = {"facts": facts.to_json(), "rows": dataset.count_rows(), "bytes": size}
+    return item.model_copy(update=changes).with_problems(*problems)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _directory(work: Work) -> str:
+    return work.item.target[0]
+
+
+def _staging(work: Work) -> str:
+    """Return where the files are written: beside the directory, by a unique name.
+
+    What reads the directory above leaves out names that start with a dot.
+    """
+    above, _, _ = _directory(work).rpartition("/")
+    return locations.join(above, f".{work.mark.replace('/', '-')}")
+
+
+def _read_source(work: Work) -> Any:
+    address = address_at(work.endpoints.source, work.item.source)
+    return read_back(work.endpoints.target, address, ExportFacts.of(work.item).version)
+
+
+def _write(work: Work) -> Facts:
+    """Write the files beside the directory, and rename that; or find that a run has done so."""
+    spark, directory = work.endpoints.target, _directory(work)
+    found = files.listing(spark, directory)
+    if found is not None and not _is_own(work, found):
+        raise _taken(directory)
+    if found is not None and _is_staged(work):
+        # Object stores rename by copying file after file: it was cut off.
+        files.delete(spark, directory)
+        found = None
+    if found is None:
+        found = _write_staged(work)
+        # On disk before the rename: the content of the directory is recognised by it.
+        work.note(**{_FILES: found})
+        if not files.rename(spark, _staging(work), directory):
+            raise _taken(directory)
+    size = sum(found.values())
+    work.advance(rows=work.item.rows or 0, size=size)
+    return {"rows_written": work.item.rows, "bytes_written": size, "bytes_after": size}
+
+
+def _write_staged(work: Work) -> files.Listing:
+    """Write all files beside the directory, unless an earlier run has, and return them."""
+    spark, staging = work.endpoints.target, _staging(work)
+    made = files.listing(spark, staging)
+    if made is not None and made == work.facts.get(_FILES):
+        return made
+    frame = _read_source(work)
+    with spark_errors(f"{_directory(work)} is not written"):
+        writer = frame.write.mode("overwrite").option("compression", work.options.compression)
+        writer.partitionBy(*ExportFacts.of(work.item).partition_by).parquet(staging)
+    return files.listing(spark, staging) or {}
+
+
+def _taken(directory: str) -> TableAlreadyExistsError:
+    return TableAlreadyExistsError(f"{directory} was created after the plan was made")
+
+
+def _is_staged(work: Work) -> bool:
+    return files.listing(work.endpoints.target, _staging(work)) is not None
+
+
+def _is_own(work: Work, found: files.Listing) -> bool:
+    """Return whether this migration put the files into the directory, or a part of them.
+
+    While they are beside the directory, at most a part of them is in it. That is recognised by the
+    names of files with rows, which Spark chooses at random.
+    """
+    made = work.facts.get(_FILES)
+    if made is None:
+        return False
+    if _is_staged(work):
+        return found.items() <= made.items() and any("part-" in name for name in found)
+    return bool(found == made)
+
+
+def _require_same_files(work: Work) -> None:
+    """Raise InvalidTableState (19) where the content of the directory was changed."""
+    found = files.listing(work.endpoints.target, _directory(work))
+    made = work.facts.get(_FILES)
+    if found is None or made is None or found == made or _is_staged(work):
+        return
+    raise InvalidTableStateError(
+        f"The files in {_directory(work)} are not those that migration {work.plan.id} wrote: they "
+        "were changed since"
+    )
+
+
+def _delete(work: Work) -> None:
+    _require_same_files(work)
+    found = files.listing(work.endpoints.target, _directory(work))
+    if found is not None and _is_own(work, found):
+        files.delete(work.endpoints.target, _directory(work))
+    files.delete(work.endpoints.target, _staging(work))
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def _table(work: Work) -> tuple[str, str]:
+    table = ExportFacts.of(work.item).table
+    assert table is not None
+    return table
+
+
+def _create_table(work: Work) -> Facts:
+    spark, table = work.endpoints.target, _table(work)
+    by = ExportFacts.of(work.item).partition_by
+    if not work.is_repeated or parquet_tables.mark_of(spark, table) != work.mark:
+        columns = _read_source(work).schema
+        parquet_tables.create_table(
+            spark, table, columns, _directory(work), partition_by=by, mark=work.mark
+        )
+    if by:
+        parquet_tables.find_partitions(spark, table)
+    return {}
+
+
+def _require_own_table(work: Work) -> None:
+    """Raise InvalidTableState (19) where the table of that name is not this migration's."""
+    found = parquet_tables.mark_of(work.endpoints.target, _table(work))
+    if found not in (None, work.mark):
+        raise InvalidTableStateError(
+            f"Table '{display(_table(work))}' is not the one that migration {work.plan.id} made"
+        )
+
+
+def _drop_table(work: Work) -> None:
+    _require_own_table(work)
+    name = quoted((OWN_CATALOG, *_table(work)))
+    with spark_errors(f"Table '{display(_table(work))}' is not dropped"):
+        work.endpoints.target.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+# -- verifying -------------------------------------------------------------------------------------
+
+
+def _read_target(work: Work, columns: Any) -> Any:
+    """Return the rows that were written; types of partition columns are the source's, unguessed."""
+    spark, facts = work.endpoints.target, ExportFacts.of(work.item)
+    if facts.table is not None:
+        return spark.table(quoted((OWN_CATALOG, *facts.table)))
+    reader = spark.read.schema(columns) if facts.partition_by else spark.read
+    return reader.parquet(_directory(work))
+
+
+def _checks(work: Work, level: Level) -> Iterator[Check]:
+    source = _read_source(work)
+    with spark_errors(f"{_directory(work)} cannot be read"):
+        target = _read_target(work, source.schema)
+        columns = {f.name: f.dataType.simpleString() for f in target.schema.fields}
+    expected = {f.name: f.dataType.simpleString() for f in source.schema.fields}
+    yield Check(name="schema", ok=columns == expected, expected=expected, found=columns)
+    if columns.keys() != expected.keys():
+        return
+    if level.includes(Level.SAMPLE):
+        yield from checksums.compare_checksums(source, target)
+        return
+    with spark_errors(f"{_directory(work)} cannot be counted"):
+        rows = target.count()
+    yield Check(name="rows", ok=rows == work.item.rows, expected=work.item.rows, found=rows)

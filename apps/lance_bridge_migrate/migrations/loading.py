@@ -1,0 +1,256 @@
+"""The steps of a table that is written from a DataFrame, and how they are undone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
+
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import TableRecord
+from lance_bridge.entries.tables import load_lance
+from lance_bridge.errors import display, table_already_exists
+from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.managed import conversion
+from lance_bridge.managed.state import state_of as managed_state
+from lance_bridge.ref import Ref
+from lance_bridge.table import Table
+from lance_bridge.tables.create import FIRST_VERSION, write_first
+from lance_bridge.tables.data import Rows
+from lance_bridge.tables.history.references import branches_of
+from lance_bridge.tables.indices import described
+from lance_bridge.tables.spark_types import columns_of
+from lance_bridge_spark.jobs.indexing import build_index, index_request
+
+from ..migration import Step, Work
+from ..plan import Facts, Item
+from ..spark import completeness, schema
+from ..spark.session import become_active, spark_errors
+from ..spark.writing import Loaded, address_at, append, transaction_of
+from ..targets import (
+    AFTER,
+    allocate_location,
+    create_entry,
+    entry_facts,
+    find_own_entry,
+    load_own_entry,
+    require_unchanged,
+    undo_entry,
+)
+from .convert_options import ConvertFacts, IndexOptions
+from .provenance import origin_version
+
+_log = logging.getLogger(__name__)
+
+LOAD = "load"
+"""The step that writes the rows, and the name of its transaction."""
+
+
+def loading_steps(item: Item) -> list[Step]:
+    """Return the steps of a table: its entry, its rows, its indices."""
+    indices = ConvertFacts.of(item).indices
+    built = [Step(f"index {each.index_name}", partial(_build_index, each)) for each in indices]
+    return [Step("entry", _create, _undo, _check_undo), Step(LOAD, _load), *built]
+
+
+# -- the entry -------------------------------------------------------------------------------------
+
+
+def _create(work: Work) -> Facts:
+    facts = ConvertFacts.of(work.item)
+    location = allocate_location(work)
+    work.note(location=location)
+    columns = columns_of(facts.schema_of_table)
+    record = create_entry(work, location, facts.properties, declared=True, columns=columns)
+    if facts.managed:
+        record = conversion.begin(work.target_bridge, record)
+    return {AFTER: entry_facts(record), "location": record.location}
+
+
+# -- the rows --------------------------------------------------------------------------------------
+
+
+def _load(work: Work) -> Facts:
+    bridge, facts, spark = work.target_bridge, ConvertFacts.of(work.item), work.endpoints.source
+    record = load_own_entry(work)
+    _make_first_version(record, facts.schema_of_table, work)
+    removed = _delete_orphans(bridge, record, work)
+    become_active(spark)
+    completeness.require_complete(
+        spark, facts.source, facts.files, ignore_statistics=work.options.ignore_statistics
+    )
+    options = dict(writing_options(work.options))
+    if facts.max_rows_per_file is not None:
+        options["max_rows_per_file"] = facts.max_rows_per_file
+    loaded = append(
+        schema.ordered(facts.read(spark), facts.sort_by),
+        address_at(work.endpoints.target, work.item.target),
+        version=FIRST_VERSION,
+        transaction=transaction_of(work.mark, LOAD),
+        mark=work.mark,
+        options=options,
+        alone=True,
+    )
+    noted = _written_facts(bridge, record, loaded)
+    work.advance(rows=loaded.rows, size=noted["bytes_written"])
+    if removed:
+        noted["orphaned_bytes_deleted"] = removed
+    return noted
+
+
+def _written_facts(bridge: Bridge, record: TableRecord, loaded: Loaded) -> Facts:
+    """Return what a report says about a write."""
+    # The entry itself may say which version is the latest.
+    table = Table(bridge, load_lance(bridge, record.path))
+    size = bytes_of(table.open(Ref(version=loaded.version)))
+    return {
+        "version": loaded.version,
+        "rows_written": loaded.rows,
+        "bytes_written": size,
+        "bytes_after": size,
+        **_orphans_left(bridge, record, table.open()),
+    }
+
+
+def _orphans_left(bridge: Bridge, record: TableRecord, dataset: lance.LanceDataset) -> Facts:
+    """Return how many files of data no version names, and their bytes; nothing if there are none.
+
+    They are of tasks that failed and were repeated. They stay: the table is visible now, and
+    another writer's files look the same before its commit.
+    """
+    named = {f"data/{file.path}" for each in dataset.get_fragments() for file in each.data_files()}
+    found = bridge.storage(record).sizes(record.location or "", "data")
+    left = {name: size for name, size in found.items() if name not in named}
+    if not left:
+        return {}
+    return {"orphaned_files_left": len(left), "orphaned_bytes_left": sum(left.values())}
+
+
+def _delete_orphans(bridge: Bridge, record: TableRecord, work: Work) -> int:
+    """Delete what attempts that were interrupted have written; return its bytes.
+
+    The journal says that there was an attempt. As long as the table, which is this migration's own,
+    has no version but the first, without rows, all files of data in it are of such attempts. Where
+    the catalog holds the versions, the last commit of one may be in progress: its files stay.
+    """
+    if not work.is_repeated or managed_state(record) is not None:
+        return 0
+    dataset = Table(bridge, record).open(write=True)
+    if int(dataset.version) != FIRST_VERSION or branches_of(dataset):
+        return 0
+    with translate_lance_errors(
+        f"The files of interrupted loads of '{display(record.path)}' remain"
+    ):
+        stats = dataset.cleanup_old_versions(
+            older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+        )
+    if stats.bytes_removed:
+        _log.warning(
+            "%s: %s bytes that interrupted loads had left were deleted",
+            display(record.path),
+            f"{stats.bytes_removed:,}",
+        )
+    return int(stats.bytes_removed)
+
+
+def writing_options(options: Any) -> Mapping[str, Any]:
+    """Return the options that the writer takes."""
+    return {
+        "data_storage_version": options.data_storage_version,
+        "max_rows_per_file": options.max_rows_per_file,
+    }
+
+
+def bytes_of(dataset: lance.LanceDataset) -> int:
+    """Return the bytes of a version's data files, as far as its manifest knows them."""
+    files = [file for each in dataset.get_fragments() for file in each.metadata.files]
+    return sum(int(file.file_size_bytes or 0) for file in files)
+
+
+def _make_first_version(record: TableRecord, columns: pa.Schema, work: Work) -> None:
+    """Make version 1, empty; or find the one that an earlier run made."""
+    table = Table(work.target_bridge, record)
+    if table.is_declared():
+        try:
+            write_first(table, Rows.of(columns.empty_table()))
+        except TableAlreadyExistsError:
+            if not work.is_repeated:
+                raise
+        else:
+            return
+    first = Table(work.target_bridge, record).open(Ref(version=FIRST_VERSION))
+    is_ours = first.count_rows() == 0 and first.schema.equals(columns)
+    if not (work.is_repeated and is_ours):
+        raise table_already_exists(record.path, "another writer has written to it")
+
+
+# -- indices ---------------------------------------------------------------------------------------
+
+
+def _build_index(index: IndexOptions, work: Work) -> Facts:
+    record = load_own_entry(work)
+    dataset = Table(work.target_bridge, record).open()
+    with translate_lance_errors(f"The indices of '{display(record.path)}' could not be read"):
+        existing = {each.name for each in described(dataset)}
+    if index.index_name in existing or index.column not in dataset.schema.names:
+        return {}
+    if not dataset.count_rows():
+        return {f"index {index.index_name}": "not built: there are no rows"}
+    become_active(work.endpoints.source)
+    request = index_request(index.column, index.kind, index.index_name, index.parameters)
+    address = address_at(work.endpoints.target, work.item.target)
+    with spark_errors(f"No index was built on column '{index.column}'"):
+        built = build_index(work.endpoints.source, address, request)
+    return {f"index {index.index_name}": {"version": built.version, "kind": built.kind}}
+
+
+# -- undoing ---------------------------------------------------------------------------------------
+
+
+def _check_undo(work: Work) -> None:
+    require_unchanged(work)
+    record = find_own_entry(work)
+    if record is not None:
+        _require_own_rows(work, record)
+
+
+def _require_own_rows(work: Work, record: TableRecord) -> None:
+    """Raise InvalidTableState (19) unless all rows of a table are this migration's."""
+    table = Table(work.target_bridge, record)
+    if table.is_declared():
+        return
+    dataset = table.open()
+    version = origin_version(dataset, FIRST_VERSION)
+    branches = sorted(branches_of(dataset))
+    if branches:
+        reason = f"it did not make branch {', '.join(branches)}"
+    elif version is None:
+        reason = "its versions were cleaned up"
+    elif not _is_own(dataset, version, transaction_of(work.mark, LOAD)):
+        reason = f"it did not write version {version}"
+    else:
+        return
+    raise InvalidTableStateError(
+        f"The rows of '{display(record.path)}' are not known to be those of migration "
+        f"{work.plan.id} ({reason}): undoing could delete what others wrote. Skip the table, or "
+        "drop it"
+    )
+
+
+def _is_own(dataset: lance.LanceDataset, version: int, transaction: str) -> bool:
+    with translate_lance_errors(f"Version {version} of {dataset.uri} could not be read"):
+        if version == FIRST_VERSION:
+            return not dataset.count_rows()
+        made_by = transaction_at(dataset, version)
+    return made_by is not None and bool(made_by.uuid == transaction)
+
+
+def _undo(work: Work) -> None:
+    undo_entry(work, check_files=partial(_require_own_rows, work))

@@ -1,0 +1,177 @@
+"""``properties``: entries get the table-format properties of this implementation, or of others.
+
+These are `table_type` in its letter case, `managed_by`, and what keeps the
+catalog from taking a table's files for its own. With ``others``, tables stay external: only undoing
+makes an entry again what it was, managed by its catalog or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from lance_namespace.errors import InvalidTableStateError
+
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import IMPLEMENTATION, LANCE, MANAGED_BY, STORAGE, TABLE_TYPE, TableRecord
+from lance_bridge.errors import concurrent_modification, display
+from lance_bridge.managed.state import LATEST
+
+from ..endpoints import Endpoints, bridge_of
+from ..journal import Check
+from ..levels import Level
+from ..migration import ItemFacts, MigrationType, Step, Survey, Work
+from ..plan import Facts, Item, blocker
+from ..selection import Selection, entries_of
+from ..targets import (
+    AFTER,
+    MARK,
+    entry_facts,
+    entry_fingerprint,
+    entry_identity,
+    find_entry,
+    is_own,
+    replace_properties,
+)
+
+
+class PropertiesOptions(Selection):
+    """Which tables, and which table-format properties they get.
+
+    Attributes:
+        to: ``ours`` for what this implementation writes: ``table_type=lance``,
+            ``managed_by=storage``, external. ``others`` for `table_type` and `managed_by`.
+        table_type: With ``others``: the letter case.
+        managed_by: With ``others``: the value, or "" for none.
+    """
+
+    to: Literal["ours", "others"] = "ours"
+    table_type: Literal["lance", "LANCE"] = "LANCE"
+    managed_by: Literal["storage", "catalog", ""] = "storage"
+
+    def wanted(self) -> dict[str, str]:
+        """Return the properties that tables are to have; "" for one that they are not to have."""
+        if self.to == "ours":
+            return {TABLE_TYPE: LANCE, MANAGED_BY: STORAGE}
+        return {TABLE_TYPE: self.table_type, MANAGED_BY: self.managed_by}
+
+
+class PropertiesFacts(ItemFacts):
+    """What is noted about an entry that is changed.
+
+    Attributes:
+        wanted: See `PropertiesOptions.wanted`.
+        before: `entry_facts` when the plan was made.
+        ownership: What the catalog itself keeps: `Catalog.load_marks`.
+    """
+
+    wanted: dict[str, str]
+    before: dict[str, Any]
+    ownership: dict[str, str] | None = None
+
+
+class Properties(MigrationType):
+    """See the module."""
+
+    name = "properties"
+    options_type = PropertiesOptions
+
+    def survey(self, endpoints: Endpoints, options: PropertiesOptions) -> Survey:
+        bridge = bridge_of(endpoints.target)
+        records = [each for each in entries_of(bridge, options) if each.is_lance]
+        return Survey([_item(bridge, record, options) for record in records])
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        return entry_fingerprint(bridge_of(endpoints.target).catalog.load_table(item.source))
+
+    def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - the same for all items
+        return [Step("properties", _change, _change_back, _check_undo)]
+
+    def verify(self, work: Work, level: Level) -> Sequence[Check]:  # noqa: ARG002 - the same
+        facts = PropertiesFacts.of(work.item)
+        record = find_entry(work.target_bridge, work.item.target)
+        found = None if record is None else _format_properties(record)
+        before = facts.before["location"]
+        now = None if record is None else entry_facts(record)["location"]
+        return [
+            Check(name="properties", ok=found == facts.wanted, expected=facts.wanted, found=found),
+            Check(name="location", ok=now == before, expected=before, found=now),
+        ]
+
+
+def _format_properties(record: TableRecord) -> dict[str, str]:
+    return {key: record.properties.get(key, "") for key in (TABLE_TYPE, MANAGED_BY)}
+
+
+def _item(bridge: Bridge, record: TableRecord, options: PropertiesOptions) -> Item:
+    facts = PropertiesFacts(wanted=options.wanted(), before=entry_facts(record))
+    item = Item(
+        source=record.path,
+        target=record.path,
+        facts=facts.to_json(),
+        fingerprint=entry_fingerprint(record),
+    )
+    is_ours = _format_properties(record) == facts.wanted
+    if record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
+        holder = "its catalog" if LATEST in record.properties else "another implementation"
+        why = f"Its versions are managed by {holder}, which these properties do not change"
+        return item.model_copy(update={"nothing_to_do": why})
+    if is_ours and (record.is_external or options.to == "others"):
+        return item.model_copy(update={"nothing_to_do": "It has these properties"})
+    if bridge.capabilities.no_alter:
+        return item.with_problems(blocker(f"Entries cannot change: {bridge.capabilities.no_alter}"))
+    if record.link_to:
+        return item.with_problems(blocker(f"It is a link to {record.link_to}: change that table"))
+    ownership = dict(bridge.catalog.load_marks(record.path))
+    return item.model_copy(update={"facts": {**item.facts, "ownership": ownership}})
+
+
+def _change(work: Work) -> Facts:
+    facts, record = PropertiesFacts.of(work.item), _load(work)
+    if is_own(work, record):
+        return {AFTER: entry_facts(record)}
+    if entry_facts(record) != facts.before:
+        raise concurrent_modification(record.path)
+    # On disk before the change: what the entry was, whatever other migration had marked it.
+    work.note(identity=entry_identity(record))
+    kept = {k: v for k, v in record.properties.items() if k not in facts.wanted}
+    new = {**kept, **{k: v for k, v in facts.wanted.items() if v}, MARK: work.mark}
+    return {AFTER: entry_facts(replace_properties(work.target_bridge, record, new))}
+
+
+def _load(work: Work) -> TableRecord:
+    return work.target_bridge.catalog.load_table(work.item.target)
+
+
+def _check_undo(work: Work) -> None:
+    _entry_to_change_back(work)
+
+
+def _entry_to_change_back(work: Work) -> TableRecord | None:
+    """Return the entry if it is as this migration left it; None if nothing is left to undo.
+
+    Raises:
+        InvalidTableStateError: (19) it was changed or replaced since.
+    """
+    record = find_entry(work.target_bridge, work.item.target)
+    if record is None:
+        return None
+    now, after = entry_facts(record), work.facts.get(AFTER)
+    if now == PropertiesFacts.of(work.item).before:
+        return None
+    if is_own(work, record) and after in (None, now):
+        return record
+    raise InvalidTableStateError(
+        f"'{display(record.path)}' was changed since migration {work.plan.id} changed its "
+        "properties: undo that change first, or skip the table"
+    )
+
+
+def _change_back(work: Work) -> None:
+    record = _entry_to_change_back(work)
+    if record is None:
+        return
+    facts, seen = PropertiesFacts.of(work.item), entry_facts(record)["properties"]
+    hidden = {k: v for k, v in record.properties.items() if k not in seen}
+    before = {**hidden, **facts.before["properties"]}
+    replace_properties(work.target_bridge, record, before, facts.ownership)

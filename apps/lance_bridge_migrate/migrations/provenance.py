@@ -1,0 +1,54 @@
+"""Which version a table's rows come from: a migration's own, or one of others."""
+
+from __future__ import annotations
+
+import lance
+
+from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_errors import translate_lance_errors
+
+_KEEPS_ROWS = (
+    lance.LanceOperation.CreateIndex,
+    lance.LanceOperation.Rewrite,
+    lance.LanceOperation.UpdateConfig,
+)
+"""Indexing, compacting, and settings: what they make has the rows of the version before."""
+
+
+def origin_version(dataset: lance.LanceDataset, floor: int) -> int | None:
+    """Return the version that the rows of a dataset, at its latest version, come from.
+
+    That is the version that wrote them, or the one that they were restored from; `floor` where
+    nothing has changed a row since.
+
+    Args:
+        floor: Where the search ends: a version whose rows are known.
+
+    Returns:
+        None where a version on the way was cleaned up, or its transaction is unknown.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    version = int(dataset.version)
+    if version <= floor:
+        return version
+    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
+        kept = {int(each["version"]) for each in dataset.versions()}
+        while version > floor:
+            made_by = transaction_at(dataset, version) if version in kept else None
+            if made_by is None:
+                return None
+            if isinstance(made_by.operation, lance.LanceOperation.Restore):
+                version = int(made_by.operation.version)
+            elif _keeps_rows(made_by.operation):
+                version -= 1
+            else:
+                break
+    return version
+
+
+def _keeps_rows(operation: object) -> bool:
+    # Lance has no class for the step with which a compaction begins.
+    begins_rewrite = type(operation) is lance.LanceOperation.BaseOperation
+    return begins_rewrite or isinstance(operation, _KEEPS_ROWS)

@@ -1,0 +1,262 @@
+"""``register``: a directory of Lance tables gets entries in a catalog; no data is moved.
+
+Lance's directory namespace has two layouts. Version 1 is a directory ``<name>.lance`` for each
+table. Version 2 is a manifest: a Lance table ``__manifest`` with a row for each table and
+namespace, whose tables may be anywhere below the root. A directory may have both. Source: Lance
+Directory Namespace spec, and what pylance writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import lance
+import obstore
+from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
+from pydantic import Field
+
+from lance_bridge import identifier
+from lance_bridge import location as locations
+from lance_bridge.errors import display
+from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
+from lance_bridge.storage import store_errors
+from lance_bridge.table_files import RESERVED_FILE
+
+from ..endpoints import Directory, Endpoints, bridge_of, directory_at
+from ..journal import Check
+from ..levels import Level
+from ..migration import MigrationType, Step, Survey, Work
+from ..plan import Address, Item, blocker
+from ..selection import Selection
+from ..targets import find_entries
+from .registration import (
+    NO_DATA,
+    Candidate,
+    EntryFacts,
+    plan_items,
+    registration_steps,
+    verify_registration,
+)
+
+_HAS_DATA = "has data"
+MANIFEST = "__manifest"
+DELIMITER = "$"
+"""Joins the names of an identifier in the manifest."""
+_DEREGISTERED_FILE = ".lance-deregistered"
+_SUFFIX = ".lance"
+_THREADS = 16
+
+
+class RegisterOptions(Selection):
+    """What is registered, and where.
+
+    Attributes:
+        namespace: Namespace of the tables in the root of the directory. Tables of its
+            child namespaces go into namespaces of their own names; where the catalog has more
+            levels than the directory, the first of these names go before.
+        flatten: Puts all tables into `namespace`; names of child namespaces are joined with the
+            table's by ``_``.
+        make_namespaces: Creates namespaces that do not exist.
+    """
+
+    namespace: tuple[str, ...] = Field(min_length=1)
+    flatten: bool = False
+    make_namespaces: bool = True
+
+
+class Register(MigrationType):
+    """See the module."""
+
+    name = "register"
+    options_type = RegisterOptions
+
+    def connect_source(
+        self, address: Address, secrets: Mapping[str, str]
+    ) -> AbstractContextManager[Directory]:
+        return directory_at(address, secrets)
+
+    def survey(self, endpoints: Endpoints, options: RegisterOptions) -> Survey:
+        bridge, source = bridge_of(endpoints.target), endpoints.source
+        identifier.parse_table_namespace(options.namespace, bridge.capabilities)
+        found = [each for each in tables_in(source) if options.takes(each.names)]
+        candidates = [_candidate(each, options, bridge.capabilities.levels) for each in found]
+        items = plan_items(bridge, candidates, make_namespaces=options.make_namespaces)
+        return Survey(items, () if found else (f"There are no tables in {source.root}",))
+
+    def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
+        location = EntryFacts.of(item).location
+        if not endpoints.source.storage.has_dataset(location):
+            raise TableNotFoundError(f"There is no longer a Lance table at {location}")
+        return _HAS_DATA
+
+    def steps(self, item: Item) -> Sequence[Step]:
+        return registration_steps(item)
+
+    def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
+        return find_entries(bridge_of(endpoints.target), items)
+
+    def verify(self, work: Work, level: Level) -> Sequence[Check]:
+        def open_source(version: int) -> lance.LanceDataset:
+            location = EntryFacts.of(work.item).location
+            options = work.endpoints.source.storage.options or None
+            with translate_lance_errors(f"The table at {location} could not be opened"):
+                return lance.dataset(location, version=version, storage_options=options)
+
+        return verify_registration(work, level, open_source)
+
+
+def _candidate(found: DirectoryTable, options: RegisterOptions, levels: int) -> Candidate:
+    target = _target_of(found.names, options, levels)
+    problem, nothing_to_do = found.problem, ""
+    if not target and not problem:
+        problem = (
+            f"It is in namespace '{display(found.names[:-1])}', for which the catalog has too few "
+            "levels: flatten the namespaces"
+        )
+    if not found.has_data and not found.problem:
+        nothing_to_do = NO_DATA if found.is_reserved else "It has no data"
+    return Candidate(
+        source=found.names,
+        target=target or found.names,
+        facts=EntryFacts(location=found.location, properties=dict(found.properties)),
+        fingerprint=_HAS_DATA,
+        nothing_to_do=nothing_to_do,
+        problems=(blocker(problem),) if problem else (),
+    )
+
+
+def _target_of(
+    names: tuple[str, ...], options: RegisterOptions, levels: int
+) -> tuple[str, ...] | None:
+    *inner, table = names
+    if options.flatten:
+        return (*options.namespace, "_".join([*inner, table]))
+    if not inner:
+        return (*options.namespace, table)
+    return (*options.namespace[: levels - len(inner)], *names) if len(inner) <= levels else None
+
+
+# -- what a directory has --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DirectoryTable:
+    """One table of a directory.
+
+    Attributes:
+        names: As the directory has them: those of its namespaces, and its own.
+        location: As Lance spells it.
+        properties: Those that the manifest has.
+        has_data: Whether it has a version.
+        is_reserved: Whether it was declared.
+        problem: Why it cannot be a table of a catalog, or "".
+    """
+
+    names: tuple[str, ...]
+    location: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    has_data: bool = True
+    is_reserved: bool = False
+    problem: str = ""
+
+
+def tables_in(directory: Directory) -> list[DirectoryTable]:
+    """Return all tables of a directory, sorted by their names.
+
+    What was deregistered there is left out. A table that both the manifest and the listing have is
+    returned once, as the manifest has it.
+
+    Raises:
+        InvalidTableStateError: (19) the manifest cannot be read.
+        ServiceUnavailableError: (17) the storage does not answer.
+    """
+    named = list(_in_manifest(directory))
+    known = {locations.key(each.location) for each in named}
+    listed = (each for each in _list_tables(directory) if locations.key(each.location) not in known)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda each: _inspect(directory, each), [*named, *listed])
+        return sorted((each for each in found if each is not None), key=lambda each: each.names)
+
+
+def _list_tables(directory: Directory) -> Iterator[DirectoryTable]:
+    for name in _children(directory, directory.root)[0]:
+        if name.endswith(_SUFFIX) and name != _SUFFIX:
+            yield DirectoryTable(
+                (name.removesuffix(_SUFFIX),), locations.join(directory.root, name)
+            )
+
+
+def _inspect(directory: Directory, found: DirectoryTable) -> DirectoryTable | None:
+    """Return a table with what its location has; None where it was deregistered."""
+    if found.problem:
+        return found
+    directories, files = _children(directory, found.location)
+    if _DEREGISTERED_FILE in files:
+        return None
+    has_versions = "_versions" in directories and directory.storage.has_dataset(found.location)
+    return DirectoryTable(
+        found.names,
+        found.location,
+        found.properties,
+        has_data=has_versions,
+        is_reserved=RESERVED_FILE in files,
+    )
+
+
+def _children(directory: Directory, location: str) -> tuple[list[str], list[str]]:
+    """Return the names of directories and files at a location, which need not exist."""
+    with store_errors(location):
+        if locations.is_local(location):
+            return _local_children(FilePath(locations.for_lance(location)))
+        answer = obstore.list_with_delimiter(directory.storage.store_at(location))
+        directories = [path.rstrip("/").rsplit("/", 1)[-1] for path in answer["common_prefixes"]]
+        return directories, [meta["path"].rsplit("/", 1)[-1] for meta in answer["objects"]]
+
+
+def _local_children(directory: FilePath) -> tuple[list[str], list[str]]:
+    try:
+        children = list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    directories = [each.name for each in children if each.is_dir()]
+    return directories, [each.name for each in children if not each.is_dir()]
+
+
+def _in_manifest(directory: Directory) -> Iterator[DirectoryTable]:
+    location = locations.join(directory.root, MANIFEST)
+    if not directory.storage.has_dataset(location):
+        return
+    columns = ["object_id", "object_type", "location", "metadata"]
+    try:
+        manifest = lance.dataset(location, storage_options=directory.storage.options or None)
+        rows = manifest.to_table(columns=columns).to_pylist()
+    except LANCE_ERRORS as error:
+        raise InvalidTableStateError(
+            f"{location} is not the manifest of a directory of tables, or cannot be read: "
+            f"{str(error)[:200]}"
+        ) from error
+    yield from (_from_row(directory, row) for row in rows if row["object_type"] == "table")
+
+
+def _from_row(directory: Directory, row: Mapping[str, Any]) -> DirectoryTable:
+    names = tuple(row["object_id"].split(DELIMITER))
+    location = row["location"]
+    if not location:
+        return DirectoryTable(names, "", problem="The directory's manifest has no location for it")
+    is_relative = "://" not in location and not location.startswith("/")
+    full = locations.join(directory.root, location) if is_relative else location
+    return DirectoryTable(names, locations.for_lance(full), _properties(row["metadata"]))
+
+
+def _properties(metadata: str | None) -> dict[str, str]:
+    try:
+        found = json.loads(metadata or "{}")
+    except ValueError:
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}

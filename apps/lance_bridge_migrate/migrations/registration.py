@@ -1,0 +1,217 @@
+"""Planning entries for tables in a catalog, and the steps of tables that are not moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import lance
+from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
+from pydantic import Field
+
+from lance_bridge import location as locations
+from lance_bridge.bridge import Bridge
+from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.entries import properties as entry_properties
+from lance_bridge.entries.placement import Home
+from lance_bridge.entries.tables import what_is
+from lance_bridge.errors import display
+from lance_bridge.managed import conversion
+from lance_bridge.table import Table
+
+from ..journal import Check
+from ..levels import Level
+from ..migration import ItemFacts, Step, Work
+from ..namespaces import missing_namespaces, namespace_steps
+from ..plan import Facts, Item, ItemType, Problem, blocker, warning
+from ..targets import (
+    AFTER,
+    create_entry,
+    entry_facts,
+    load_own_entry,
+    require_unchanged,
+    undo_entry,
+)
+from .verification import compare
+
+NO_DATA = "It is declared and has no data yet"
+
+
+class EntryFacts(ItemFacts):
+    """What is noted about a table that gets an entry.
+
+    Attributes:
+        location: Where it is and stays; "" where a step allocates one.
+        properties: What its entry is to hold, as far as callers see it.
+        managed: Whether the catalog is to hold its versions.
+    """
+
+    location: str = ""
+    properties: dict[str, str] = Field(default_factory=dict)
+    managed: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A table that is to get an entry.
+
+    Attributes:
+        source: Its names where it is.
+        target: Its names in the catalog, not checked yet; empty where there are none for it.
+        facts: Not checked yet.
+        fingerprint: See `Item`; nothing_to_do, rows and bytes alike.
+        hints: Notes for the plan.
+    """
+
+    source: Path
+    target: Path
+    facts: EntryFacts
+    fingerprint: str = ""
+    nothing_to_do: str = ""
+    problems: tuple[Problem, ...] = ()
+    rows: int | None = None
+    bytes: int | None = None
+    hints: tuple[str, ...] = ()
+
+
+def plan_items(
+    bridge: Bridge, candidates: Iterable[Candidate], *, make_namespaces: bool
+) -> list[Item]:
+    """Return the items of a plan: the namespaces that are missing, and the tables.
+
+    Args:
+        make_namespaces: Whether missing namespaces are created, or else block their tables.
+    """
+    tables = [_plan_table(bridge, each) for each in candidates]
+    wanted = {item.target for item in tables if item.is_to_do}
+    missing = missing_namespaces(bridge, wanted)
+    absent = {item.target for item in missing}
+    parents = {path[:-1] for path in wanted} - absent
+    existing = _entries_in(bridge, parents)
+    managing = {path for path in parents if _manages_versions(bridge, path)}
+    if not make_namespaces:
+        tables = [_require_namespace(item, absent) for item in tables]
+    tables = [_compare_with_entry(item, existing.get(item.target)) for item in tables]
+    managed = {"managed": True}
+    return [*(missing if make_namespaces else []), *(
+        item.model_copy(update={"facts": {**item.facts, **managed}})
+        if item.target[:-1] in managing else item
+        for item in tables
+    )]  # fmt: skip
+
+
+def _plan_table(bridge: Bridge, found: Candidate) -> Item:
+    """Return the item of a table, with the problems of its names, location and properties."""
+    problems = list(found.problems)
+    target, location = found.target, found.facts.location
+    if not problems:
+        try:
+            target = bridge.table_path(found.target)
+            location = locations.check(location) if location else ""
+        except InvalidInputError as error:
+            problems.append(blocker(str(error)))
+    properties, refused = _check_properties(found.facts.properties)
+    facts = found.facts.model_copy(update={"location": location, "properties": properties})
+    return Item(
+        source=found.source,
+        target=target,
+        facts=facts.to_json(),
+        fingerprint=found.fingerprint,
+        nothing_to_do=found.nothing_to_do,
+        problems=(*problems, *refused),
+        rows=found.rows,
+        bytes=found.bytes,
+    )
+
+
+def _check_properties(given: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
+    kept: dict[str, str] = {}
+    problems = []
+    for key, value in given.items():
+        try:
+            kept.update(entry_properties.checked({key: value}))
+        except InvalidInputError as error:
+            problems.append(warning(f"A property is left out: {error}"))
+    return kept, problems
+
+
+def _require_namespace(item: Item, absent: set[Path]) -> Item:
+    outer = [item.target[:depth] for depth in range(1, len(item.target))]
+    missing = [path for path in outer if path in absent]
+    if not missing or not item.is_to_do:
+        return item
+    text = f"Namespace '{display(missing[0])}' does not exist: create it, or let the migration"
+    return item.with_problems(blocker(f"{text} create it"))
+
+
+def _entries_in(bridge: Bridge, namespaces: Iterable[Path]) -> dict[Path, TableRecord]:
+    found: dict[Path, TableRecord] = {}
+    for namespace in sorted(namespaces):
+        with suppress(NamespaceNotFoundError):  # dropped since it was found
+            found.update({each.path: each for each in bridge.catalog.scan_tables(namespace)})
+    return found
+
+
+def _manages_versions(bridge: Bridge, namespace: Path) -> bool:
+    """Return whether the catalog is to hold the versions of a namespace's new tables."""
+    with suppress(NamespaceNotFoundError):
+        return conversion.is_wanted(bridge, (*namespace, ""), Home(bridge, namespace), None)
+    return False
+
+
+def _compare_with_entry(item: Item, entry: TableRecord | None) -> Item:
+    """Return an item with what the entry means for it that has its name already."""
+    if entry is None or not item.is_to_do:
+        return item
+    location = item.facts["location"] and locations.key(item.facts["location"])
+    if entry.is_lance and entry.location and locations.key(entry.location) == location:
+        return item.model_copy(update={"nothing_to_do": "It has an entry for that location"})
+    found = f"a Lance table at {entry.location}" if entry.is_lance else what_is(entry)
+    return item.with_problems(blocker(f"The name is taken by {found}"))
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+def registration_steps(item: Item) -> Sequence[Step]:
+    """Return the steps of a namespace, or of a table that stays where it is."""
+    if item.type is ItemType.NAMESPACE:
+        return namespace_steps()
+    steps = [Step("entry", _create, undo_entry, require_unchanged)]
+    if EntryFacts.of(item).managed:
+        steps.append(Step("manage", manage_versions, None, require_unchanged))
+    return steps
+
+
+def _create(work: Work) -> Facts:
+    facts = EntryFacts.of(work.item)
+    return {AFTER: entry_facts(create_entry(work, facts.location, facts.properties))}
+
+
+def manage_versions(work: Work) -> Facts:
+    """Have the catalog hold the versions of the table."""
+    return {AFTER: entry_facts(conversion.begin(work.target_bridge, load_own_entry(work)))}
+
+
+def verify_registration(
+    work: Work, level: Level, open_source: Callable[[int], lance.LanceDataset]
+) -> list[Check]:
+    """Compare an entry with what the plan says, and its table with the source.
+
+    `Work.prefetched` is the entry, as `targets.find_entries` returns it.
+
+    Args:
+        open_source: Opens the source at a version, with the source's own means.
+    """
+    if work.item.type is ItemType.NAMESPACE:
+        return []
+    record: TableRecord | None = work.prefetched
+    expected = EntryFacts.of(work.item).location
+    found = record.location if record is not None and record.is_lance else None
+    is_same = found is not None and locations.key(found) == locations.key(expected)
+    checks = [Check(name="entry", ok=is_same, expected=expected, found=found)]
+    if record is None or not is_same:
+        return checks
+    dataset = Table(work.target_bridge, record).open()
+    return checks + compare(open_source(int(dataset.version)), dataset, level)

@@ -1,0 +1,129 @@
+"""External tables of Parquet that a migration creates in Spark, each recognised by its mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from lance_namespace.errors import LanceNamespaceError
+from pyspark.sql.types import StructType
+
+from lance_bridge.errors import display
+from lance_bridge.names import quoted
+from lance_bridge_spark.source.types import read_type, spark_schema
+
+from ..plan import Problem, blocker, warning
+from ..targets import MARK
+from .session import spark_errors
+from .sources import OWN_CATALOG
+
+_UNWRITABLE = ("void",)
+"""Types of Spark that Parquet cannot hold."""
+
+
+def column_problems(columns: pa.Schema) -> list[Problem]:
+    """Return which columns of Lance Parquet cannot hold, and which get another type."""
+    found: list[Problem] = []
+    for field in columns:
+        try:
+            [shown] = spark_schema(pa.schema([field])).fields
+        except LanceNamespaceError as error:
+            found.append(blocker(str(error), field.name))
+            continue
+        if shown.dataType.simpleString() in _UNWRITABLE:
+            found.append(blocker(f"Parquet has no type for {field.type}", field.name))
+        elif not read_type(field.type).equals(field.type) and not _is_plain_list(field.type):
+            text = f"{field.type} is written as {shown.dataType.simpleString()}"
+            found.append(warning(text, field.name))
+    return found
+
+
+def _is_plain_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) and read_type(kind.value_type).equals(kind.value_type))
+
+
+def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
+    """Return what keeps a table from being partitioned by columns, and what changes in those."""
+    missing = [name for name in by if name not in columns.names]
+    if missing:
+        lacks = ", ".join(missing)
+        return [warning(f"It is not partitioned: it has no column {lacks}")]
+    if len(by) == len(columns):
+        return [blocker("All of its columns would be partitions: leave one to the files")]
+    found: list[Problem] = []
+    for name in by:
+        kind = read_type(columns.field(name).type)
+        if pa.types.is_nested(kind):
+            found.append(blocker(f"{kind} cannot be in the names of directories", name))
+        elif pa.types.is_binary(kind):
+            found.append(blocker("Binary values cannot be in the names of directories", name))
+        elif pa.types.is_timestamp(kind) and kind.tz is not None:
+            found.append(
+                warning(
+                    "The names of its directories are times of the session's zone "
+                    "(spark.sql.session.timeZone): read them in the same one",
+                    name,
+                )
+            )
+        elif pa.types.is_string(kind):
+            found.append(
+                warning("An empty text becomes null, as in all partitions of Spark's", name)
+            )
+    return found
+
+
+def table_problems(spark: Any, database: str, table: str) -> list[Problem]:
+    """Return what keeps a table from being made."""
+    with spark_errors(f"Database '{database}' cannot be read"):
+        if not spark.catalog.databaseExists(f"{OWN_CATALOG}.{quoted((database,))}"):
+            return [blocker(f"Database '{database}' does not exist: create it first")]
+        if spark.catalog.tableExists(quoted((OWN_CATALOG, database, table))):
+            return [blocker(f"'{database}.{table}' already exists: choose another name")]
+    return []
+
+
+def create_table(
+    spark: Any,
+    path: Sequence[str],
+    columns: StructType,
+    location: str,
+    *,
+    partition_by: Sequence[str],
+    mark: str,
+) -> None:
+    """Create an external table of existing Parquet files, without its partitions yet.
+
+    Raises:
+        InvalidInputError: (13) there is one of that name, or Spark refuses a name or type.
+        ServiceUnavailableError: (17)
+    """
+    name = quoted((OWN_CATALOG, *path))
+    parts = f"PARTITIONED BY ({', '.join(quoted((c,)) for c in partition_by)})"
+    place = location.replace("\\", "\\\\").replace("'", "\\'")
+    with spark_errors(f"Table '{display(tuple(path))}' is not created"):
+        spark.sql(
+            f"CREATE TABLE {name} ({columns.toDDL()}) USING parquet "
+            f"{parts if partition_by else ''} LOCATION '{place}' "
+            f"TBLPROPERTIES ('{MARK}' = '{mark}')"
+        )
+
+
+def find_partitions(spark: Any, path: Sequence[str]) -> None:
+    """Add all partitions in a table's directory to it; safe to repeat.
+
+    Raises:
+        ServiceUnavailableError: (17)
+    """
+    with spark_errors(f"The partitions of table '{display(tuple(path))}' are not added"):
+        spark.sql(f"MSCK REPAIR TABLE {quoted((OWN_CATALOG, *path))}")
+
+
+def mark_of(spark: Any, path: Sequence[str]) -> str | None:
+    """Return the mark of a table, "" for one without, or None where there is no such table."""
+    name = quoted((OWN_CATALOG, *path))
+    with spark_errors(f"Table '{display(tuple(path))}' cannot be read"):
+        if not spark.catalog.tableExists(name):
+            return None
+        rows = spark.sql(f"SHOW TBLPROPERTIES {name}").collect()
+    return next((row["value"] for row in rows if row["key"] == MARK), "")

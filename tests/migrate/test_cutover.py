@@ -1,0 +1,287 @@
+"""The cutover of converted tables, increments that are killed, and undoing them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import lance
+import pytest
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    InvalidTableStateError,
+)
+from migrate.building import Run, register_rows
+from migrate.increments import (
+    AT_COMMIT,
+    add,
+    blocked,
+    convert,
+    converted,
+    done,
+    ids,
+    only_item,
+    plan_next,
+    planned_again,
+    rows_in_spark,
+)
+from migrate.sparking import CHANGES, Died, Scene, failed, moments, rows_of
+
+from lance_bridge_hive.catalog import HiveCatalog
+from lance_bridge_migrate import State, verify
+from lance_bridge_spark.source.commit import Commit
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
+
+_CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "restore"))
+
+
+# -- the switch-over -------------------------------------------------------------------------------
+
+
+def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        add(scene, database, 20, 25)
+        plan_next(run, by="column", column="id", switch_to="{table}")
+        add(scene, database, 25, 26)
+        record = run.execute()
+        error = record.items[f"{database}/t"].error
+        assert error is not None
+        assert error.code == ConcurrentModificationError.code
+        assert "1 rows have a greater value" in error.message
+        assert scene.tables() == ["t_new"]
+        assert ids(scene) == list(range(25)), "the round's rows are in"
+        # Run again, it looks again; another round takes what is missing.
+        assert run.execute().state is State.FAILED
+        plan_next(run, by="column", column="id", switch_to="{table}")
+        done(run)
+        assert scene.tables() == ["t"]
+        assert rows_of(scene.dataset("t").to_table()) == rows_in_spark(scene, f"{database}.t")
+        # Whoever writes to it by its new name keeps it from being undone, before a thing is done.
+        version = scene.dataset("t").version
+        scene.dataset("t").delete("id = 0")
+        with pytest.raises(InvalidTableStateError, match="did not write"):
+            run.undo()
+        assert scene.tables() == ["t"]
+        uri = scene.dataset("t").uri
+        lance.dataset(uri, version=version).restore()  # type: ignore[no-untyped-call]  # pylance's
+        assert run.undo().state is State.UNDONE
+        assert scene.tables() == ["t_new"]
+        assert ids(scene) == list(range(25))
+        plan_next(run, by="column", column="id", switch_to="{table}")
+        done(run, "none")
+        assert scene.tables() == ["t"]
+
+
+def test_partitions_that_changed_keep_the_table_from_its_final_name(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        plan = plan_next(run, by="partition", switch_to="t")
+        assert only_item(plan).rows == 0
+        add(scene, database, 20, 21)
+        [problem] = failed(run.execute())
+        assert "1 partitions have other numbers of rows" in problem
+        assert run.undo().state is State.UNDONE
+        plan_next(run, by="partition", switch_to="t")
+        done(run)
+        assert ids(scene, "t") == list(range(21))
+        plan = plan_next(run, by="partition", switch_to="t")
+        assert "already has the name 't'" in blocked(plan)
+
+
+def test_a_final_name_that_is_taken_is_left_alone(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        plan_next(run, by="column", column="id", switch_to="t")
+        register_rows(scene.place, "t", scene.directory / "other", "_lance")
+        [problem] = failed(run.execute())
+        assert "already exists" in problem
+        assert run.undo().state is State.UNDONE
+        add(scene, database, 20, 21)
+        assert "is taken" in blocked(plan_next(run, by="column", column="id", switch_to="t"))
+
+
+def test_with_concurrent_writers_no_row_is_lost_or_duplicated(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        stopping, written = threading.Event(), [20]
+
+        def write() -> None:
+            while not stopping.is_set():
+                add(scene, database, written[-1], written[-1] + 3)
+                written.append(written[-1] + 3)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            before = 20
+            options: dict[str, Any] = {"by": "column", "column": "id"}
+            for _ in range(2):
+                plan_next(run, **options)
+                done(run, "none")
+                assert ids(scene) == list(range(len(ids(scene)))), "nothing twice, nothing missing"
+                assert len(ids(scene)) >= before
+                before = len(ids(scene))
+            plan_next(run, **options, switch_to="t")
+            count = len(written)
+            while len(written) < count + 2:
+                stopping.wait(0.05)
+            [problem] = failed(run.execute())
+            assert "run another increment" in problem
+        finally:
+            stopping.set()
+            writer.join()
+        plan_next(run, **options, switch_to="t")
+        done(run)
+        assert ids(scene, "t") == list(range(written[-1]))
+        assert rows_of(scene.dataset("t").to_table()) == rows_in_spark(scene, f"{database}.t")
+
+
+# -- deaths and undoing ----------------------------------------------------------------------------
+
+
+def _killed_at_every_moment(scene: Scene, run: Run, table: str) -> None:
+    """Kill the round of a plan at every moment, go on, kill its undoing, and go on with that."""
+
+    def execute(moment: int = -1) -> int:
+        with moments(moment, _CHANGES) as passed:
+            assert failed(run.execute(at_once=1, verify="none")) == []
+        return passed()
+
+    def undo(moment: int = -1) -> int:
+        with moments(moment, _CHANGES) as passed:
+            assert run.undo().state is State.UNDONE
+        return passed()
+
+    before, running = scene.dataset("t_new").version, execute()
+    made, undoing = scene.dataset(table).version - before, undo()
+    assert made == 1
+    assert min(running, undoing) >= 5
+    for moment in range(max(running, undoing)):
+        before = scene.dataset("t_new").version
+        planned_again(run, before)
+        if moment < running:
+            with pytest.raises(Died):
+                execute(moment)
+        execute()
+        assert ids(scene, table) == list(range(25)), moment
+        assert scene.dataset(table).version == before + 1, "written once"
+        if moment < undoing:
+            with pytest.raises(Died):
+                undo(moment)
+        undo()
+        assert scene.tables() == ["t_new"], moment
+        assert ids(scene) == list(range(20)), moment
+        assert scene.dataset("t_new").version == before + 2, "restored once"
+
+
+def test_rows_are_added_once_whenever_it_is_killed(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        add(scene, converted(scene, run), 20, 25)
+        plan_next(run, by="column", column="id", switch_to="t")
+        _killed_at_every_moment(scene, run, "t")
+
+
+@pytest.mark.slow
+def test_rows_are_merged_once_whenever_it_is_killed(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        add(scene, converted(scene, run), 20, 25)
+        plan_next(run, by="partition", key=["id"])
+        _killed_at_every_moment(scene, run, "t_new")
+
+
+def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        add(scene, database, 20, 30)
+        plan_next(run, by="column", column="id")
+        done(run, "none")
+        first = run.migration
+        scene.dataset("t_new").optimize.compact_files()
+        add(scene, database, 30, 31)
+        plan_next(run, by="column", column="id")
+        done(run, "none")
+        second, run.migration = run.migration, first
+        with pytest.raises(InvalidTableStateError, match="did not write"):
+            run.undo()  # the later round has to be undone first
+        run.migration = second
+        assert run.undo().state is State.UNDONE
+        run.migration = first
+        assert run.undo().state is State.UNDONE
+        assert ids(scene) == list(range(20))
+        plan_next(run, by="column", column="id")
+        done(run, "none")
+        scene.dataset("t_new").delete("id = 1")
+        with pytest.raises(InvalidTableStateError, match="did not write"):
+            run.undo()
+    assert len(ids(scene)) == 30
+
+
+def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        add(scene, database, 20, 30)
+        first = run.migration
+        for options in ({"by": "column", "column": "id"}, {"by": "partition", "key": ["id"]}):
+            run.migration = first
+            plan_next(run, **options)
+            with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
+                run.execute(at_once=1)
+            before, others = scene.dataset("t_new"), scene.dataset("t_new")
+            others.delete("id = 1")
+            record = run.execute(at_once=1)
+            error = record.items[f"{database}/t"].error
+            assert error is not None
+            assert error.code == ConcurrentModificationError.code, error
+            assert run.undo().state is State.UNDONE, "there is nothing of the round to take back"
+            assert ids(scene) == [0, *range(2, 20)]
+            before.restore()  # type: ignore[no-untyped-call]  # pylance's
+
+
+def test_tables_that_an_increment_leaves_out_are_in_the_next(scene: Scene) -> None:
+    database = scene.database()
+    for table in "ab":
+        scene.spark.sql(f"CREATE TABLE {database}.{table} USING parquet AS SELECT 1L AS id")
+    with scene.run("convert") as run:
+        convert(scene, run, database)
+        scene.spark.sql(f"INSERT INTO {database}.a VALUES (2)")
+        scene.spark.sql(f"ALTER TABLE {database}.b ADD COLUMNS (more INT)")
+        plan = plan_next(run, by="column", column="id")
+        assert [item.source[-1] for item in plan.blocked] == ["b"]
+        assert failed(run.execute(skip_blocked=True)) == []
+        plan = plan_next(run, by="column", column="id")
+        assert [item.source[-1] for item in plan.items] == ["a", "b"]
+        assert "There are no new rows" in plan.items[0].nothing_to_do
+    record = verify(run.type, run.endpoints, run.migrations.get(plan.follows or ""))
+    assert record.state is State.DONE
+
+
+def test_rows_that_the_source_deleted_are_named_with_a_way_out(scene: Scene) -> None:
+    with scene.run("convert") as run:
+        database = converted(scene, run)
+        first = run.migration
+        scene.spark.sql(
+            f"INSERT OVERWRITE {database}.t SELECT id, name, part FROM "
+            f"(SELECT id, concat('row ', id) AS name, id DIV 10 AS part FROM range(1, 20))"
+        )
+        plan_next(run, by="column", column="id", key=["id"], switch_to="t")
+        [problem] = failed(run.execute(at_once=1, verify="none"))
+        assert "run another increment" not in problem
+        assert "Rows were deleted in the source" in problem
+        assert "run an increment by partition with --key" in problem
+        # The advice ends it.
+        assert run.undo().state is State.UNDONE
+        run.migration = first
+        plan_next(run, by="partition", key=["id"], switch_to="t")
+        place = scene.directory / "raw" / "t" / "part=0"
+        place.rename(scene.directory / "away")
+        [problem] = failed(run.execute(at_once=1, verify="none"))
+        assert "do not exist" in problem, "not taken for deleted"
+        run.migration = first
+        assert "do not exist" in blocked(plan_next(run, by="partition", key=["id"]))
+        (scene.directory / "away").rename(place)
+        run.migration = first
+        plan_next(run, by="partition", key=["id"], switch_to="t")
+        done(run)
+        assert ids(scene, "t") == list(range(1, 20))

@@ -1,0 +1,199 @@
+"""``marks``: entries of other implementations get our marks, ours get theirs, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace as api
+import pytest
+from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
+from migrate.building import Run, counts_of, read_by_name, register_rows, rows, within
+from migrate.places import Place, files, without
+from servers.glue_server import GlueServer
+from servers.hive_raw import MARKS, raw_client, raw_table
+
+from lance_bridge_migrate import Migrations, Record, verify
+
+pytestmark = pytest.mark.server
+
+OUR_OWN = ("lance_bridge.migration", "lance_bridge.revision", "transient_lastDdlTime")
+
+
+def port_of(place: Place) -> int:
+    return int(place.properties["uri"].rsplit(":", 1)[1])
+
+
+def make_theirs(hive: Place, lake: Path, mark: str, name: str = "theirs") -> tuple[str, ...]:
+    """Make a table in Hive as another implementation does."""
+    place = lake / f"{name}.lance"
+    lance.write_dataset(rows(), str(place))
+    entry = raw_table(hive.prefix, name, str(place))
+    MARKS[mark](entry)
+    with raw_client(port_of(hive)) as client:
+        client.create_table(entry)
+    return hive.table(name)
+
+
+def select(place: Place, **options: Any) -> dict[str, Any]:
+    return {"include": [f"{place.prefix}*"], **options}
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_table_of_another_implementation_gets_our_properties_and_undoing_restores_it(
+    hive: Place, lake: Path, migrations: Migrations, mark: str
+) -> None:
+    hive.make_namespace()
+    table = make_theirs(hive, lake, mark)
+    before, data = hive.entries(), files(lake)
+    with within(hive) as endpoints:
+        run = Run("properties", endpoints, migrations)
+        plan = run.plan(**select(hive))
+        record = run.execute()
+        if not plan.to_do:
+            assert mark in ("location_with_one_slash", "location_as_plain_path",
+                            "location_with_slash_at_the_end", "with_columns")  # fmt: skip
+            assert hive.entries() == before
+            return
+        assert counts_of(record) == {"done": 1}
+        entry = hive.entries()[".".join(table)]
+        shown = {k: entry["parameters"].get(k) for k in ("table_type", "managed_by", "EXTERNAL")}
+        assert shown == {"table_type": "lance", "managed_by": "storage", "EXTERNAL": "TRUE"}
+        assert entry["type"] == "EXTERNAL_TABLE"
+        assert "external.table.purge" not in entry["parameters"]
+        assert read_by_name(hive, table).equals(rows())
+        assert counts_of(run.undo()) == {"undone": 1}
+    assert without(hive.entries(), *OUR_OWN) == without(before, *OUR_OWN)
+    assert files(lake) == data
+
+
+@pytest.mark.parametrize("managed_by", ["catalog", ""])
+def test_our_tables_get_the_properties_of_others_and_stay_readable(
+    hive: Place, lake: Path, migrations: Migrations, managed_by: str
+) -> None:
+    hive.make_namespace()
+    table = register_rows(hive, "ours", lake / "ours.lance")
+    before = hive.state()
+    with within(hive) as endpoints:
+        there = Run("properties", endpoints, migrations)
+        there.plan(**select(hive, to="others", managed_by=managed_by))
+        assert counts_of(there.execute()) == {"done": 1}
+        entry = hive.entries()[".".join(table)]
+        assert entry["parameters"]["table_type"] == "LANCE"
+        assert entry["parameters"].get("managed_by", "") == managed_by
+        assert entry["type"] == "EXTERNAL_TABLE"
+        assert read_by_name(hive, table).equals(rows())
+        back = Run("properties", endpoints, migrations)
+        back.plan(**select(hive))
+        back.execute()
+        mark = ("lance_bridge.migration",)
+        assert without(hive.state(), *mark) == without(before, *mark)
+        # The first migration's mark is gone: its work was changed by the second.
+        with pytest.raises(InvalidTableStateError, match="changed since"):
+            there.undo()
+        back.undo()
+        there.undo()
+    assert hive.state() == before
+
+
+def test_a_table_of_another_implementation_in_glue_gets_our_properties_and_back(
+    glue: Place, glue_server: GlueServer, lake: Path, migrations: Migrations
+) -> None:
+    glue.make_namespace()
+    lance.write_dataset(rows(), str(lake / "t.lance"))
+    entry = {
+        "Name": "theirs",
+        "Parameters": {"table_type": "LANCE", "custom": "kept"},
+        "StorageDescriptor": {"Columns": [], "Location": f"{lake}/t.lance"},
+    }
+    glue_server.glue.create_table(DatabaseName=glue.prefix, TableInput=entry)
+    before = glue.entries()
+    with within(glue) as endpoints:
+        run = Run("properties", endpoints, migrations)
+        run.plan(**select(glue))
+        assert counts_of(run.execute()) == {"done": 1}
+        now = glue.state()[f"{glue.prefix}.theirs"]
+        assert now["type"] == "EXTERNAL_TABLE"
+        assert now["parameters"] == {
+            "table_type": "lance", "managed_by": "storage", "EXTERNAL": "TRUE", "custom": "kept",
+            "lance_bridge.migration": "*",
+        }  # fmt: skip
+        run.undo()
+    assert glue.entries() == before
+
+
+def test_where_entries_cannot_change_their_tables_are_blocked(
+    unity: Place, lake: Path, migrations: Migrations
+) -> None:
+    unity.make_namespace()
+    register_rows(unity, "ours", lake / "ours.lance")
+    with within(unity) as endpoints:
+        plan = Run("properties", endpoints, migrations).plan(to="others")
+    [item] = plan.items
+    assert "no call that changes a table" in item.blockers[0].text
+
+
+def _managed(hive: Place, lake: Path) -> tuple[str, ...]:
+    table = register_rows(hive, "held", lake / "held.lance")
+    with hive.connect() as namespace:
+        namespace.manage_table(table)
+    return table
+
+
+def test_tables_whose_versions_the_catalog_holds_are_left_alone(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    hive.make_namespace()
+    _managed(hive, lake)
+    with within(hive) as endpoints:
+        plan = Run("properties", endpoints, migrations).plan(**select(hive, to="others"))
+    [item] = plan.items
+    assert item.nothing_to_do
+
+
+def test_an_entry_that_changed_since_the_plan_or_since_the_run_is_not_touched(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    hive.make_namespace()
+    table = make_theirs(hive, lake, "upper_case_type")
+
+    def change(value: str) -> None:
+        with raw_client(port_of(hive)) as client:
+            entry = client.get_table(*table)
+            entry.parameters["by"] = value
+            client.alter_table(*table, entry)
+
+    with within(hive) as endpoints:
+        stale = Run("properties", endpoints, migrations)
+        stale.plan(**select(hive))
+        change("one")
+        with pytest.raises(ConcurrentModificationError, match="plan again"):
+            stale.execute()
+        run = Run("properties", endpoints, migrations)
+        run.plan(**select(hive))
+        run.execute()
+        change("two")
+        before = hive.entries()
+        with pytest.raises(InvalidTableStateError, match="changed since"):
+            run.undo()
+        assert hive.entries() == before
+
+
+def test_verifying_finds_properties_that_others_changed(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    hive.make_namespace()
+    table = make_theirs(hive, lake, "upper_case_type")
+    with within(hive) as endpoints:
+        run = Run("properties", endpoints, migrations)
+        run.plan(**select(hive))
+        run.execute()
+        with hive.connect() as namespace:
+            namespace.deregister_table(api.DeregisterTableRequest(id=list(table)))
+        assert _verified(run) == {"differs": 1}
+
+
+def _verified(run: Run) -> dict[str, int]:
+    record: Record = verify(run.type, run.endpoints, run.migration)
+    return dict(counts_of(record))

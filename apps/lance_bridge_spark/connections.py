@@ -13,6 +13,7 @@ from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Capabilities, Catalog, NameRule, NamespaceRecord, Path, TableRecord
 from lance_bridge.config import CatalogConfig, environment
 from lance_bridge.entries import tables as entries
+from lance_bridge.errors import unsupported
 from lance_bridge.location import check
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect as connect_by_name

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from lance_bridge.user_files import MIGRATIONS, default_directory
-from lance_bridge_cli.common import OutputOption, misused, names_of
+from lance_bridge_cli.common import OutputOption, parse_name, usage_error
 from lance_bridge_cli.output import Output
 
 from ..levels import Level
@@ -112,7 +112,7 @@ NameTemplate = Annotated[
 def http_url(value: str | None) -> str | None:
     """Return a URL that a result can be posted to; end the command where it is none."""
     if value is not None and not value.lower().startswith(("http://", "https://")):
-        raise misused("--when-done-url must begin with http:// or https://")
+        raise usage_error("--when-done-url must begin with http:// or https://")
     return value
 
 
@@ -151,7 +151,7 @@ class TargetNamespace:
         """Return the options of a migration into a catalog."""
         options: dict[str, Any] = {"make_namespaces": self.make_namespaces}
         if self.namespace is not None:
-            options["namespace"] = names_of(self.namespace)
+            options["namespace"] = parse_name(self.namespace)
         return options
 
 

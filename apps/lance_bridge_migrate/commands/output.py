@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 import lance_bridge_migrate as migrations
-from lance_bridge_cli.output import Output, pairs_table, table_of, tell_parts
+from lance_bridge_cli.output import Output, key_value_table, make_table, print_parts
 
 if TYPE_CHECKING:
     from lance_bridge_migrate import Item, ItemState, Plan, Record
@@ -36,11 +36,11 @@ def print_plan(plan: Plan, output: Output) -> None:
         "blocked": len(plan.blocked),
         "nothing to do": sum(bool(item.nothing_to_do) for item in plan.items),
     }
-    parts: Parts = [pairs_table({**head, **_estimate(plan)})]
+    parts: Parts = [key_value_table({**head, **_estimate(plan)})]
     if plan.items:
         rows = [_plan_row(item) for item in plan.items]
         known = [name for name in _WHERE_KNOWN if any(row[name] is not None for row in rows)]
-        parts.append(table_of(["source", "target", *known, "plan"], rows[:_ITEMS]))
+        parts.append(make_table(["source", "target", *known, "plan"], rows[:_ITEMS]))
     parts += _more_items(len(plan.items))
     problems = [(item, each) for item in plan.items for each in item.problems]
     parts += [f"{each.severity.value}: {item.name}: {each.text}" for item, each in problems]
@@ -53,7 +53,7 @@ def print_plan(plan: Plan, output: Output) -> None:
             f"Nothing was changed. To carry this out{without}: "
             f"lance-bridge migrate resume {plan.id}{option}"
         )
-    tell_parts(output, plan.model_dump(mode="json"), parts)
+    print_parts(output, plan.model_dump(mode="json"), parts)
 
 
 def _plan_row(item: Item) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ def print_record(record: Record, output: Output) -> None:
     """Show the state of a migration and of its items."""
     from ..record import leftover_messages  # noqa: PLC0415 - takes seconds to import
 
-    parts: Parts = [pairs_table(summary(record))]
+    parts: Parts = [key_value_table(summary(record))]
     states = list(record.items.values())
     rows = [
         {
@@ -101,7 +101,7 @@ def print_record(record: Record, output: Output) -> None:
         for each in states[:_ITEMS]
     ]
     if rows:
-        parts.append(table_of(["target", "state", "seconds", "verified"], rows))
+        parts.append(make_table(["target", "state", "seconds", "verified"], rows))
     parts += _more_items(len(states))
     parts += [f"{each.item.name}: {text}" for each in states if (text := _problem(each))]
     parts += [
@@ -110,7 +110,7 @@ def print_record(record: Record, output: Output) -> None:
         for text in leftover_messages(each, record.plan.target)
     ]
     parts += _how_to_continue(record)
-    tell_parts(output, as_fields(record), parts)
+    print_parts(output, as_fields(record), parts)
 
 
 def _how_to_continue(record: Record) -> Parts:

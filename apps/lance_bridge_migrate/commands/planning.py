@@ -10,7 +10,14 @@ import typer
 import yaml
 
 import lance_bridge_migrate as migrations
-from lance_bridge_cli.common import CatalogName, connected, misused, names_of, pairs, told
+from lance_bridge_cli.common import (
+    CatalogName,
+    connected,
+    exit_on_error,
+    parse_key_values,
+    parse_name,
+    usage_error,
+)
 
 from .options import (
     CreateNamespaces,
@@ -56,14 +63,14 @@ def register(
     Example: lance-bridge migrate register /data/tables prod --namespace sales --execute
     """
     options = {
-        "namespace": names_of(namespace),
+        "namespace": parse_name(namespace),
         "flatten": flatten,
         "make_namespaces": make_namespaces,
         **selected.as_options(),
     }
-    given = {k.removeprefix("storage."): v for k, v in pairs(source_properties).items()}
+    given = {k.removeprefix("storage."): v for k, v in parse_key_values(source_properties).items()}
     with connected(catalog, execution.properties) as target:
-        with told():
+        with exit_on_error():
             source = migrations.Directory.at(directory, given)
         address = migrations.address_of(target)
         endpoints = migrations.Endpoints(source, target, source.address, address)
@@ -266,15 +273,15 @@ def convert(
     options: dict[str, Any] = {
         "catalog": spark_catalog,
         "name": name,
-        "casts": pairs(cast),
-        "renames": pairs(rename_column),
-        "vectors": {key: _vector_length(key, value) for key, value in pairs(vector).items()},
+        "casts": parse_key_values(cast),
+        "renames": parse_key_values(rename_column),
+        "vectors": {key: _vector_length(key, value) for key, value in parse_key_values(vector).items()},
         "find_vectors": find_vectors,
         "count_rows": count,
         "ignore_statistics": ignore_statistics,
         "sort_by": sort_by or [],
         "indices": [_parse_index(each) for each in index or ()],
-        "properties": pairs(table_property),
+        "properties": parse_key_values(table_property),
         "data_storage_version": files.data_storage_version,
         "max_rows_per_file": files.max_rows_per_file,
         **into.as_options(),
@@ -282,8 +289,8 @@ def convert(
     }
     if path is not None:
         if table is None:
-            raise misused("--path needs --table, the name of the new table")
-        source = {"path": path, "format": format, "read_options": pairs(read_option)}
+            raise usage_error("--path needs --table, the name of the new table")
+        source = {"path": path, "format": format, "read_options": parse_key_values(read_option)}
         options["paths"] = [{**source, "table": table}]
     with connected(catalog, execution.properties) as target:
         tables_of = target if path is None else None
@@ -303,23 +310,23 @@ def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise misused(f"The settings file {file} cannot be read: {error}") from error
+        raise usage_error(f"The settings file {file} cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise misused(f"The settings file {file} has no options: it must be a mapping of names")
+        raise usage_error(f"The settings file {file} has no options: it must be a mapping of names")
     defaults = ConvertOptions().model_dump(mode="json")
     return {**found, **{key: each for key, each in given.items() if each != defaults.get(key)}}
 
 
 def _vector_length(column: str, value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
-        raise misused(f"--vector {column}=… needs a number of 1 or more, and not '{value}'")
+        raise usage_error(f"--vector {column}=… needs a number of 1 or more, and not '{value}'")
     return int(value)
 
 
 def _parse_index(given: str) -> dict[str, str]:
     column, colon, kind = given.rpartition(":")
     if not (colon and column and kind):
-        raise misused(f"--index takes column:KIND, and not '{given}'")
+        raise usage_error(f"--index takes column:KIND, and not '{given}'")
     return {"column": column, "kind": kind}
 
 
@@ -353,7 +360,7 @@ def catch_up(
 
     Example: lance-bridge migrate catch-up 20260101-120000-convert-0a1b2c --by column --column id
     """
-    with told():
+    with exit_on_error():
         from ..migrations.catchup import next_increment  # noqa: PLC0415 - it needs Spark
 
         migration = migrations.Migrations(execution.state).get(id)
@@ -405,7 +412,7 @@ def export(
         tables_of = source if database is not None else None
         with spark_session(tables_of, spark, execution.state) as (session, session_address):
             if database is not None and has_temporary_catalog(session):
-                raise misused(
+                raise usage_error(
                     "--database needs a catalog of Spark's that outlives the command: name its "
                     "metastore with --metastore, or set it with --spark-conf"
                 )

@@ -10,8 +10,8 @@ import typer
 
 import lance_bridge_migrate as migrations
 from lance_bridge.exit_codes import FAILED, FOUND, INTERRUPTED
-from lance_bridge_cli.common import pairs, told
-from lance_bridge_cli.output import message, working
+from lance_bridge_cli.common import exit_on_error, parse_key_values
+from lance_bridge_cli.output import message, spinner
 
 from .options import Execution
 from .output import print_plan, print_record
@@ -37,12 +37,12 @@ def plan_and_run(
     Exit codes: 0 done, or planned; 1 tables failed, or something was refused; 3 the plan has tables
     that are blocked, or verifying found a difference; 130 Ctrl-C.
     """
-    with told():
+    with exit_on_error():
         migration_type = migrations.migration_type(name)
         message(
             f"planning {name}: reading {endpoints.source_address} and {endpoints.target_address}"
         )
-        with working(f"plan {name}"):
+        with spinner(f"plan {name}"):
             plan = migrations.make_plan(migration_type, endpoints, dict(options), follows)
         migration = migrations.Migrations(execution.state).add(plan)
         if execute:
@@ -102,8 +102,8 @@ def reconnected(
         with ExitStack() as starting:
             if SPARK in (plan.source.name, plan.target.name):
                 starting.enter_context(spark_log(migration.directory.parent.parent))
-            one = stack.enter_context(migration_type.connect_source(plan.source, pairs(source)))
-            other = stack.enter_context(migration_type.connect_target(plan.target, pairs(target)))
+            one = stack.enter_context(migration_type.connect_source(plan.source, parse_key_values(source)))
+            other = stack.enter_context(migration_type.connect_target(plan.target, parse_key_values(target)))
         yield migration_type, migrations.Endpoints(one, other, plan.source, plan.target)
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 import lance_bridge_migrate as migrations
-from lance_bridge_cli.common import OutputOption, told
-from lance_bridge_cli.output import Output, tell
+from lance_bridge_cli.common import OutputOption, exit_on_error
+from lance_bridge_cli.output import Output, print_result
 from lance_bridge_cli.rows import RowsOption, RowsOutput, print_list
 
 from ..levels import Level
@@ -40,7 +40,7 @@ def resume(
 
     Example: lance-bridge migrate resume 20260101-120000-register-0a1b2c
     """
-    with told():
+    with exit_on_error():
         migration = migrations.Migrations(execution.state).get(id)
         connection = reconnected(migration, source_properties, execution.properties)
         with connection as (migration_type, endpoints):
@@ -59,7 +59,7 @@ def list_(
 
     Example: lance-bridge migrate list
     """
-    with told():
+    with exit_on_error():
         kept = migrations.Migrations(state)
         records = [kept.get(id).record() for id in kept.ids()]
         rows = [summary(each) for each in sorted(records, key=lambda each: each.plan.created)]
@@ -73,7 +73,7 @@ def show(id: MigrationId, state: StateDirectory = None, output: OutputOption = O
 
     Example: lance-bridge migrate show 20260101-120000-register-0a1b2c
     """
-    with told():
+    with exit_on_error():
         record = migrations.Migrations(state).get(id).record()
     if record.state is migrations.State.PLANNED:
         print_plan(record.plan, output)
@@ -100,7 +100,7 @@ def verify(
     """
     from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
 
-    with told():
+    with exit_on_error():
         migration = migrations.Migrations(state).get(id)
         with (
             reconnected(migration, source_properties, properties) as (migration_type, endpoints),
@@ -132,7 +132,7 @@ def undo(
     """
     from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
 
-    with told():
+    with exit_on_error():
         migration = migrations.Migrations(state).get(id)
         with (
             reconnected(migration, source_properties, properties) as (migration_type, endpoints),
@@ -172,11 +172,11 @@ def report(
 
     Example: lance-bridge migrate report 20260101-120000-register-0a1b2c
     """
-    with told():
+    with exit_on_error():
         # Takes a second to import, and needs an extra.
         from ..report import report_of, write  # noqa: PLC0415
 
         migration = migrations.Migrations(state).get(id)
         made = report_of(migration.record(), str(Path(state).absolute()) if state else None)
         page, data = write(made, to or migration.directory / _PAGE)
-    tell(output, f"{page}\n{data}", made.model_dump(mode="json"))
+    print_result(output, f"{page}\n{data}", made.model_dump(mode="json"))

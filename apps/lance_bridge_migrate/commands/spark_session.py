@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import lance_bridge_migrate as migrations
 from lance_bridge.redaction import redact
-from lance_bridge_cli.common import pairs, told
+from lance_bridge_cli.common import exit_on_error, parse_key_values
 from lance_bridge_cli.output import message
 
 from .options import SparkSettings
@@ -36,11 +36,11 @@ def spark_session(
         namespace: If this is a Hive Metastore and no other is given, Spark reads its tables.
         state: The state directory, where Spark's log is.
     """
-    given = pairs(settings.spark_conf)
+    given = parse_key_values(settings.spark_conf)
     uri = settings.metastore or (None if namespace is None else _metastore_uri(namespace))
     if uri is not None and (settings.metastore or not {_IMPLEMENTATION, _REMOTE} & set(given)):
         given |= {_IMPLEMENTATION: "hive", "spark.hadoop.hive.metastore.uris": uri}
-    with told():
+    with exit_on_error():
         # Imported here, because it needs Spark.
         from ..endpoints import SPARK  # noqa: PLC0415 - takes seconds to import
         from ..spark.session import address_of_session, session_at  # noqa: PLC0415

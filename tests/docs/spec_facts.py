@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lance_namespace import LanceNamespace
@@ -17,28 +17,12 @@ from lance_bridge.operations.management import ManagementOperations
 from .spec_reader import ErrorParagraph, Spec
 
 REPOSITORY = Path(__file__).parents[2]
-INSIDE, SPARK, CLI, MIGRATION = "operations", "spark", "cli", "migration"
-CLIENTS = "clients"
-"""The specs of what is the same on every catalog."""
-ADAPTERS = "adapters"
-"""How a catalog is added."""
-COMMON = "common"
-"""What the specs of all catalogs have in common."""
-SPECS = {
-    path.stem: Spec(path)
-    for path in sorted((REPOSITORY / "specs").glob("*.md"))
-    if path.stem not in (INSIDE, SPARK, CLI, MIGRATION, CLIENTS, ADAPTERS, COMMON)
-}
+DOCUMENTS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
+OF_ALL_CATALOGS = ("common", "operations", "spark", "cli", "migration", "clients", "adapters")
+SPECS = {name: spec for name, spec in DOCUMENTS.items() if name not in OF_ALL_CATALOGS}
 """By catalog."""
-CLIENTS_SPEC = Spec(REPOSITORY / "specs" / f"{CLIENTS}.md")
-OPERATIONS_SPEC = Spec(REPOSITORY / "specs" / f"{INSIDE}.md")
-SPARK_SPEC = Spec(REPOSITORY / "specs" / f"{SPARK}.md")
-CLI_SPEC = Spec(REPOSITORY / "specs" / f"{CLI}.md")
-MIGRATION_SPEC = Spec(REPOSITORY / "specs" / f"{MIGRATION}.md")
-COMMON_SPEC = Spec(REPOSITORY / "specs" / f"{COMMON}.md")
-ADAPTERS_SPEC = Spec(REPOSITORY / "specs" / f"{ADAPTERS}.md")
-ALL_SPECS = {path.stem: Spec(path) for path in sorted((REPOSITORY / "specs").glob("*.md"))}
-"""Every document of ``specs/`` by its name."""
+COMMON_SPEC = DOCUMENTS["common"]
+OPERATIONS_SPEC = DOCUMENTS["operations"]
 
 _ERROR_NAMES = {int(code): code.name.title().replace("_", "") for code in ErrorCode}
 
@@ -87,8 +71,13 @@ def documented_codes(kind: type[LanceNamespace], method: str) -> set[int]:
     return {int(code) for code in re.findall(r"\b\d+\b", match[1])}
 
 
-def misnamed_codes(errors: Iterable[ErrorParagraph]) -> list[tuple[int, str]]:
-    """Codes of error paragraphs with another name than that of the specification."""
-    codes = [item for error in errors for item in error.codes.items()]
-    assert codes
-    return [(code, name) for code, name in codes if _ERROR_NAMES.get(code) != name]
+def bad_errors(section: str, errors: Iterable[ErrorParagraph]) -> Iterator[str]:
+    """Yield what is wrong with the paragraphs under a section's Error Handling."""
+    for error in errors:
+        if not error.is_well_formed:
+            yield f"{section}: not of the form 'If …, return error code `N` (Name)': {error.text}"
+        if not error.is_tested:
+            yield f"{section}: does not end with its tests: {error.text}"
+        for code, name in error.codes.items():
+            if _ERROR_NAMES.get(code) != name:
+                yield f"{section}: {code} is not {name}"

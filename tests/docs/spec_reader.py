@@ -116,13 +116,14 @@ class Operation:
     def common_errors(self) -> tuple[str, dict[int, str]]:
         """The fragment of the section whose errors it refers to, and the codes that it names."""
         found = _AS_COMMON.search(" ".join(self.text.split()))
-        assert found, f"{self.name} does not refer to common errors"
+        if found is None:
+            return "", {}
         return found[1], {int(code): name for code, name in _CODE_AND_NAME.findall(found[2])}
 
     @property
     def codes(self) -> set[int]:
-        """All error codes of the section."""
-        return {code for error in self.errors for code in error.codes}
+        """All error codes of the section, with those of the section that it refers to."""
+        return {code for error in self.errors for code in error.codes} | {*self.common_errors[1]}
 
 
 class Spec:
@@ -203,9 +204,10 @@ def error_paragraphs(text: str) -> list[ErrorParagraph]:
     return [ErrorParagraph(each) for each in paragraphs(text) if not _AS_COMMON.match(each)]
 
 
-def named_tests(text: str) -> list[tuple[str, str]]:
-    """Return the tests that the comments of a text name: path from the root, and function."""
-    return [each for listed in _TESTS.findall(text) for each in _REFERENCE.findall(listed)]
+def function_links(text: str) -> list[tuple[str, str]]:
+    """Return the tests that the comments of a text name: function, and path from the root."""
+    references = (each for listed in _TESTS.findall(text) for each in _REFERENCE.findall(listed))
+    return [(name, path) for path, name in references]
 
 
 def without_references(text: str) -> str:

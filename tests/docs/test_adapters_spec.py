@@ -13,8 +13,9 @@ import pytest
 
 from lance_bridge import Catalog, registry
 
-from .spec_facts import ADAPTERS_SPEC
+from .spec_facts import DOCUMENTS
 
+ADAPTERS_SPEC = DOCUMENTS["adapters"]
 TEXT = ADAPTERS_SPEC.path.read_text(encoding="utf-8")
 ADAPTER, USE = ADAPTERS_SPEC.snippets("python")
 

@@ -14,7 +14,7 @@ from lancedb.namespace import AsyncLanceNamespaceDBConnection, LanceNamespaceDBC
 from lancedb.table import AsyncBranches, AsyncTable, AsyncTags, Branches, LanceTable, Tags
 
 from .spec_facts import REPOSITORY
-from .spec_reader import named_tests, without_references
+from .spec_reader import function_links, without_references
 
 SPEC = REPOSITORY / "specs" / "clients.md"
 CLASSES: dict[str, tuple[type[Any], type[Any]]] = {
@@ -37,7 +37,7 @@ class Row:
     answers: tuple[str, str]
     reason: str
     tests: tuple[tuple[str, str], ...]
-    """Files of tests, from the root of the repository, and names of functions."""
+    """Names of functions, and files from the root of the repository."""
 
 
 def rows_of(name: str) -> list[Row]:
@@ -48,7 +48,7 @@ def rows_of(name: str) -> list[Row]:
     for line in takewhile(lambda line: line.startswith("|"), lines[start + 2 :]):
         cells = without_references(line).strip("|").split("|")
         method, sync, later, reason = (cell.strip() for cell in cells)
-        tests = tuple(named_tests(line))
+        tests = tuple(function_links(line))
         found.append(Row(method.strip("`"), (sync, later), reason, tests))
     return found
 
@@ -83,10 +83,10 @@ def test_every_public_method_of_lancedb_is_in_the_document(name: str) -> None:
 @every_table
 def test_what_works_is_called_by_the_test_that_is_named(name: str) -> None:
     for row in rows_of(name):
-        is_async = {"async" in file for file, _ in row.tests}
+        is_async = {"async" in file for _, file in row.tests}
         for answer, wanted in zip(row.answers, (False, True), strict=True):
             assert answer != WORKS or wanted in is_async, f"{row.method}: no test is named"
-        for file, test in row.tests:
+        for test, file in row.tests:
             assert row.method in names_in_test(file, test), f"{test} does not use {row.method}"
 
 

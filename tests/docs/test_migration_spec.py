@@ -15,16 +15,17 @@ from lance_bridge_migrate.run import RunOptions
 from lance_bridge_migrate.selection import Selection
 
 from .operation_samples import new_namespace
-from .spec_facts import MIGRATION_SPEC
-from .spec_reader import named_tests
+from .spec_facts import DOCUMENTS
+from .spec_reader import function_links
 
+MIGRATION_SPEC = DOCUMENTS["migration"]
 TEXT = MIGRATION_SPEC.path.read_text(encoding="utf-8")
 SELECTING = "Selecting Tables"
 NOT_SHOWN = ("Parts", "Selecting Tables", "Types", "Speed", "What Was Tested", "Limits")
 """Sections that claim nothing by themselves."""
 
 
-def told(title: str) -> dict[str, str]:
+def stated(title: str) -> dict[str, str]:
     """Return the options of a section's table, with their defaults."""
     rows = MIGRATION_SPEC.rows(title, "option")
     return {row[0].strip("`"): row[1].strip("`") for row in rows}
@@ -52,16 +53,13 @@ def test_every_type_has_a_section_and_every_section_a_type() -> None:
     assert sorted(MIGRATION_SPEC.below("Types")) == sorted(MIGRATION_TYPES)
 
 
-@pytest.mark.parametrize("name", MIGRATION_TYPES)
-def test_the_options_of_a_type_are_those_of_the_code(name: str) -> None:
-    options = migration_type(name).options_type
-    common = Selection.model_fields if issubclass(options, Selection) else {}
-    own = {key: each for key, each in declared(options).items() if key not in common}
-    assert told(name) == own
-
-
-def test_the_options_that_select_tables_are_those_of_the_code() -> None:
-    assert told(SELECTING) == declared(Selection)
+def test_the_options_of_every_kind_are_those_of_the_code() -> None:
+    assert stated(SELECTING) == declared(Selection)
+    for kind in KINDS:
+        options = kind_named(kind).options_type
+        common = Selection.model_fields if issubclass(options, Selection) else {}
+        own = {name: each for name, each in declared(options).items() if name not in common}
+        assert stated(kind) == own, kind
 
 
 def test_the_levels_and_the_defaults_of_a_run_are_those_of_the_code() -> None:
@@ -76,7 +74,7 @@ def test_the_levels_and_the_defaults_of_a_run_are_those_of_the_code() -> None:
 def test_every_section_is_shown_by_cases() -> None:
     titles = [text for level, text in MIGRATION_SPEC.headings if level > 1]
     claims = [each for each in titles if each not in NOT_SHOWN]
-    assert [each for each in claims if not named_tests(MIGRATION_SPEC.body(each))] == []
+    assert [each for each in claims if not function_links(MIGRATION_SPEC.body(each))] == []
 
 
 def test_the_python_that_it_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,10 +29,11 @@ from lance_bridge_spark.source.table_changes import FAIL
 
 from .operation_samples import stream
 from .spark_snippets import run
-from .spec_facts import REPOSITORY, SPARK_SPEC, operations
-from .spec_reader import named_tests
+from .spec_facts import DOCUMENTS, REPOSITORY, operations
+from .spec_reader import function_links
 from .test_readme import URI
 
+SPARK_SPEC = DOCUMENTS["spark"]
 TEXT = SPARK_SPEC.path.read_text(encoding="utf-8")
 OPTION_TABLES = [
     "Which Table",
@@ -44,8 +45,6 @@ DEFAULTS = {
     "nearest.k": DEFAULT_K,
     "on_change": FAIL,
 }
-SHOWN_BELOW = ("Data Source", "SQL Catalog", "Functions", "Jobs")
-"""Whose every part must be shown."""
 JAVA_ERRORS = (
     REPOSITORY / "apps/lance_bridge_spark/jvm/src/org/lancebridge/spark/LanceException.java"
 )
@@ -73,20 +72,17 @@ _ARROW_NAMES = {"date32[day]": "date32", "date64[ms]": "date64"}
 
 
 def option_rows() -> dict[str, str]:
-    """Every option of the tables, with its default as told."""
+    """Every option of the tables, with its documented default."""
     rows = [row for title in OPTION_TABLES for row in SPARK_SPEC.rows(title, "option")]
     assert [name for name, n in Counter(row[0] for row in rows).items() if n > 1] == []
     return {row[0].strip("`"): row[1] for row in rows}
 
 
-def test_every_option_has_a_row_and_no_other() -> None:
-    assert sorted(option_rows()) == sorted(options.KNOWN)
+def test_options_and_their_defaults_are_those_of_the_code() -> None:
+    stated = option_rows()
 
-
-def test_defaults_of_options_are_those_of_the_code() -> None:
-    told = option_rows()
-
-    assert {key: told[key] for key in DEFAULTS} == {k: f"`{v}`" for k, v in DEFAULTS.items()}
+    assert sorted(stated) == sorted(options.KNOWN)
+    assert {key: stated[key] for key in DEFAULTS} == {k: f"`{v}`" for k, v in DEFAULTS.items()}
 
 
 def arrow_name(kind: pa.DataType) -> str:
@@ -97,23 +93,23 @@ def arrow_name(kind: pa.DataType) -> str:
 
 
 def test_types_are_read_as_the_spec_says() -> None:
-    told = {
+    stated = {
         name: re.findall(r"`([^`]+)`", row[1])[0]
         for row in SPARK_SPEC.rows("Types as Read", "in the table")
         for name in re.findall(r"`([^`]+)`", row[0])
     }
     read = types.spark_schema(pa.schema([(str(i), kind) for i, kind in enumerate(TYPES)]))
 
-    assert told == {
+    assert stated == {
         arrow_name(kind): field.dataType.simpleString()
         for kind, field in zip(TYPES, read.fields, strict=True)
     }
 
 
 def test_types_that_are_refused_are_those_of_the_code() -> None:
-    told = [row[0].strip("`") for row in SPARK_SPEC.rows("Types as Written", "refused")]
+    stated = [row[0].strip("`") for row in SPARK_SPEC.rows("Types as Written", "refused")]
 
-    assert sorted(told) == sorted(types._UNSTORABLE)
+    assert sorted(stated) == sorted(types._UNSTORABLE)
 
 
 # -- functions, jobs and errors --------------------------------------------------------------------
@@ -124,7 +120,7 @@ def public_classes() -> set[str]:
     return {name for name in names if inspect.isclass(getattr(lance_bridge_spark, name))}
 
 
-def test_every_public_class_is_told() -> None:
+def test_every_public_class_is_documented() -> None:
     rows = SPARK_SPEC.rows("Classes of the Functions", "class")
 
     assert {row[0].strip("`") for row in rows} == public_classes()
@@ -138,49 +134,38 @@ def signature(name: str) -> str:
     return f"{name}{text}".replace("'", '"').replace("datetime.", "")
 
 
-@pytest.mark.parametrize("name", sorted({*lance_bridge_spark.__all__} - public_classes()))
-def test_a_public_function_has_a_section_with_its_signature(name: str) -> None:
-    body = " ".join(SPARK_SPEC.body(name).split())
-
-    assert (3, name) in SPARK_SPEC.headings
-    assert f"`{signature(name)}`" in body
+def test_every_public_function_has_a_section_with_its_signature() -> None:
+    for name in {*lance_bridge_spark.__all__} - public_classes():
+        assert (3, name) in SPARK_SPEC.headings
+        assert f"`{signature(name)}`" in " ".join(SPARK_SPEC.body(name).split())
 
 
 def test_every_error_has_its_condition_in_python_and_in_java() -> None:
-    told = {int(row[0].strip("`")): row[1].strip("`") for row in SPARK_SPEC.rows("Errors", "code")}
+    stated = {
+        int(row[0].strip("`")): row[1].strip("`") for row in SPARK_SPEC.rows("Errors", "code")
+    }
     kinds: list[Any] = [kind for _, kind in inspect.getmembers(lance_errors, inspect.isclass)]
     made = [kind("x") for kind in kinds if LanceNamespaceError in kind.__mro__[1:]]
 
-    assert told == {int(error.code): condition(error) for error in made}
+    assert stated == {int(error.code): condition(error) for error in made}
     source = JAVA_ERRORS.read_text(encoding="utf-8")
     names = {name: int(code) for name, code in re.findall(r"int (\w+) = (\d+);", source)}
     entries = re.findall(r'Map\.entry\((\w+), new String\[\] \{"(\w+)"', source)
     in_java = {names[key] if key in names else int(key): name for key, name in entries}
-    assert in_java == told
+    assert in_java == stated
 
 
-def test_the_operations_that_an_engine_does_are_told() -> None:
-    told = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
+def test_the_operations_that_an_engine_does_are_documented() -> None:
+    stated = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
 
-    assert {operations()[name] for name in told} == {*UNSUPPORTED, "alter_table_backfill_columns"}
-
-
-# -- what it refers to -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("part", SHOWN_BELOW)
-def test_every_section_is_shown_by_cases(part: str) -> None:
-    sections = SPARK_SPEC.below(part)
-
-    assert sections
-    assert [name for name in sections if not named_tests(SPARK_SPEC.body(name))] == []
+    assert {operations()[name] for name in stated} == {*UNSUPPORTED, "alter_table_backfill_columns"}
 
 
 def test_every_statement_is_shown_by_cases() -> None:
     rows = SPARK_SPEC.rows("Statements", "statement")
 
     assert len(rows) > 20
-    assert [row[0] for row in rows if not named_tests(row[-1])] == []
+    assert [row[0] for row in rows if not function_links(row[-1])] == []
 
 
 # -- snippets --------------------------------------------------------------------------------------
@@ -227,14 +212,14 @@ def printed(
             "spark.sql.catalog.prod.uri": uri,
         }
     )
-    told = spark.run(
+    printed = spark.run(
         "docs.spark_snippets:run",
         directory,
         seconds=500,
         documents={"spec": found},
         before=[],
     )
-    return [(text, out) for (_, text), out in zip(found, told["spec"], strict=True)]
+    return [(text, out) for (_, text), out in zip(found, printed["spec"], strict=True)]
 
 
 @in_spark
@@ -242,17 +227,17 @@ def test_every_snippet_of_the_spec_runs(printed: list[tuple[str, str]]) -> None:
     require_said(printed)
 
 
-def require_said(told: list[tuple[str, str]]) -> None:
+def require_said(printed: list[tuple[str, str]]) -> None:
     """Check that each snippet printed what its comments say, and nothing else."""
-    assert len(told) > 3
-    for text, out in told:
+    assert len(printed) > 3
+    for text, out in printed:
         expected = re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE)
         assert out.splitlines() == expected, out
 
 
-def test_a_snippet_that_fails_is_told() -> None:
-    told = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
-    first, second, third = told["one"]
+def test_a_snippet_that_fails_is_reported() -> None:
+    printed = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
+    first, second, third = printed["one"]
 
     assert (first, second) == ("", "1\n")
     assert "NameError: name 'y' is not defined" in third

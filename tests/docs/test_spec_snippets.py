@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import lance_namespace as api
@@ -18,18 +17,6 @@ from lance_bridge_unity import sql
 from .operation_samples import TABLE, new_namespace
 from .spec_facts import OPERATIONS_SPEC, SPECS
 from .spec_reader import Spec
-
-RUN_HERE = {**SPECS, "operations": OPERATIONS_SPEC}
-LANGUAGES = {"python", "sql", "yaml"}
-
-
-@pytest.mark.parametrize("spec", RUN_HERE.values(), ids=RUN_HERE)
-def test_every_snippet_is_of_a_language_that_is_tried(spec: Spec) -> None:
-    fences = re.findall(r"^```(\w*)$", spec.path.read_text(encoding="utf-8"), re.MULTILINE)
-
-    assert len(fences) % 2 == 0
-    assert set(fences[::2]) <= LANGUAGES
-    assert set(fences[1::2]) <= {""}
 
 
 def test_the_python_of_the_operations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

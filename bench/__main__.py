@@ -1,9 +1,9 @@
-"""Measure what lance-bridge costs, beside the same work without it.
+"""Measures what lance-bridge costs, compared with the same work without it.
 
-Every suite starts the servers it needs, does each operation in several ways that take turns within
-one run, and prints times, ratios, calls on the wire and bars. Times are those of this machine:
-compare ratios. The exit code is 1 where an answer was wrong, and in the suite migrate where a bar
-was missed.
+Every suite starts the servers it needs, does each operation in several ways that alternate within
+one run, and prints times, ratios, calls on the wire and limits. Times depend on the machine:
+compare ratios. The exit code is 1 if an answer was wrong, and in the suite migrate if a limit was
+missed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUITES = {
     "spark": "spark",
     "migrate": "migrate",
 }
-"""The module of each suite. It is imported once it is chosen: Spark's takes a second."""
+"""The module of each suite, imported when it is chosen: Spark's takes a second."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

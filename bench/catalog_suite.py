@@ -1,4 +1,4 @@
-"""Operations on a catalog (Hive Metastore, Glue or Unity), beside the raw client's closest calls.
+"""Operations on a catalog (Hive Metastore, Glue or Unity), compared with calls of the raw client.
 
 Starts the catalog with many tables, half of them Lance tables, and many namespaces. Measures each
 operation in turns with the raw client, then its calls on the wire, then threads that share one
@@ -39,12 +39,12 @@ from bench.runner import (
 from lance_bridge_metastore import RELEASES
 
 _DEFAULTS = {"hive": (1000, 60, 200), "glue": (300, 30, 25), "unity": (300, 40, 100)}
-"""Of each catalog: tables, rounds, and questions of a thread."""
+"""For each catalog: tables, rounds, and calls of a thread."""
 _REHEARSALS = 5
 _COUNTED_ROUNDS = 5
 _BURSTS = 5
 _ROLE_SECONDS = 900
-"""The shortest session of a role that AWS gives; it is renewed in its last quarter."""
+"""The shortest session of a role in AWS; it is renewed in its last quarter."""
 _SECONDS_TO_REFRESH = 1.0
 _ASKED_WHILE_EXPIRING = 10
 
@@ -118,14 +118,14 @@ def measure_operations(catalog: Catalog, rounds: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Burst:
-    """What a number of threads did together."""
+    """The result of several threads together."""
 
     per_second: float
     wrong: int
 
 
 def _burst(threads: int, each: int, ask: Callable[[int, int], bool]) -> _Burst:
-    """Let ``threads`` threads ask ``each`` questions at the same time.
+    """Make ``each`` calls in each of ``threads`` threads at the same time.
 
     ``ask`` gets the numbers of the thread and of the question, and returns whether the answer was
     right. Its exceptions are raised here.
@@ -146,7 +146,7 @@ def _burst(threads: int, each: int, ask: Callable[[int, int], bool]) -> _Burst:
 
 
 def measure_threads(catalog: Catalog, threads: int, each: int) -> dict[str, Any]:
-    """Let threads describe tables, on one namespace object and on a raw client for each."""
+    """Describe tables in threads, on one namespace object and on a raw client for each."""
     namespace = catalog.connect()
     clients = [catalog.open_client() for _ in range(threads)]
     ask_ours = _describer(catalog, lambda _, name: _location(namespace, name))
@@ -175,7 +175,7 @@ def measure_threads(catalog: Catalog, threads: int, each: int) -> dict[str, Any]
 
 
 def measure_refresh(catalog: Catalog, threads: int) -> dict[str, Any]:
-    """Let threads describe tables while the credentials of their namespace expire.
+    """Describe tables in threads while the credentials of their namespace expire.
 
     The first session is so short that it has to be renewed a second later; all after it are of the
     usual length. Requests with unknown or expired credentials are refused.

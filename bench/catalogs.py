@@ -60,7 +60,7 @@ class Contents:
         return f"{self.root}/{name}.lance"
 
     def create(self, open_client: Callable[[], RawClient], existing_namespaces: int) -> None:
-        """Create all tables, and the namespaces beside the existing ones, on some connections."""
+        """Create all tables and the missing namespaces, on several connections."""
         others = [f"other_{n:04}" for n in range(self.namespaces - existing_namespaces)]
 
         def create_share(number: int) -> None:
@@ -78,7 +78,7 @@ class Contents:
 
 
 class RawCall(NamedTuple):
-    """The raw client's call for an operation, and the bars of ours if there are any."""
+    """The raw client's call for an operation, and our limits if there are any."""
 
     name: str
     bars: Sequence[Bar] = ()
@@ -136,7 +136,7 @@ def hive(
         first.create_namespace(NAMESPACE)
         contents = Contents(tables, namespaces, first.root())
         first.close()
-        # Hive begins with a database of its own, `default`.
+        # A new Hive Metastore has a database, `default`.
         contents.create(partial(HiveClient, metastore.port, accelerated=True), 2)
 
         def connect(address: str | None = None) -> Any:
@@ -168,7 +168,7 @@ def hive(
 
 @contextmanager
 def glue(tables: int, namespaces: int, pool_size: int) -> Iterator[Catalog]:
-    """Start and fill moto, which stands in for AWS."""
+    """Start and fill moto, a double of AWS."""
     with GlueServer() as server:
         bucket = server.make_bucket("lance-bench")
         open_client = partial(GlueClient, server.endpoint)
@@ -208,7 +208,7 @@ def glue(tables: int, namespaces: int, pool_size: int) -> Iterator[Catalog]:
 
 @contextmanager
 def unity(tables: int, namespaces: int) -> Iterator[Catalog]:
-    """Start and fill the project's double of the open-source server, which no package has."""
+    """Start and fill the project's double of the open-source server."""
     # The SDK warns that the open-source server does not say how to log in, and goes on.
     logging.getLogger("databricks.sdk").setLevel(logging.ERROR)
     dialect = OPEN_SOURCE_0_6

@@ -1,4 +1,4 @@
-"""What operations on many rows hold in memory: create, insert, merge and query.
+"""Memory that operations on many rows use: create, insert, merge and query.
 
 Starts a Hive Metastore, and for each case a process, whose peak of resident memory is read from
 Linux: how far it is above what the process had before the operation, with the rows that it passes
@@ -32,7 +32,7 @@ from bench.runner import Bar, at_least, make_report, make_row, request, show_pro
 from lance_bridge_metastore import RELEASES, Metastore
 
 BAR = Bar("grown_mb", "<", 500)
-"""MB (10^6 bytes) that an operation may hold beyond the rows that it is given."""
+"""MB (10^6 bytes) that an operation may use beyond the rows that it gets."""
 CASES = {
     f"{operation} {source}": (operation, source)
     for operation in ("create", "insert", "merge")
@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser, _: str) -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure each case in processes of their own, by the namespace and by pylance."""
+    """Measure each case in a new process, by the namespace and by pylance."""
     show_progress("starting the catalog, writing the rows …")
     rows = []
     with tempfile.TemporaryDirectory(prefix="lance-bridge-memory-") as name:
@@ -79,7 +79,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Work:
-    """What a process does, as its command line has it."""
+    """What a process does: its command line."""
 
     by: str
     """``namespace`` or ``pylance``."""
@@ -139,7 +139,7 @@ class Bench:
 
     @contextmanager
     def _table(self, operation: str, *, registered: bool) -> Iterator[None]:
-        """Have the table as it must be before an operation, and remove it in the end."""
+        """Provide the table as it must be before an operation, and remove it at the end."""
         if operation != "create":
             # Lance never changes a file that is written.
             prepared = self._prepare(operation)
@@ -181,7 +181,7 @@ def _as_reader(data: Any) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(_SCHEMA, data)
 
 
-# -- in a process of its own -----------------------------------------------------------------------
+# -- in a new process -----------------------------------------------------------------------
 
 
 def run_process(work: Work) -> None:

@@ -1,4 +1,4 @@
-"""Migrations, beside the least work that has the same result. A missed bar makes the exit code 1.
+"""Migrations, compared with the least work that has the same result. A missed limit exits with 1.
 
 Registers a directory of Lance tables in a Hive Metastore, planned, done, recorded and verified,
 beside as many raw calls that create entries. Converts Parquet into a Lance table, beside Spark's
@@ -153,7 +153,7 @@ class Registration:
 
 
 def _create_entries(port: int, database: str, lake: Path, names: list[str]) -> Timed:
-    """Create as many entries on one raw connection, one after the other."""
+    """Create as many entries on one raw connection, sequentially."""
     with raw_client(port) as client:
         client.create_database(hms.Database(name=database))
         started = time.perf_counter()
@@ -191,7 +191,7 @@ class Conversion:
     rows: int
 
     def operation(self, column_type: str) -> Operation:
-        """Return a conversion to lists or to vectors, with the copy beside it."""
+        """Return a conversion to lists or to vectors, and the copy to compare it with."""
         return Operation(
             f"convert, {column_type}",
             {
@@ -236,7 +236,7 @@ class Conversion:
 
     @contextmanager
     def _target(self) -> Iterator[HiveNamespace]:
-        """Yield the namespace that gets the table, which is dropped in the end."""
+        """Yield the namespace that gets the table, which is dropped at the end."""
         root = str(self.setup.directory / "lance")
         with HiveNamespace(uri=self.setup.metastore, root=root) as namespace:
             yield namespace
@@ -244,7 +244,7 @@ class Conversion:
             request(namespace, "drop_namespace", id=[_DATABASE])
 
     def _is_whole(self, namespace: HiveNamespace, *, find_vectors: bool) -> bool:
-        """Return whether all rows are there, and the vectors' type is the one asked for."""
+        """Return whether all rows exist, with the requested type of vectors."""
         dataset = lance.dataset(namespace_client=namespace, table_id=[_DATABASE, _TABLE])
         length = getattr(dataset.schema.field("vector").type, "list_size", None)
         wanted = DIMENSIONS if find_vectors else None

@@ -24,7 +24,7 @@ _WORDS = ("lamp", "chair", "shelf", "table", "stool")
 
 
 def catalog_operations(catalog: Catalog, namespace: Any, raw: RawClient) -> list[Operation]:
-    """Return the operations in an order in which each round can do them; a turn is a number."""
+    """Return the operations in a possible order for each round; a turn is a number."""
     contents, names = catalog.contents, catalog.contents.lance_names
 
     def ours(method: str, *path: str, **fields: Any) -> Any:
@@ -396,4 +396,4 @@ _TABLE = {
         _same_version,
     ),
 }
-"""What is measured after the tables are created, in an order in which it can be done."""
+"""What is measured after the tables are created, in a possible order."""

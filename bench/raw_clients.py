@@ -1,4 +1,4 @@
-"""The raw clients of the catalogs: nothing around them, and the least that is needed."""
+"""The raw clients of the catalogs, with the fewest possible calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNITY_COLUMN = ColumnInfo(
 
 
 class RawClient(Protocol):
-    """A client with nothing around it, which does the least that is needed. For one thread.
+    """A raw client with the fewest possible calls. For one thread.
 
     ``list_tables`` reads what distinguishes Lance tables from others; ``create_table`` creates the
     entry of a Lance table, or of an ordinary one.

@@ -1,4 +1,4 @@
-"""What all suites have in common: ways that take turns, calls on the wire, bars, the report."""
+"""What all suites share: alternating ways, calls on the wire, limits, and the report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 Way = Callable[[Any], Any]
 """Does an operation once and returns its answer, or a `Timed` one; gets the turn."""
 MakeTurn = Callable[[int], AbstractContextManager[Any]]
-"""Makes what the ways get in the round of that number."""
+"""Makes the arguments of the ways for the round of that number."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ def _cell(value: Any) -> str:
 
 
 def request(namespace: Any, method: str, data: bytes | None = None, **fields: Any) -> Any:
-    """Call a namespace's method with a request of its own type, made of those fields."""
+    """Call a namespace's method with a request of its type, built from the fields."""
     made = _request_type(method)(**fields)
     return getattr(namespace, method)(*((made,) if data is None else (made, data)))
 

@@ -1,4 +1,4 @@
-"""Lance tables in Spark, beside Spark's own Parquet with the same rows.
+"""Lance tables in Spark, compared with Spark's own Parquet with the same rows.
 
 Starts a Hive Metastore and Spark on two cores, writes the rows as a Lance table through the SQL
 catalog and as Parquet files, and does the same statements on both, in turns within one session.
@@ -166,7 +166,7 @@ class Setup:
 
 
 def measure_statements(setup: Setup, rows: int, rounds: int) -> list[dict[str, Any]]:
-    """Write the tables, read them, look for rows with indices; return a row for each statement."""
+    """Write the tables, read them, find rows by indices; return a row for each statement."""
     namespace = lance_bridge.connect("hive", {"uri": setup.metastore})
     request(namespace, "create_namespace", id=[NAMESPACE], mode="exist_ok")
     found = []
@@ -266,7 +266,7 @@ def _reads(spark: SparkSession, rows: int) -> list[Operation]:
 
 
 def _lookups(spark: SparkSession, rows: int) -> list[Operation]:
-    """Return the statements that look for few rows, which Lance has indices for."""
+    """Return the statements that find few rows, for which Lance has indices."""
 
     def find(table: str, column: str, value: Any) -> Any:
         return spark.sql(f"SELECT * FROM {table} WHERE {column} = {value}").collect()

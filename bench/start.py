@@ -1,6 +1,6 @@
 """Start-up: the command's help and completion, the package, and a worker of Spark.
 
-Each is a process of its own, in turns with ``python -c pass`` and ``import lance_namespace``.
+Each runs in a new process, alternating with ``python -c pass`` and ``import lance_namespace``.
 Times are of the processor, which other work on the machine changes least.
 """
 
@@ -30,7 +30,7 @@ class Start:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds_bar: float | None = None
-    """How much time of the processor it may take."""
+    """Its limit of CPU time."""
 
 
 def _help(*words: str) -> Start:
@@ -57,7 +57,7 @@ STARTS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return 1 where something takes longer than it may, else 0."""
+    """Measure and print; return 1 if something exceeds its limit, else 0."""
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", 1)[0])
     options.add_argument("--rounds", type=int, default=7, help="of all processes")
     options.add_argument("--output", choices=["text", "json"], default="text")
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(start: Start) -> float:
-    """Run a process; return the seconds of the processor that it and its children have taken."""
+    """Run a process; return the CPU seconds of it and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-c", start.program, *start.arguments],

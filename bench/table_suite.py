@@ -1,4 +1,4 @@
-"""Operations inside a table, beside the same call of pylance on a table opened by its path.
+"""Operations inside a table, compared with pylance on a table opened by its path.
 
 Starts a Hive Metastore. Each round makes two tables of the same rows and does every operation on
 both. What is left of our time after pylance's and that of one raw call to the catalog is our own.
@@ -86,7 +86,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _own_time(found: Figures) -> dict[str, Any]:
-    """Return what is our own: its median, the same of the quickest turns, and its quartiles."""
+    """Return our overhead: its median, that of the fastest turns, and its quartiles."""
     ways = list(found.seconds.values())
     own = [(ours - raw - call) * 1000 for ours, raw, call in zip(*ways, strict=True)]
     at_best = (min(ways[0]) - min(ways[1]) - min(ways[2])) * 1000
@@ -120,7 +120,7 @@ class TablePair:
 
 
 class TablePairs:
-    """Makes the pairs of tables, compares the two in the end, and removes them."""
+    """Creates the pairs of tables, compares them at the end, and removes them."""
 
     def __init__(self, namespace: Any, client: RawClient, contents: Contents) -> None:
         self._namespace, self._client = namespace, client
@@ -145,7 +145,7 @@ class TablePairs:
 
 
 def _history(path: str) -> tuple[object, ...]:
-    """Return what the operations together have made of a table."""
+    """Return the state of a table after all operations."""
     dataset = lance.dataset(path)
     versions = [dataset.checkout_version(each["version"]) for each in dataset.versions()]
     indices = [sorted(index.name for index in each.describe_indices()) for each in versions]

@@ -147,7 +147,7 @@ def usage_error(text: str) -> typer.Exit:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation unless ``yes``; exit if it is refused or nobody can be asked."""
+    """Ask for confirmation unless ``yes``; exit if it is refused or stdin is not a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -186,12 +186,12 @@ def versions(
     rows = [
         {
             "version": each.version,
-            "made": _format_time(each.timestamp_millis),
+            "created": _format_time(each.timestamp_millis),
             "manifest_bytes": each.manifest_size,
         }
         for each in found.versions
     ]
-    print_page(output, "versions", ["version", "made", "manifest_bytes"], rows, found.page_token)
+    print_page(output, "versions", ["version", "created", "manifest_bytes"], rows, found.page_token)
 
 
 def _format_time(millis: int | None) -> str | None:

@@ -1,4 +1,4 @@
-"""One embedded Hive Metastore: a real server in a JVM of its own, with Derby for its state."""
+"""One embedded Hive Metastore: a real server in its own JVM, with Derby for its state."""
 
 from __future__ import annotations
 

@@ -105,32 +105,23 @@ def test_declared_tables_are_listed_unless_with_data_is_given(lake: Lake) -> Non
     assert lake.name("empty") not in [each["table"] for each in answer["tables"]]
 
 
-def test_a_table_is_described_with_schema_and_statistics(lake: Lake) -> None:
+def test_a_table_is_described_with_sql_types_and_statistics(lake: Lake) -> None:
     name = lake.create("orders", owner_team="shop")
     answer = answer_of("table", "describe", "prod", name)
     assert answer["location"] == str(lake.place("orders"))
     assert answer["properties"] == {"owner_team": "shop"}
     assert [each["name"] for each in answer["schema"]] == ORDERS.column_names
     assert answer["statistics"]["num_rows"] == 5
-    shown = run("table", "describe", "prod", name).stdout
-    assert "float[2]" in shown
+    assert "float[2]" in run("table", "describe", "prod", name).stdout
     lake.namespace.declare_table(api.DeclareTableRequest(id=[lake.database, "empty"]))
     empty = answer_of("table", "describe", "prod", lake.name("empty"))
     assert empty["only_declared"]
     assert "statistics" not in empty
-
-
-def test_table_describe_shows_sql_types(lake: Lake) -> None:
-    schema = pa.schema(
-        {"price": pa.decimal128(10, 2), "at": pa.timestamp("ms", "UTC"), "on": pa.timestamp("us")}
-    )
-    name = lake.create("typed", schema.empty_table())
-    types = ["decimal(10,2)", "timestamp(ms, UTC)", "timestamp(us)"]
-    assert [
-        each["sql_type"] for each in answer_of("table", "describe", "prod", name)["schema"]
-    ] == types
-    shown = run("table", "describe", "prod", name).stdout
-    assert all(each in shown for each in types)
+    columns = {"price": pa.decimal128(10, 2), "at": pa.timestamp("ms", "UTC")}
+    typed = lake.create("typed", pa.schema(columns).empty_table())
+    types = [each["sql_type"] for each in answer_of("table", "describe", "prod", typed)["schema"]]
+    assert types == ["decimal(10,2)", "timestamp(ms, UTC)"]
+    assert all(each in run("table", "describe", "prod", typed).stdout for each in types)
 
 
 def test_lists_and_rows_are_printed_as_csv_and_an_empty_list_says_so(lake: Lake) -> None:
@@ -157,18 +148,13 @@ def test_rows_are_shown_counted_and_found(lake: Lake) -> None:
     assert "4.5" in shown
 
 
-def test_an_older_version_is_read(lake: Lake) -> None:
+def test_versions_tags_and_indices_are_listed_and_an_older_version_is_read(lake: Lake) -> None:
     name = lake.create("orders")
     lake.append("orders")
     assert run("table", "count", "prod", name).stdout == "10\n"
     assert run("table", "count", "prod", name, "--version", "1").stdout == "5\n"
     missing = run("table", "head", "prod", name, "--version", "9", code=1)
     assert "9" in missing.stderr
-
-
-def test_versions_tags_and_indices_are_listed(lake: Lake) -> None:
-    name = lake.create("orders")
-    lake.append("orders")
     lance.dataset(str(lake.place("orders"))).tags.create("first", 1)
     run("maintain", "index", "prod", name, "id")
     versions = answer_of("table", "versions", "prod", name, "--latest-first")["versions"]
@@ -192,19 +178,15 @@ def test_a_table_is_registered_renamed_and_deregistered(lake: Lake, tmp_path: Pa
     assert lance.dataset(place).count_rows() == 5
 
 
-def test_a_table_is_dropped_with_its_data(lake: Lake) -> None:
+def test_table_drop_deletes_data_unless_only_declared_is_required(lake: Lake) -> None:
     name = lake.create("orders")
     place = lake.place("orders")
-    run("table", "drop", "prod", name, "--yes")
-    assert lake.tables() == []
-    assert not place.exists()
-
-
-def test_a_table_with_data_is_not_dropped_as_one_that_is_only_declared(lake: Lake) -> None:
-    name = lake.create("orders")
     refused = run("table", "drop", "prod", name, "--if-only-declared", "--yes", code=1)
     assert "has data" in refused.stderr
     assert lake.tables() == ["orders"]
+    run("table", "drop", "prod", name, "--yes")
+    assert lake.tables() == []
+    assert not place.exists()
 
 
 @pytest.mark.parametrize(

@@ -66,17 +66,13 @@ def test_a_catalog_named_by_implementation_is_fixed_with_another_address(
     assert pasted(command).exit_code == 0
 
 
-def test_an_unknown_property_is_unset(lake: Lake) -> None:
+def test_an_unknown_property_is_unset_and_a_missing_one_is_set(lake: Lake) -> None:
     lake.set("prod", impl="hive", uri=lake.metastore.uri, user="me")
     found = the_only(Kind.CONFIGURATION)
     assert "has no property 'user'" in found["message"]
     fix(found)
-
-
-def test_a_missing_property_is_set(lake: Lake) -> None:
     lake.set("prod", impl="hive")
-    found = the_only(Kind.CONFIGURATION)
-    fix(found, f"{lake.metastore.uri}\n")
+    fix(the_only(Kind.CONFIGURATION), f"{lake.metastore.uri}\n")
 
 
 @pytest.mark.usefixtures("lake")

@@ -1,4 +1,4 @@
-"""The doctor finds tables without data, and marks that disagree; its commands fix them."""
+"""The doctor finds tables without data, and inconsistent entries; its commands fix them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from .running import answer_of, pasted, run, shell
 pytestmark = pytest.mark.server
 
 
-# -- tables whose data is not there ----------------------------------------------------------------
+# -- tables without data ---------------------------------------------------------------------------
 
 
-def test_a_table_whose_directory_was_deleted_is_deregistered(lake: Lake) -> None:
-    name = lake.create("orders")
+@pytest.mark.parametrize("properties", [{}, {"managed_by": "impl"}], ids=["storage", "managed"])
+def test_a_table_whose_directory_was_deleted_is_deregistered(
+    lake: Lake, properties: dict[str, str]
+) -> None:
+    name = lake.create("orders", **properties)
     shutil.rmtree(lake.place("orders"))
     found = the_only(Kind.LOCATION_GONE)
     assert found["subject"] == name
@@ -33,21 +36,15 @@ def test_a_table_whose_directory_was_deleted_is_deregistered(lake: Lake) -> None
     assert lake.tables() == []
 
 
-def test_a_managed_table_whose_directory_was_deleted_is_deregistered(lake: Lake) -> None:
-    lake.create("orders", managed_by="impl")
-    shutil.rmtree(lake.place("orders"))
+def test_an_entry_for_an_empty_location_is_deregistered(lake: Lake, tmp_path: Path) -> None:
+    run("table", "register", "prod", lake.name("gone"), str(tmp_path / "nothing.lance"))
     fix(the_only(Kind.LOCATION_GONE))
 
 
-def test_an_entry_for_an_empty_location_is_deregistered(lake: Lake, tmp_path: Path) -> None:
-    run("table", "register", "prod", lake.name("gone"), str(tmp_path / "nothing.lance"))
-    found = the_only(Kind.LOCATION_GONE)
-    fix(found)
-
-
-def test_a_declared_table_without_files_is_dropped(lake: Lake) -> None:
+def test_a_declared_table_without_files_is_dropped_unless_it_is_recent(lake: Lake) -> None:
     die_at(lake, "write_first")
     assert lake.tables() == ["t"]
+    assert answer_of("doctor", "prod")["findings"] == []
     found = the_only(Kind.DECLARED_ONLY)
     assert found["subject"] == lake.name("t")
     place = lake.place("t")
@@ -63,7 +60,7 @@ def test_a_declared_table_with_uncommitted_files_is_dropped_with_them(
     data = lake.place("t") / "data"
     data.mkdir()
     written = data / "1f6a43f4-5d0b-4a5e-9d0c-6c1f0a9b7e21.lance"
-    written.write_bytes(b"rows that nobody has committed")
+    written.write_bytes(b"uncommitted rows")
     found = the_only(Kind.DECLARED_ONLY)
     assert "1 files" in found["message"]
     fix(found)
@@ -76,15 +73,9 @@ def test_a_table_that_lost_its_versions_keeps_its_other_files(lake: Lake) -> Non
     place = lake.place("orders")
     shutil.rmtree(place / "_versions")
     found = the_only(Kind.LOCATION_GONE)
-    assert "files, but no version" in found["message"]
+    assert "files but no version" in found["message"]
     fix(found)
     assert len(list((place / "data").iterdir())) == 2
-
-
-def test_a_recent_declaration_is_skipped_as_it_may_be_in_progress(lake: Lake) -> None:
-    die_at(lake, "write_first")
-    assert answer_of("doctor", "prod")["findings"] == []
-    assert the_only(Kind.DECLARED_ONLY)
 
 
 def test_a_table_written_since_the_diagnosis_is_not_dropped(lake: Lake) -> None:
@@ -97,15 +88,25 @@ def test_a_table_written_since_the_diagnosis_is_not_dropped(lake: Lake) -> None:
     assert run("table", "count", "prod", lake.name("t")).stdout == "5\n"
 
 
-# -- marks -----------------------------------------------------------------------------------------
+# -- inconsistent entries --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("manager", ["impl", "somebody"])
-def test_a_table_marked_as_managed_by_another_gets_a_new_entry(lake: Lake, manager: str) -> None:
-    lake.create("orders")
-    mark(lake, "orders", managed_by=manager)
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ({}, {"managed_by": "impl"}, "managed_by=impl"),
+        ({}, {"managed_by": "another"}, "managed_by=another"),
+        ({"managed_by": "impl"}, {LATEST: "nonsense"}, "nonsense"),
+    ],
+    ids=["no version", "another manager", "unreadable version"],
+)
+def test_an_inconsistent_entry_is_recreated(
+    lake: Lake, before: dict[str, str], after: dict[str, str], message: str
+) -> None:
+    lake.create("orders", **before)
+    mark(lake, "orders", **after)
     found = the_only(Kind.INCONSISTENT_ENTRY)
-    assert f"managed_by={manager}" in found["message"]
+    assert message in found["message"]
     fix(found)
     assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
 
@@ -119,21 +120,14 @@ def test_a_managed_table_marked_as_storage_managed_is_managed_again(lake: Lake) 
     assert answer_of("table", "describe", "prod", lake.name("orders"))["managed_versioning"]
 
 
-def test_an_entry_with_an_unreadable_latest_version_is_recreated(lake: Lake) -> None:
-    lake.create("orders", managed_by="impl")
-    mark(lake, "orders", **{LATEST: "nonsense"})
-    fix(the_only(Kind.INCONSISTENT_ENTRY))
-    assert run("table", "count", "prod", lake.name("orders")).stdout == "5\n"
-
-
 def test_an_entry_whose_latest_version_is_gone_is_recreated(lake: Lake) -> None:
     name = lake.create("orders", managed_by="impl")
-    with_two = lake.namespace
-    lance.write_dataset(ORDERS, namespace_client=with_two, table_id=name.split("."), mode="append")
+    names = name.split(".")
+    lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
     manifests = sorted((lake.place("orders") / "_versions").glob("*.manifest"))
     manifests[0].unlink()
     found = the_only(Kind.INCONSISTENT_ENTRY)
-    assert "version 2 is the latest, which is gone" in found["message"]
+    assert "Version 2, the latest by its entry, is gone" in found["message"]
     fix(found)
     assert run("table", "count", "prod", name).stdout == "5\n"
 
@@ -143,7 +137,7 @@ def test_a_table_that_the_metastore_owns_is_made_external(lake: Lake) -> None:
     mark(lake, "orders", kind="MANAGED_TABLE")
     found = the_only(Kind.INCONSISTENT_ENTRY)
     assert "MANAGED_TABLE" in found["message"]
-    done = shell(found["command"])  # in a shell, as a person would
+    done = shell(found["command"])  # in a shell, as a user does
     assert done.returncode == 0, done.stderr
     assert findings() == []
     with raw_client(lake.metastore.port) as client:

@@ -19,9 +19,9 @@ HEAVY = (
     "lance_namespace", "lance", "pyarrow", "pandas", "boto3", "pyspark", "matplotlib", "thrift",
     "databricks", "obstore",
 )  # fmt: skip
-AT_THE_END = f"""
+AT_THE_END = """
 import atexit, sys
-atexit.register(lambda: print("imported:", *(set({HEAVY}) & set(sys.modules)), file=sys.stderr))
+atexit.register(lambda: print("imported:", *sys.modules, file=sys.stderr))
 from lance_bridge_cli import main
 sys.argv[0] = "lance-bridge"
 main()
@@ -55,6 +55,14 @@ def start(
     )
 
 
+def imported(done: subprocess.CompletedProcess[str]) -> set[str]:
+    """Return the modules that `AT_THE_END` printed, and nothing else."""
+    first, *modules = done.stderr.split()
+    assert first == "imported:"
+    assert "lance_bridge_cli" in modules
+    return set(modules)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -74,7 +82,7 @@ def test_help_imports_no_heavy_library(words: str) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "lance-bridge" in done.stdout
-    assert done.stderr.strip() == "imported:"
+    assert imported(done) & set(HEAVY) == set()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,14 @@ def test_completion_imports_no_heavy_library(line: str, offered: str) -> None:
     )
 
     assert done.stdout.split() == [offered]
-    assert done.stderr.strip() == "imported:"
+    assert imported(done) & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("words", ["table --help", "ns list --help"])
+def test_a_command_loads_no_entry_point_of_another(words: str) -> None:
+    loaded = imported(start(AT_THE_END, *words.split()))
+
+    assert not loaded & {"lance_bridge_doctor", "lance_bridge_metastore", "lance_bridge_spark"}
 
 
 @pytest.mark.parametrize("module", ["typer", "lance_namespace"])

@@ -148,7 +148,7 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "[lance_bridge.maintenance]",
         "spark",
         "=",
-        "lance_bridge_spark.maintenance:open_session",
+        "lance_bridge_spark.local_session:open_session",
     ]
 
 

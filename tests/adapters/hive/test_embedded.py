@@ -1,4 +1,4 @@
-"""The embedded metastore starts, keeps its state, ends with its owner, and says what is wrong."""
+"""The embedded metastore starts, keeps its state, ends with its parent, and reports errors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
 from servers.metastores import VERSIONS, Metastores
 from thrift.transport.TTransport import TTransportException
 
-from lance_bridge_metastore import (
-    Metastore,
-    MetastoreStartError,
-    java,
-)
+from lance_bridge_metastore import Metastore, MetastoreStartError, java
 
 LANCE_FILTER = 'hive_filter_field_params__table_type like "(?i)lance"'
 
@@ -96,10 +92,12 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 @pytest.mark.server
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_release_serves_databases_and_lance_tables_on_object_stores(
+def test_each_release_serves_lance_tables_on_the_loopback_address_only(
     servers: Metastores, version: str
 ) -> None:
     metastore = servers.get(version)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((_address_of_this_machine(), metastore.port), timeout=5)
     with client(metastore.port) as hive:
         hive.create_database(database("each_release"))
         hive.create_table(lance_table("each_release", "vectors", "s3://bucket/vectors.lance"))
@@ -119,17 +117,6 @@ def test_each_release_serves_databases_and_lance_tables_on_object_stores(
     assert "each_release" not in left
 
 
-@pytest.mark.server
-@pytest.mark.parametrize("version", VERSIONS)
-def test_each_release_listens_on_the_loopback_address_only(
-    servers: Metastores, version: str
-) -> None:
-    metastore = servers.get(version)
-    outside = _address_of_this_machine()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((outside, metastore.port), timeout=5)
-
-
 def _address_of_this_machine() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Connecting a datagram socket sends nothing; it only chooses the address to send from.
@@ -145,27 +132,34 @@ def test_without_the_stub_object_stores_are_refused_as_hive_ships_it(servers: Me
             hive.create_table(lance_table("plain", "vectors", "s3://bucket/vectors.lance"))
 
 
-# -- its life ------------------------------------------------------------------------------------
+# -- start and stop ------------------------------------------------------------------------------
 
 
 @pytest.mark.server
-def test_a_restart_keeps_port_and_state_and_changes_the_process() -> None:
-    with Metastore("2.3") as metastore:
+def test_it_outlives_its_thread_keeps_its_state_over_a_restart_and_ends_with_close() -> None:
+    metastore = Metastore("2.3")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(metastore.start).result()
+    with metastore:
         with client(metastore.port) as hive:
             hive.create_database(database("kept"))
-        port, pid = metastore.port, metastore.pid
+        directory, port, first = metastore.directory, metastore.port, metastore.pid
         metastore.restart()
         with client(metastore.port) as hive:
             assert "kept" in hive.get_all_databases()
+        second = metastore.pid
         assert metastore.port == port
-        assert metastore.pid != pid
+        assert first is not None
+        assert second is not None
+        assert first != second
+    assert not is_alive(first)
+    assert not is_alive(second)
+    assert not directory.exists()
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("temporary", [True, False])
-def test_a_killed_metastore_is_gone_and_comes_back_with_its_state(
-    tmp_path: Path, temporary: bool
-) -> None:
+def test_a_killed_metastore_starts_again_with_its_state(tmp_path: Path, temporary: bool) -> None:
     with Metastore("2.3", None if temporary else tmp_path / "state") as metastore:
         with client(metastore.port) as hive:
             for number in range(20):
@@ -182,22 +176,12 @@ def test_a_killed_metastore_is_gone_and_comes_back_with_its_state(
 
 
 @pytest.mark.server
-def test_two_run_at_once_and_do_not_share_state(metastore: Metastore, servers: Metastores) -> None:
+def test_two_metastores_share_no_state(metastore: Metastore, servers: Metastores) -> None:
     with servers.new("2.3") as other, client(other.port) as hive:
         hive.create_database(database("only_here"))
         with client(metastore.port) as first:
             assert "only_here" not in first.get_all_databases()
         assert other.port != metastore.port
-
-
-@pytest.mark.server
-def test_closing_ends_the_jvm_and_removes_a_temporary_directory() -> None:
-    with Metastore("2.3") as metastore:
-        directory, pid = metastore.directory, metastore.pid
-        assert pid is not None
-        assert is_alive(pid)
-    assert not is_alive(pid)
-    assert not directory.exists()
 
 
 @pytest.mark.server
@@ -259,18 +243,6 @@ def test_no_jvm_outlives_a_parent_that_did_not_close_it() -> None:
 
 
 @pytest.mark.server
-def test_a_metastore_outlives_the_thread_that_started_it() -> None:
-    metastore = Metastore("2.3")
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(metastore.start).result()
-    try:
-        with client(metastore.port) as hive:
-            assert hive.get_all_databases() == ["default"]
-    finally:
-        metastore.close()
-
-
-@pytest.mark.server
 def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lance_bridge_metastore", "--port", "0"]
     running = subprocess.Popen(
@@ -289,7 +261,7 @@ def test_the_command_prints_its_uri_and_ends_on_sigterm(tmp_path: Path) -> None:
     assert running.returncode == 0
 
 
-# -- what goes wrong -----------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.server

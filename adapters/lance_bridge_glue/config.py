@@ -175,9 +175,11 @@ class GlueConfig(CatalogConfig):
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> GlueConfig:
-        for problem in (self._key_problem(), self._role_problem(), self._vending_problem()):
-            if problem:
-                raise ValueError(problem)
+        problem = self._key_problem() or self._role_problem()
+        if not problem and self.lake_formation and not _ACCOUNT.fullmatch(self.catalog_id or ""):
+            problem = "lakeformation.vend-credentials needs catalog_id, an account's 12 digits"
+        if problem:
+            raise ValueError(problem)
         return self
 
     def _key_problem(self) -> str:
@@ -195,11 +197,6 @@ class GlueConfig(CatalogConfig):
         for name in sorted(self.model_fields_set):
             if name.startswith("assume_role_") and getattr(self, name) is not None:
                 return f"{name} needs assume_role_arn"
-        return ""
-
-    def _vending_problem(self) -> str:
-        if self.lake_formation and not _ACCOUNT.fullmatch(self.catalog_id or ""):
-            return "lakeformation.vend-credentials needs catalog_id, an account's 12 digits"
         return ""
 
 

@@ -180,9 +180,10 @@ def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except LostReplyError as error:
+        reason = f": {_first_line(error.__cause__)}" if error.__cause__ is not None else ""
         raise OutcomeUnknownError(
             f"Glue may or may not have done it: the reply to {error}, sent to {what}, was "
-            f"lost{_because(error.__cause__)}"
+            f"lost{reason}"
         ) from error
     except UnreadableReplyError as error:
         raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error
@@ -194,10 +195,6 @@ def translate_errors(what: str) -> Iterator[None]:
         if _STILL_EXPIRED not in str(error):
             raise
         raise UnauthenticatedError(f"Credentials could not be refreshed to {what}") from error
-
-
-def _because(cause: BaseException | None) -> str:
-    return f": {_first_line(cause)}" if cause is not None else ""
 
 
 def _first_line(text: object) -> str:

@@ -177,8 +177,8 @@ class HiveConfig(CatalogConfig):
     def _fields_fit_together(self) -> HiveConfig:
         for problem in (
             self._sasl_problem(),
-            self._tls_problem(),
-            self._http_problem() if self.is_http else self._thrift_problem(),
+            self._transport_problem(),
+            self._http_problem() if self.is_http else "",
         ):
             if problem:
                 raise ValueError(problem)
@@ -198,7 +198,7 @@ class HiveConfig(CatalogConfig):
             return "ugi has no effect with auth.mechanism: leave one of them out"
         return ""
 
-    def _tls_problem(self) -> str:
+    def _transport_problem(self) -> str:
         encrypted = self.tls_enabled or any(e.scheme == "https" for e in self.endpoints)
         given = {
             "tls.ca-file": self.tls_ca_file is not None,
@@ -211,6 +211,8 @@ class HiveConfig(CatalogConfig):
             return f"{key} needs tls.enabled=true, or an https:// uri"
         if self.tls_key_file is not None and self.tls_cert_file is None:
             return "tls.key-file needs tls.cert-file"
+        if self.http_token is not None and not self.is_http:
+            return "http.token needs an http(s):// uri"
         return ""
 
     def _http_problem(self) -> str:
@@ -220,11 +222,6 @@ class HiveConfig(CatalogConfig):
             return "client.framed cannot be combined with an http(s):// uri"
         if self.tls_enabled and any(e.scheme == "http" for e in self.endpoints):
             return "tls.enabled=true contradicts an http:// uri: write https://"
-        return ""
-
-    def _thrift_problem(self) -> str:
-        if self.http_token is not None:
-            return "http.token needs an http(s):// uri"
         return ""
 
 

@@ -206,7 +206,13 @@ class UnityCatalog(Catalog):
 
     def load_table(self, path: Path) -> TableRecord:
         record = self._load_table(path)
-        while self._may_be_half_dropped(record):
+        # The open-source server reads an entry, and then its properties. After a drop in between, a
+        # Lance table looks like a table of text without properties, and is not found again.
+        while (
+            record.kind == mapping.EXTERNAL
+            and not record.properties
+            and not self._config.is_databricks
+        ):
             before, record = record, self._load_table(path)
             if record.identity == before.identity:
                 break
@@ -216,15 +222,6 @@ class UnityCatalog(Catalog):
         full = self._full(path)
         with translate_errors(f"read table '{display(full)}'", full):
             return mapping.record_from(path[:-1], self._client.get(self._object(full)))
-
-    def _may_be_half_dropped(self, record: TableRecord) -> bool:
-        """Return True if a table may have been read while it was dropped.
-
-        The open-source server reads the entry, and then its properties. After a drop in between, a
-        Lance table looks like a table of text without properties. A second read does not find it.
-        """
-        is_plain = record.kind == mapping.EXTERNAL and not record.properties
-        return is_plain and not self._config.is_databricks
 
     def create_table(self, record: TableRecord) -> TableRecord:
         full = self._full(record.path)

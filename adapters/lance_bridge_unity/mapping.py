@@ -206,15 +206,11 @@ def _columns(columns: Sequence[Column]) -> list[Json]:
     no rows, where it must fail.
     """
     if all(column.type == "string" for column in columns):
-        columns = (*columns, _refused_column([column.name for column in columns]))
+        name = _REFUSED_COLUMN
+        while name in [column.name for column in columns]:
+            name += "_"
+        columns = (*columns, Column(name, "binary", nullable=True))
     return [_column(column, position) for position, column in enumerate(columns)]
-
-
-def _refused_column(taken: Sequence[str]) -> Column:
-    name = _REFUSED_COLUMN
-    while name in taken:
-        name += "_"
-    return Column(name, "binary", nullable=True)
 
 
 def _column(column: Column, position: int) -> Json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -27,16 +26,9 @@ from lance_bridge_unity import UnityConfig
 from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import Client
 
-Connect = Callable[..., UnityCatalog]
+from .building import ID, TABLE, Connect, record
 
-TABLE = ("c", "s", "t")
-ID = "lance_bridge.id"
 OPEN_SOURCE = [OPEN_SOURCE_0_3.name, OPEN_SOURCE_0_4.name, OPEN_SOURCE_0_6.name]
-
-
-def record(name: str = "t", own: str = "1", **more: str) -> TableRecord:
-    properties = {"table_type": "lance", ID: own, **more}
-    return TableRecord(("c", "s", name), f"file:///data/{name}", properties)
 
 
 def namespace(*path: str, **properties: str) -> NamespaceRecord:

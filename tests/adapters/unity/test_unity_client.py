@@ -21,15 +21,11 @@ from lance_namespace.errors import (
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 from servers.unity import UnityServer
 
-from lance_bridge.catalog import TableRecord
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import route
 
-Connect = Callable[..., UnityCatalog]
+from .building import TABLE, Connect, record
 
-TABLE = ("c", "s", "t")
-ID = "lance_bridge.id"
 CREATE = "POST /api/2.1/unity-catalog/tables"
 READ = "GET /api/2.1/unity-catalog/tables/c.s.t"
 DROP = "DELETE /api/2.1/unity-catalog/tables/c.s.t"
@@ -42,10 +38,6 @@ LOST = [
     Fault.MALFORMED_REPLY,
     Fault.EMPTY_REPLY,
 ]
-
-
-def record(name: str = "t", own: str = "1") -> TableRecord:
-    return TableRecord(("c", "s", name), "file:///data/t", {"table_type": "lance", ID: own})
 
 
 @pytest.mark.parametrize("fault", LOST)

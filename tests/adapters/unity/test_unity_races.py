@@ -27,15 +27,13 @@ from servers.unity.raw import Raw
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityNamespace
-from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.concurrency import lock_names
 
-Connect = Callable[..., UnityCatalog]
+from .building import API, Connect
 
 SCHEMA = ("c", "s")
 TABLE = (*SCHEMA, "t")
 LANCE = {"table_type": "lance"}
-API = "/api/2.1/unity-catalog"
 RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"
 
 

@@ -7,7 +7,7 @@ from servers.http_proxy import HttpProxy
 
 from lance_bridge.catalog import TableRecord
 
-from .conftest import Connect
+from .building import Connect
 
 
 def test_an_entry_without_a_name_is_listed_as_one_that_cannot_be_read(

@@ -16,7 +16,7 @@ TABLE = ("c", "s", "t")
 
 
 def record(name: str = "t", own: str = "1", root: str = "file:///data", **more: str) -> TableRecord:
-    """Return a Lance table in the schema ``c.s``, with an id of its own."""
+    """Return a Lance table in the schema ``c.s``, with this id."""
     return TableRecord(
         (*TABLE[:2], name), f"{root}/{name}", {"table_type": "lance", ID: own, **more}
     )

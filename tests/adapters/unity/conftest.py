@@ -35,7 +35,7 @@ def server() -> Iterator[UnityServer]:
 
 @pytest.fixture
 def proxy(server: UnityServer) -> Iterator[HttpProxy]:
-    """A proxy in front of it, which counts requests and breaks those that it is told to."""
+    """A proxy in front of it, which counts requests and breaks some on demand."""
     with HttpProxy(server.url) as running:
         yield running
 

@@ -162,7 +162,7 @@ def test_an_old_server_cannot_rename_a_table_or_a_missing_one(exists: bool) -> N
 def test_of_threads_that_create_one_name_exactly_one_does(
     server: UnityServer, connect: Connect
 ) -> None:
-    server.state.race_window = 0.2  # two that come within it would both be told that they did
+    server.state.race_window = 0.2  # two creators within it would both succeed
     catalogs = [connect() for _ in range(8)]
     together = threading.Barrier(len(catalogs))
 
@@ -236,7 +236,7 @@ def _raw(server: UnityServer) -> Client:
 
 
 class _Rival:
-    """A proxy behind which somebody else makes the same name, right after it was made."""
+    """A proxy behind which another client creates the same name, right after it was created."""
 
     def __init__(self, server: UnityServer, name: str, *, replaces: bool = False) -> None:
         self._proxy = HttpProxy(server.url)

@@ -1,4 +1,4 @@
-"""Who one is on Databricks: tokens, profiles and OAuth, and what becomes of those that end."""
+"""Authentication on Databricks: tokens, profiles and OAuth, and their expiration."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_a_name_that_was_changed_during_a_fork_can_be_changed_in_the_child() -> 
     with lock_names(TABLE):
         child = os.fork()
         if child == 0:
-            signal.alarm(10)  # ends a child that waits for a lock which nobody releases
+            signal.alarm(10)  # ends a child that waits for a lock for ever
             with lock_names(TABLE):
                 os._exit(0)
     assert os.waitpid(child, 0)[1] == 0

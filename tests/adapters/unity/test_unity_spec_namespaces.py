@@ -32,7 +32,7 @@ def calls(proxy: HttpProxy, tmp_path: Path) -> Iterator[Calls]:
 def test_cascade_by_a_caller_without_the_right_to_drop_changes_nothing(
     server: UnityServer, calls: Calls, refused_route: str
 ) -> None:
-    """The server looks at rights before it looks whether something is inside."""
+    """The server checks permissions before it checks whether the namespace is empty."""
     calls.create_table(TABLE, ROWS)
     calls.create_namespace(["c", "empty"])
     server.refuse(f"DELETE {refused_route}")

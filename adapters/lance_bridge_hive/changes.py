@@ -79,11 +79,11 @@ class TableChanges:
             ) from error
         return PARTITION
 
-    def alter(self, record: TableRecord, marks: Mapping[str, str] | None = None) -> None:
+    def alter(self, record: TableRecord, ownership: Mapping[str, str] | None = None) -> None:
         """Replace an entry's location and properties.
 
         Args:
-            marks: Those of `mapping.marks_of` to give it; None for those of an external entry.
+            ownership: Fields of `mapping.ownership_of` to set; None for an external entry.
 
         Raises:
             TableNotFoundError
@@ -92,8 +92,8 @@ class TableChanges:
         """
         table, terms = self._load_unchanged(record)
         changed = mapping.updated_entry(table, record)
-        if marks is not None:
-            changed = mapping.with_ownership(changed, marks)
+        if ownership is not None:
+            changed = mapping.with_ownership(changed, ownership)
         try:
             self._send(record.path, table, changed, terms)
         except TException as error:

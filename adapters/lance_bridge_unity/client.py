@@ -50,9 +50,9 @@ _OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
 _backoff = wait_random_exponential(multiplier=0.1, max=5)
 
 
-def route(kind: str, *names: str) -> str:
+def route(collection: str, *names: str) -> str:
     """Return the path of an object below the API's path, with its names escaped."""
-    return f"/{kind}/{quote('.'.join(names), safe='')}"
+    return f"/{collection}/{quote('.'.join(names), safe='')}"
 
 
 @dataclass(frozen=True)

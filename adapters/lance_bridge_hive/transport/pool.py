@@ -314,11 +314,13 @@ def _final_error(
         return OutcomeUnknownError(
             f"{name} was sent and its reply was lost, so it may have happened or not: {causes}"
         )
-    kinds = [fault.error for _, fault in failed.faults]
-    kind = next((k for k in kinds if k is not ServiceUnavailableError), ServiceUnavailableError)
+    types = [fault.error for _, fault in failed.faults]
+    error_type = next(
+        (t for t in types if t is not ServiceUnavailableError), ServiceUnavailableError
+    )
     times = "once" if tried == 1 else f"{tried} times"
     elapsed = time.monotonic() - started
-    return kind(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}")
+    return error_type(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}")
 
 
 def _causes(failed: _AttemptFailed) -> str:

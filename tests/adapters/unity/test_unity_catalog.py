@@ -17,7 +17,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
     UnsupportedOperationError,
 )
-from servers.http_proxy import Fault, HttpProxy, Request
+from servers.http_proxy import Answer, Fault, HttpProxy, Request
 from servers.unity import DIALECTS, OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6, UnityServer
 
 from lance_bridge.catalog import Column, NamespaceRecord, TableRecord
@@ -127,6 +127,21 @@ def test_a_name_that_two_creators_broke_is_listed_and_stops_nothing(
     server.add_table("c", "s", "whole")
     names = [found.path[-1] for found in connect().scan_tables(("c", "s"))]
     assert "whole" in names
+
+
+def test_an_entry_without_a_name_is_listed_as_one_that_cannot_be_read(
+    connect: Connect, proxy: HttpProxy
+) -> None:
+    rows = [
+        {"name": "good", "table_type": "EXTERNAL"},
+        {"table_id": "x7", "table_type": "EXTERNAL"},
+    ]
+    proxy.fail_next(
+        lambda request: "/tables" in request.path, Answer.of_json(200, {"tables": rows})
+    )
+    found = list(connect().scan_tables(("unity", "default")))
+    assert [record.path[-1] for record in found] == ["good", "x7"]
+    assert found[1] == TableRecord.unreadable(("unity", "default", "x7"))
 
 
 def test_dropping_never_asks_for_force(proxy: HttpProxy, connect: Connect) -> None:

@@ -23,12 +23,10 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     Table,
 )
 from servers.metastores import VERSIONS, Metastores
-from thrift.transport.TTransport import TTransportException
 
 from lance_bridge_metastore import (
     Metastore,
     MetastoreStartError,
-    java,
 )
 
 LANCE_FILTER = 'hive_filter_field_params__table_type like "(?i)lance"'
@@ -149,16 +147,21 @@ def test_without_the_stub_object_stores_are_refused_as_hive_ships_it(servers: Me
 
 
 @pytest.mark.server
-def test_a_restart_keeps_port_and_state_and_changes_the_process() -> None:
+def test_a_restart_keeps_port_and_state_and_closing_removes_them() -> None:
     with Metastore("2.3") as metastore:
         with client(metastore.port) as hive:
             hive.create_database(database("kept"))
-        port, pid = metastore.port, metastore.pid
+        port, first = metastore.port, metastore.pid
         metastore.restart()
         with client(metastore.port) as hive:
             assert "kept" in hive.get_all_databases()
         assert metastore.port == port
-        assert metastore.pid != pid
+        directory, pid = metastore.directory, metastore.pid
+        assert pid is not None
+        assert pid != first
+        assert is_alive(pid)
+    assert not is_alive(pid)
+    assert not directory.exists()
 
 
 @pytest.mark.server
@@ -188,16 +191,6 @@ def test_two_run_at_once_and_do_not_share_state(metastore: Metastore, servers: M
         with client(metastore.port) as first:
             assert "only_here" not in first.get_all_databases()
         assert other.port != metastore.port
-
-
-@pytest.mark.server
-def test_closing_ends_the_jvm_and_removes_a_temporary_directory() -> None:
-    with Metastore("2.3") as metastore:
-        directory, pid = metastore.directory, metastore.pid
-        assert pid is not None
-        assert is_alive(pid)
-    assert not is_alive(pid)
-    assert not directory.exists()
 
 
 @pytest.mark.server
@@ -322,44 +315,3 @@ def test_a_port_that_another_program_has_is_refused_at_once(metastore: Metastore
 def test_an_unknown_version_names_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"'1\.2': there are 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
         Metastore("1.2")
-
-
-# -- transports ----------------------------------------------------------------------------------
-
-
-@pytest.mark.server
-def test_tls_is_switched_on_by_settings(servers: Metastores, tmp_path: Path) -> None:
-    settings = {
-        "hive.metastore.use.SSL": "true",
-        "hive.metastore.keystore.path": str(make_key_store(tmp_path)),
-        "hive.metastore.keystore.password": "changeit",
-    }
-    with servers.new("2.3", settings=settings) as secure:
-        assert secure.is_running
-        with pytest.raises(TTransportException), client(secure.port) as hive:
-            hive.get_all_databases()
-
-
-def make_key_store(directory: Path) -> Path:
-    store = directory / "server.p12"
-    keytool = Path(java.find_java(17).path).with_name("keytool")
-    subprocess.run(
-        [
-            *(str(keytool), "-genkeypair", "-alias", "server", "-keyalg", "RSA", "-storetype"),
-            *("PKCS12", "-keystore", str(store), "-storepass", "changeit", "-dname"),
-            *("CN=localhost", "-ext", "san=ip:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return store
-
-
-@pytest.mark.server
-def test_http_is_switched_on_by_a_setting(servers: Metastores) -> None:
-    settings = {"metastore.server.thrift.transport.mode": "http"}
-    with servers.new("4.0", settings=settings) as over_http:
-        assert over_http.is_running
-        with socket.create_connection(("127.0.0.1", over_http.port), timeout=10) as raw:
-            raw.sendall(b"GET /nothing HTTP/1.0\r\n\r\n")
-            assert raw.recv(16).startswith(b"HTTP/1.1 ")

@@ -62,11 +62,6 @@ def database_argument(namespace: Path) -> str:
     return f"@{catalog}#{database}"
 
 
-def all_databases_of(catalog: str) -> str:
-    """Return the pattern that lists every database of a catalog."""
-    return f"@{catalog}#"
-
-
 # -- what entries hold --------------------------------------------------------------------------
 
 TEXT = 4000

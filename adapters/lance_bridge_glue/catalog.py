@@ -77,8 +77,8 @@ class GlueCatalog(Catalog):
         return self._capabilities
 
     def describe_connection(self) -> str:
-        shown = ("catalog_id", "endpoint", "profile_name", "access_key_id", "assume_role_arn")
-        given = {key: getattr(self._config, key) for key in shown}
+        keys = ("catalog_id", "endpoint", "profile_name", "access_key_id", "assume_role_arn")
+        given = {key: getattr(self._config, key) for key in keys}
         return ", ".join([self._region, *(f"{k}={v}" for k, v in given.items() if v)])
 
     def describe_server(self) -> Mapping[str, str]:
@@ -243,9 +243,9 @@ class GlueCatalog(Catalog):
         if not mapping.is_in_region(target, self._region):
             return link
         try:
-            place = mapping.target_arguments(target)
+            arguments = mapping.target_arguments(target)
             found = self._calls.read(
-                "get_table", "Table", DatabaseName=target.get("DatabaseName", ""), **place
+                "get_table", "Table", DatabaseName=target.get("DatabaseName", ""), **arguments
             )
         except ClientError as error:
             if not is_a(error, ABSENT):
@@ -288,14 +288,14 @@ class GlueCatalog(Catalog):
     def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
         self._alter(record, marks)
 
-    def _alter(self, record: TableRecord, marks: Mapping[str, str] | None) -> None:
+    def _alter(self, record: TableRecord, ownership: Mapping[str, str] | None) -> None:
         path = record.path
         with translate_errors(f"change table '{display(path)}'"):
             table = self._load_unchanged(record)
             _require_guard(record, table)
             changed = mapping.updated_input(self._calls.shape("TableInput"), table, record)
-            if marks is not None:
-                changed = mapping.with_ownership(changed, marks)
+            if ownership is not None:
+                changed = mapping.with_ownership(changed, ownership)
             version = {"VersionId": record.revision} if record.revision is not None else {}
             absent, beaten = table_not_found(path), concurrent_modification(path)
             with map_errors({ABSENT: absent, CHANGED: beaten}):

@@ -22,25 +22,25 @@ class GlueConfig(CatalogConfig):
         default=None,
         min_length=1,
         max_length=255,
-        description="The catalog, sent with every call: an account's number, or the id of a "
-        "catalog inside it. Without it, that of the caller's account.",
+        description="The id of the catalog: an account's number, or the id of a catalog in it. "
+        "By default, the catalog of the caller's account.",
         examples=["123456789012"],
     )
     region: str | None = Field(
         default=None,
-        description="The AWS region. Without it, that of the environment or of the profile.",
+        description="The AWS region. By default, that of the environment or of the profile.",
         examples=["us-east-1"],
     )
     endpoint: str | None = Field(
         default=None,
-        description="Where Glue answers, `http(s)://host`, for anything but AWS's own address.",
+        description="The address of Glue, `http(s)://host`, if it is not AWS's own.",
         examples=["http://localhost:5000"],
     )
     access_key_id: str | None = Field(
         default=None,
         min_length=1,
         description="The id of a key pair, with `secret_access_key`. Without both, credentials "
-        "are looked for where AWS's tools do: environment, files, container, instance.",
+        "come from the same sources as for AWS's tools: environment, files, container, instance.",
         examples=["AKIAIOSFODNN7EXAMPLE"],
     )
     secret_access_key: SecretStr | None = Field(
@@ -48,12 +48,12 @@ class GlueConfig(CatalogConfig):
     )
     session_token: SecretStr | None = Field(
         default=None,
-        description="The token that belongs to a temporary key pair.",
+        description="The session token of a temporary key pair.",
     )
     profile_name: str | None = Field(
         default=None,
         min_length=1,
-        description="A profile of AWS's configuration files to take credentials and region from.",
+        description="A profile in AWS's configuration files, for credentials and region.",
         examples=["analytics"],
     )
     assume_role_arn: str | None = Field(
@@ -63,19 +63,19 @@ class GlueConfig(CatalogConfig):
     )
     assume_role_region: str | None = Field(
         default=None,
-        description="The region of the STS that is asked for the role. Without it, `region`.",
+        description="The region of the STS endpoint that issues the role. By default, `region`.",
         examples=["us-east-1"],
     )
     assume_role_endpoint: str | None = Field(
         default=None,
-        description="Where STS answers, for anything but AWS's own address.",
+        description="The address of STS, if it is not AWS's own.",
         examples=["https://sts.us-east-1.amazonaws.com"],
     )
     assume_role_external_id: str | None = Field(
         default=None,
         min_length=2,
         max_length=1224,
-        description="The external id that the role's trust policy asks for.",
+        description="The external id that the role's trust policy requires.",
         examples=["lake-reader"],
     )
     assume_role_session_name: str = Field(
@@ -88,58 +88,58 @@ class GlueConfig(CatalogConfig):
         default=3600,
         ge=900,
         le=43_200,
-        description="For how many seconds the role is assumed. It is assumed again in time.",
+        description="The duration of the role's session in seconds. It is renewed before it ends.",
     )
     retry_mode: Literal["standard", "adaptive", "legacy"] = Field(
         default="standard",
-        description="How botocore repeats calls that failed on the way or were throttled.",
+        description="How botocore retries calls that failed or were throttled.",
     )
     max_retries: int = Field(
         default=4,
         ge=0,
         le=50,
-        description="How often a call is repeated at most.",
+        description="The maximum number of retries of a call.",
     )
     connect_timeout: Seconds = Field(
         default=5.0,
         alias="client.connect-timeout",
-        description="How long opening one connection may take.",
+        description="Time limit for opening a connection.",
     )
     read_timeout: Seconds = Field(
         default=30.0,
         alias="client.read-timeout",
-        description="How long Glue may be silent while its reply is waited for.",
+        description="Time limit for each wait for a part of a reply.",
     )
     pool_size: int = Field(
         default=16,
         ge=1,
         le=1024,
         alias="client.pool-size",
-        description="How many connections are kept open.",
+        description="The maximum number of connections that are kept open.",
     )
     drop_check_functions: bool = Field(
         default=True,
         alias="drop.check-functions",
-        description="Whether a namespace with user-defined functions is kept from being dropped, "
-        "which would delete them. `false` spares the call that lists them.",
+        description="Whether a namespace with user-defined functions cannot be dropped, because "
+        "that would delete them. `false` saves the call that lists them.",
     )
     lake_formation: bool = Field(
         default=False,
         alias="lakeformation.vend-credentials",
-        description="Whether storage is reached with credentials that Lake Formation gives for "
-        "the table alone. Needs `catalog_id`, as an account's number.",
+        description="Whether storage is accessed with credentials of Lake Formation that are "
+        "valid for the table only. Requires `catalog_id`, an account's number.",
     )
     lake_formation_duration: int = Field(
         default=3600,
         ge=900,
         le=21_600,
         alias="lakeformation.credentials-duration",
-        description="For how many seconds those credentials are good.",
+        description="The lifetime of these credentials in seconds.",
     )
     lake_formation_endpoint: str | None = Field(
         default=None,
         alias="lakeformation.endpoint",
-        description="Where Lake Formation answers, for anything but AWS's own address.",
+        description="The address of Lake Formation, if it is not AWS's own.",
         examples=["https://lakeformation.us-east-1.amazonaws.com"],
     )
 
@@ -186,9 +186,11 @@ class GlueConfig(CatalogConfig):
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> GlueConfig:
-        for problem in (self._key_problem(), self._role_problem(), self._vending_problem()):
-            if problem:
-                raise ValueError(problem)
+        problem = self._key_problem() or self._role_problem()
+        if not problem and self.lake_formation and not _ACCOUNT.fullmatch(self.catalog_id or ""):
+            problem = "lakeformation.vend-credentials needs catalog_id, an account's 12 digits"
+        if problem:
+            raise ValueError(problem)
         return self
 
     def _key_problem(self) -> str:
@@ -206,11 +208,6 @@ class GlueConfig(CatalogConfig):
         for name in sorted(self.model_fields_set):
             if name.startswith("assume_role_") and getattr(self, name) is not None:
                 return f"{name} needs assume_role_arn"
-        return ""
-
-    def _vending_problem(self) -> str:
-        if self.lake_formation and not _ACCOUNT.fullmatch(self.catalog_id or ""):
-            return "lakeformation.vend-credentials needs catalog_id, an account's 12 digits"
         return ""
 
 

@@ -180,9 +180,10 @@ def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except LostReplyError as error:
+        reason = f": {_first_line(error.__cause__)}" if error.__cause__ is not None else ""
         raise OutcomeUnknownError(
             f"Glue may or may not have done it: the reply to {error}, sent to {what}, was "
-            f"lost{_because(error.__cause__)}"
+            f"lost{reason}"
         ) from error
     except UnreadableReplyError as error:
         raise InternalError(f"Glue's reply to the request to {what} cannot be read") from error
@@ -196,10 +197,6 @@ def translate_errors(what: str) -> Iterator[None]:
         raise UnauthenticatedError(f"Credentials could not be refreshed to {what}") from error
 
 
-def _because(cause: BaseException | None) -> str:
-    return f": {_first_line(cause)}" if cause is not None else ""
-
-
 def _first_line(text: object) -> str:
     return str(text).strip().split("\n", 1)[0][:300]
 
@@ -207,24 +204,26 @@ def _first_line(text: object) -> str:
 def _of_client(error: boto.ClientError, what: str) -> LanceNamespaceError:
     response: Mapping[str, Any] = error.response
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    kind = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
+    error_type = _BY_CODE.get(code_of(error)) or _BY_STATUS.get(status) or InternalError
     said = _first_line(response.get("Error", {}).get("Message") or f"HTTP status {status}")
     if error.operation_name == "AssumeRole":
-        return kind(
+        return error_type(
             f"The role could not be assumed to {what}: {said}. Check assume_role_arn, "
             "assume_role_external_id and the role's trust policy"
         )
     # Glue also answers so if it may not use an encryption key.
-    if kind is PermissionDeniedError or (kind is InternalError and _NOT_ALLOWED.search(said)):
+    if error_type is PermissionDeniedError or (
+        error_type is InternalError and _NOT_ALLOWED.search(said)
+    ):
         return PermissionDeniedError(_permission_message(what, said))
     advice = {
         UnauthenticatedError: ". Check the credentials: they are wrong, incomplete or expired",
         ThrottlingError: ". Repeat it later, or raise max_retries",
-    }.get(kind, "")
+    }.get(error_type, "")
     if code_of(error) == _QUOTA:
         advice = ". A quota of the account is used up: have it raised, or clean up"
-    verb = "cannot" if kind is InvalidInputError else "failed to"
-    return kind(f"Glue {verb} {what}: {code_of(error)}: {said}{advice}")
+    verb = "cannot" if error_type is InvalidInputError else "failed to"
+    return error_type(f"Glue {verb} {what}: {code_of(error)}: {said}{advice}")
 
 
 def _permission_message(what: str, said: str) -> str:

@@ -89,8 +89,8 @@ def namespace_from(
 def is_s3_tables(database: Mapping[str, Any]) -> bool:
     """Return True for a database of S3 Tables, which sets the locations of its tables."""
     federated = database.get("FederatedDatabase") or {}
-    marks = (federated.get("ConnectionName"), federated.get("ConnectionType"))
-    return any((mark or "").lower() == _S3_TABLES for mark in marks)
+    fields = (federated.get("ConnectionName"), federated.get("ConnectionType"))
+    return any((name or "").lower() == _S3_TABLES for name in fields)
 
 
 def table_input(shape: Any, record: TableRecord) -> dict[str, Any]:
@@ -134,25 +134,26 @@ def updated_input(shape: Any, table: Mapping[str, Any], record: TableRecord) -> 
 
 def ownership_of(table: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields of an entry that say who owns its files."""
-    marks = {
+    fields = {
         "TableType": table.get("TableType"),
         _EXTERNAL: (table.get("Parameters") or {}).get(_EXTERNAL),
     }
-    return {key: value for key, value in marks.items() if value is not None}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
-def with_ownership(table: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
-    """Return a TableInput with the marks of `marks_of`, and no others."""
+def with_ownership(table: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return a TableInput with exactly these fields of `ownership_of`."""
     kept = {k: v for k, v in table.items() if k != "TableType"}
     parameters = {k: v for k, v in table["Parameters"].items() if k != _EXTERNAL}
-    own = {k: v for k, v in marks.items() if k == _EXTERNAL}
-    kind = {k: v for k, v in marks.items() if k == "TableType"}
-    return {**kept, **kind, "Parameters": {**parameters, **own}}
+    own = {k: v for k, v in fields.items() if k == _EXTERNAL}
+    table_type = {k: v for k, v in fields.items() if k == "TableType"}
+    return {**kept, **table_type, "Parameters": {**parameters, **own}}
 
 
 def _is_external(table: Mapping[str, Any]) -> bool:
-    marks = ownership_of(table)
-    return marks.get("TableType") == EXTERNAL_TABLE and marks.get(_EXTERNAL, "").upper() == "TRUE"
+    fields = ownership_of(table)
+    is_marked = fields.get(_EXTERNAL, "").upper() == "TRUE"
+    return is_marked and fields.get("TableType") == EXTERNAL_TABLE
 
 
 def _check_record(shape: Any, record: TableRecord) -> dict[str, str]:
@@ -181,8 +182,8 @@ def record_from(
         region: Where the catalog is.
         link: The database, if it is a link to the one with the entry.
     """
-    kind = table.get("TableType") or ""
-    unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if kind in _VIEWS else set())
+    table_type = table.get("TableType") or ""
+    unseen = _OWN_PARAMETERS | ({TABLE_TYPE} if table_type in _VIEWS else set())
     parameters = table.get("Parameters") or {}
     target = table.get("TargetTable")
     if target is None and link is not None:
@@ -192,11 +193,11 @@ def record_from(
         path=path,
         location=location_of(table),
         properties={k: v for k, v in parameters.items() if k not in unseen and v is not None},
-        kind=kind or (RESOURCE_LINK if table.get("TargetTable") else ""),
+        kind=table_type or (RESOURCE_LINK if table.get("TargetTable") else ""),
         revision=table.get("VersionId"),
         identity=identity_of(table),
         is_external=_is_external(table),
-        is_partitioned=bool(table.get("PartitionKeys")) and kind not in _VIEWS,
+        is_partitioned=bool(table.get("PartitionKeys")) and table_type not in _VIEWS,
         link_to=name_of_target(target) if target else "",
         link_path=_path_of(target, home, region) if target else None,
     )
@@ -234,6 +235,6 @@ def location_of(table: Mapping[str, Any]) -> str | None:
 
 def name_of_target(target: Mapping[str, Any]) -> str:
     """Return the target of a link, for messages."""
-    place = {"of catalog": target.get("CatalogId"), "in": target.get("Region")}
+    location = {"of catalog": target.get("CatalogId"), "in": target.get("Region")}
     names = ".".join(target[key] for key in ("DatabaseName", "Name") if target.get(key))
-    return " ".join([names, *(f"{word} {text}" for word, text in place.items() if text)])
+    return " ".join([names, *(f"{word} {text}" for word, text in location.items() if text)])

@@ -80,9 +80,9 @@ class StorageCredentials:
         )
 
     def _arn(self, record: TableRecord) -> str:
-        place = f"{self._session.region}:{self._config.catalog_id}"
+        account = f"{self._session.region}:{self._config.catalog_id}"
         table = "/".join(record.link_path or record.path)
-        return f"arn:{self._session.partition()}:glue:{place}:table/{table}"
+        return f"arn:{self._session.partition()}:glue:{account}:table/{table}"
 
     def _options(
         self, key: str, secret: str, token: str | None, expires: int | None

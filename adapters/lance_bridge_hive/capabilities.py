@@ -62,11 +62,6 @@ def database_argument(namespace: Path) -> str:
     return f"@{catalog}#{database}"
 
 
-def all_databases_of(catalog: str) -> str:
-    """Return the pattern that lists every database of a catalog."""
-    return f"@{catalog}#"
-
-
 # -- what entries hold --------------------------------------------------------------------------
 
 TEXT = 4000
@@ -123,21 +118,21 @@ def check_namespace_location(key: str, location: str) -> None:
         InvalidInputError: it is empty, relative, too long, or holds ``..`` or control
             characters.
     """
-    shown = f"Property {key} {location[:120]!r}"
+    label = f"Property {key} {location[:120]!r}"
     check_text(f"Property {key}", location, TEXT)
     if not location.strip():
-        raise invalid(f"{shown} is empty: leave it out")
+        raise invalid(f"{label} is empty: leave it out")
     if any(ord(c) < 32 or ord(c) == 127 for c in location):
-        raise invalid(f"{shown} has control characters")
+        raise invalid(f"{label} has control characters")
     found = _SCHEME.fullmatch(location)
-    place = found[2] if found else location
-    if not place.startswith("/"):
-        raise invalid(f"{shown} is relative: give an absolute path or a URI")
-    if not place.strip("/"):
-        raise invalid(f"{shown} is a whole file system: name a directory in it")
-    if ".." in place.split("/"):
-        raise invalid(f"{shown} must not hold '..'")
-    check_segments(shown, location)
+    path = found[2] if found else location
+    if not path.startswith("/"):
+        raise invalid(f"{label} is relative: give an absolute path or a URI")
+    if not path.strip("/"):
+        raise invalid(f"{label} is a whole file system: name a directory in it")
+    if ".." in path.split("/"):
+        raise invalid(f"{label} must not hold '..'")
+    check_segments(label, location)
 
 
 def check_segments(what: str, location: str | None) -> None:

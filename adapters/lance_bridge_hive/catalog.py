@@ -77,7 +77,7 @@ class HiveCatalog(SharedLocations):
         self._read, self._change = self._calls.read, self._calls.change
         self._capabilities = capabilities(catalog_levels=config.catalog_levels)
         self._owner = config.user[0] if config.user else config.auth_username
-        self._catalogs = CatalogLevel(self._read, self._change, config.root)
+        self._catalogs = CatalogLevel(self._calls, config.root)
         self._records = CommitRecords(self._calls)
         self._changes = TableChanges(self._calls, self._load_raw, self._records)
         self._no_filter_until = 0.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from thrift.Thrift import TException
 
@@ -20,50 +19,36 @@ from lance_bridge.errors import (
 )
 
 from . import mapping
-from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, all_databases_of, database_argument
+from .calls import Calls
+from .capabilities import DEFAULT_DATABASE, HIVE_CATALOG, database_argument
 from .errors import is_a, text_of
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _DROPPED = "/.dropped-"
 _MOVED = re.compile(rf"(?:{re.escape(_DROPPED)}[0-9a-f]{{32}}/?)+$")
 
 
-class Call(Protocol):
-    """One call to the metastore, by name, with the client that knows catalogs."""
-
-    def __call__(self, name: str, operation: Callable[[Any], T]) -> T: ...
-
-
 class CatalogLevel:
     """Loads, creates, alters and drops catalogs. Raises Thrift errors unchanged."""
 
-    def __init__(self, read: Call, change: Call, root: str | None) -> None:
-        self._read = read
-        self._change = change
+    def __init__(self, calls: Calls, root: str | None) -> None:
+        self._calls = calls
         self._root = root
-
-    @property
-    def _types(self) -> Any:
-        from pymetastore.hive_metastore import ttypes  # noqa: PLC0415 - large, and seldom needed
-
-        return ttypes
 
     def names(self) -> list[str]:
         """Return the names of all catalogs."""
-        return list(self._read("get_catalogs", lambda c: c.get_catalogs()).names or [])
+        return list(self._calls.read("get_catalogs", lambda c: c.get_catalogs()).names or [])
 
     def databases_of(self, name: str) -> list[str]:
         """Return the names of a catalog's databases; none if the catalog does not exist."""
-        pattern = all_databases_of(name)
-        return list(self._read("get_databases", lambda c: c.get_databases(pattern)))
+        pattern = f"@{name}#"  # every database of the catalog
+        return list(self._calls.read("get_databases", lambda c: c.get_databases(pattern)))
 
     def load(self, name: str) -> Any:
         """Return the Thrift Catalog."""
-        request = self._types.GetCatalogRequest(name=name)
-        return self._read("get_catalog", lambda c: c.get_catalog(request)).catalog
+        request = self._calls.types.GetCatalogRequest(name=name)
+        return self._calls.read("get_catalog", lambda c: c.get_catalog(request)).catalog
 
     def create(self, record: NamespaceRecord) -> None:
         """Create a catalog; Hive adds its database `default`.
@@ -74,9 +59,9 @@ class CatalogLevel:
         (name,) = record.path
         if name in self.names():
             raise namespace_already_exists(record.path)
-        catalog = self._types.Catalog(**mapping.catalog_fields(record, self._root))
-        request = self._types.CreateCatalogRequest(catalog=catalog)
-        self._change("create_catalog", lambda c: c.create_catalog(request))
+        catalog = self._calls.types.Catalog(**mapping.catalog_fields(record, self._root))
+        request = self._calls.types.CreateCatalogRequest(catalog=catalog)
+        self._calls.change("create_catalog", lambda c: c.create_catalog(request))
 
     def alter(self, record: NamespaceRecord) -> None:
         """Replace a catalog's description, and its location where one is given."""
@@ -89,10 +74,10 @@ class CatalogLevel:
     def drop(self, name: str) -> None:
         """Drop a catalog that holds nothing but an empty `default`, and none of its files.
 
-        Hive deletes the directory of a catalog that it drops. So the catalog is pointed at a place
-        where nothing is, before; and back again where it certainly was not dropped. While that is
-        unknown it stays so, because a drop that is still on its way would delete the directory:
-        another drop completes it.
+        Hive deletes the directory of a catalog that it drops. Therefore the catalog first gets the
+        location of a directory that does not exist. It gets its own back if it was certainly not
+        dropped. While that is unknown it does not, because a delayed drop would delete the
+        directory: the next drop completes it.
 
         Raises:
             NamespaceNotEmptyError
@@ -115,8 +100,8 @@ class CatalogLevel:
         try:
             if not unfinished:
                 self._move(catalog, f"{location.rstrip('/')}{_DROPPED}{uuid.uuid4().hex}")
-            request = self._types.DropCatalogRequest(name=name)
-            self._change("drop_catalog", lambda c: c.drop_catalog(request))
+            request = self._calls.types.DropCatalogRequest(name=name)
+            self._calls.change("drop_catalog", lambda c: c.drop_catalog(request))
         except OutcomeUnknownError:
             raise
         except (TException, LanceNamespaceError):
@@ -128,7 +113,7 @@ class CatalogLevel:
         try:
             self._move(catalog, location)
             if default is not None:
-                self._change("create_database", lambda c: c.create_database(default))
+                self._calls.change("create_database", lambda c: c.create_database(default))
         except (TException, LanceNamespaceError) as error:
             logger.warning(
                 "catalog '%s' is partly dropped: drop it again (%s)", catalog.name, error
@@ -138,13 +123,13 @@ class CatalogLevel:
         """Drop the database `default` of the catalog; return it, or None if it does not exist."""
         argument = database_argument((name, DEFAULT_DATABASE))
         try:
-            database = self._read("get_database", lambda c: c.get_database(argument))
+            database = self._calls.read("get_database", lambda c: c.get_database(argument))
         except TException as error:
             if is_a(error, "NoSuchObjectException"):
                 return None
             raise
         try:
-            self._change("drop_database", lambda c: c.drop_database(argument, False, False))
+            self._calls.change("drop_database", lambda c: c.drop_database(argument, False, False))
         except OutcomeUnknownError:
             if DEFAULT_DATABASE in self.databases_of(name):
                 raise
@@ -157,7 +142,7 @@ class CatalogLevel:
 
     def _default_at(self, name: str, location: str) -> Any:
         """Return the database `default` as Hive creates it for a new catalog."""
-        return self._types.Database(
+        return self._calls.types.Database(
             name=DEFAULT_DATABASE,
             description=f"Default database for catalog {name}",
             locationUri=location,
@@ -170,8 +155,10 @@ class CatalogLevel:
         self._replace(catalog.name, {**fields, "locationUri": location})
 
     def _replace(self, name: str, fields: dict[str, str | None]) -> None:
-        request = self._types.AlterCatalogRequest(name=name, newCat=self._types.Catalog(**fields))
-        self._change("alter_catalog", lambda c: c.alter_catalog(request))
+        request = self._calls.types.AlterCatalogRequest(
+            name=name, newCat=self._calls.types.Catalog(**fields)
+        )
+        self._calls.change("alter_catalog", lambda c: c.alter_catalog(request))
 
 
 def _before_drop(location: str) -> str:

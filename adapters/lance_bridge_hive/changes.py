@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Condition:
+class _Requirements:
     """The guard of an entry, and the revision that a change is based on."""
 
     guard: str
@@ -79,23 +79,23 @@ class TableChanges:
             ) from error
         return PARTITION
 
-    def alter(self, record: TableRecord, marks: Mapping[str, str] | None = None) -> None:
+    def alter(self, record: TableRecord, ownership: Mapping[str, str] | None = None) -> None:
         """Replace an entry's location and properties.
 
         Args:
-            marks: Those of `mapping.marks_of` to give it; None for those of an external entry.
+            ownership: Fields of `mapping.ownership_of` to set; None for an external entry.
 
         Raises:
             TableNotFoundError
             ConcurrentModificationError: it was modified concurrently, if that can be detected.
             InvalidTableStateError: its guard is unknown, or not supported by this metastore.
         """
-        table, terms = self._load_unchanged(record)
+        table, required = self._load_unchanged(record)
         changed = mapping.updated_entry(table, record)
-        if marks is not None:
-            changed = mapping.with_ownership(changed, marks)
+        if ownership is not None:
+            changed = mapping.with_ownership(changed, ownership)
         try:
-            self._send(record.path, table, changed, terms)
+            self._send(record.path, table, changed, required)
         except TException as error:
             if is_a(error, "InvalidOperationException"):
                 # Also the answer for a table that was renamed or dropped since it was loaded, and
@@ -109,39 +109,41 @@ class TableChanges:
         """Give an entry another name in the same catalog. Raises what :meth:`alter` does."""
         path = record.path
         loaded, asked = self._load_unchanged(record)
-        terms = asked if asked.guard else _condition_without_guard(record, loaded)
-        table, own_terms = self._make_external(path, loaded, terms)
+        required = asked if asked.guard else _requirements_without_guard(record, loaded)
+        table, own_required = self._make_external(path, loaded, required)
         moved = copy.copy(table)
         moved.dbName, moved.tableName = new_path[-2], new_path[-1]
-        self._send(path, table, moved, own_terms)
+        self._send(path, table, moved, own_required)
 
-    def _make_external(self, path: Path, table: Any, terms: _Condition) -> tuple[Any, _Condition]:
+    def _make_external(
+        self, path: Path, table: Any, required: _Requirements
+    ) -> tuple[Any, _Requirements]:
         """Make the entry external: the metastore moves the files of a managed table.
 
-        Returns the entry and the terms for the next change of it.
+        Returns the entry and the requirements for its next change.
         """
         if mapping.is_external(table):
-            return table, terms
-        revision = self._send(path, table, mapping.as_external(table), terms)
+            return table, required
+        revision = self._send(path, table, mapping.as_external(table), required)
         external = self._load(path)
-        found = revision if terms.guard else mapping.revision_of(external)
-        next_terms = replace(terms, revision=found)
-        self._require_same(path, external, next_terms)
-        return external, next_terms
+        found = revision if required.guard else mapping.revision_of(external)
+        next_required = replace(required, revision=found)
+        self._require_same(path, external, next_required)
+        return external, next_required
 
-    def _load_unchanged(self, record: TableRecord) -> tuple[Any, _Condition]:
+    def _load_unchanged(self, record: TableRecord) -> tuple[Any, _Requirements]:
         """Load the entry, and compare it with the record."""
         path = record.path
         table = self._load(path)
-        terms = _Condition(guard_of(table, record), record.revision)
-        self._require_same(path, table, terms)
-        if terms.guard and terms.revision is None:
+        required = _Requirements(guard_of(table, record), record.revision)
+        self._require_same(path, table, required)
+        if required.guard and required.revision is None:
             self._require_settled(path, table)
-        return table, terms
+        return table, required
 
-    def _require_same(self, path: Path, table: Any, terms: _Condition) -> None:
+    def _require_same(self, path: Path, table: Any, required: _Requirements) -> None:
         """Require the revision that the caller loaded, if the entry has a guard."""
-        if terms.guard and mapping.revision_of(table) != terms.revision:
+        if required.guard and mapping.revision_of(table) != required.revision:
             raise concurrent_modification(path)
 
     def _require_settled(self, path: Path, table: Any) -> None:
@@ -154,10 +156,10 @@ class TableChanges:
         if mapping.revision_of(again) is not None or again.parameters.get(key) != known:
             raise concurrent_modification(path)
 
-    def _condition(self, path: Path, table: Any, terms: _Condition) -> dict[str, str]:
+    def _condition(self, path: Path, table: Any, required: _Requirements) -> dict[str, str]:
         """Return what the metastore itself shall compare; Hive 3.1 ignores it."""
-        if not terms.guard:
-            revision = terms.revision
+        if not required.guard:
+            revision = required.revision
             return {} if revision is None else alter_condition(mapping.REVISION, revision)
         key = mapping.comparison_key(table)
         value = (table.parameters or {}).get(key)
@@ -168,12 +170,12 @@ class TableChanges:
             )
         return alter_condition(key, value)
 
-    def _send(self, path: Path, table: Any, changed: Any, terms: _Condition) -> str:
-        """Replace the entry ``table`` by ``changed`` under these terms; return its revision."""
-        if terms.guard == PARTITION:
+    def _send(self, path: Path, table: Any, changed: Any, required: _Requirements) -> str:
+        """Replace the entry ``table`` by ``changed`` if it meets these; return the revision."""
+        if required.guard == PARTITION:
             return self._record(path, table, changed)
         context = self._calls.types.EnvironmentContext(
-            properties=without_statistics(self._condition(path, table, terms))
+            properties=without_statistics(self._condition(path, table, required))
         )
         changed, database = mapping.with_new_revision(changed), database_argument(path[:-1])
         revision = str(mapping.revision_of(changed))
@@ -181,7 +183,7 @@ class TableChanges:
 
         def operation(client: Any) -> None:
             nonlocal was_sent
-            if terms.guard == PARAMETER:
+            if required.guard == PARAMETER:
                 self._parameter.require(client, path, table)
             was_sent = True
             client.alter_table_with_environment_context(database, path[-1], changed, context)
@@ -251,11 +253,11 @@ class TableChanges:
         refuse_long_values(error, changed.parameters)
 
 
-def _condition_without_guard(record: TableRecord, table: Any) -> _Condition:
-    """Return the terms for an entry without a guard, which must not have been recreated."""
+def _requirements_without_guard(record: TableRecord, table: Any) -> _Requirements:
+    """Return the requirements for an entry without a guard, which must not have been recreated."""
     found, own_id = mapping.record_from(record.path[:-1], table), RESERVED_PREFIX + "id"
     if record.properties.get(own_id) != found.properties.get(own_id) or (
         record.identity is not None and record.identity != found.identity
     ):
         raise concurrent_modification(record.path)
-    return _Condition("", found.revision)
+    return _Requirements("", found.revision)

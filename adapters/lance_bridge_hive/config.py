@@ -15,9 +15,9 @@ class HiveConfig(CatalogConfig):
     """The properties of ``impl=hive``; see the descriptions of the fields."""
 
     uri: str = Field(
-        description="Where the metastore answers: `thrift://host:9083`, or `http(s)://host:port/"
+        description="The address of the metastore: `thrift://host:9083`, or `http(s)://host:port/"
         "metastore` for the HTTP transport of Hive 4. Several, separated by commas, are tried in "
-        "turn: the last that answered first.",
+        "turn, first the one that answered last.",
         examples=["thrift://metastore:9083"],
     )
     pool_size: int = Field(
@@ -25,20 +25,19 @@ class HiveConfig(CatalogConfig):
         ge=1,
         le=1024,
         alias="client.pool-size",
-        description="How many connections may be open at once. They are opened when first needed. "
-        "Threads beyond that number wait for a free one.",
+        description="The maximum number of open connections, which are opened when needed. "
+        "Further threads wait for a free one.",
     )
     connect_timeout: Seconds = Field(
         default=10.0,
         alias="client.connect-timeout",
-        description="How long opening one connection may take, encryption and authentication "
-        "included.",
+        description="Time limit for opening a connection, including encryption and authentication.",
     )
     timeout: Seconds = Field(
         default=60.0,
         alias="client.timeout",
-        description="How long one call may take from the first byte sent to the last received, "
-        "and how long a thread waits for a free connection.",
+        description="Time limit for a call, from the first byte sent to the last received, "
+        "and for waiting for a free connection.",
     )
     retry_timeout: float = Field(
         default=20.0,
@@ -46,21 +45,21 @@ class HiveConfig(CatalogConfig):
         le=86_400,
         allow_inf_nan=False,
         alias="client.retry-timeout",
-        description="For how long a call that failed is tried again, if it may be repeated "
-        "without harm; `0` turns that off.",
+        description="How long a failed call is retried, if repeating it is safe; `0` disables "
+        "retries.",
     )
     idle_timeout: Seconds = Field(
         default=240.0,
         alias="client.idle-timeout",
-        description="An unused connection older than this is replaced rather than used again: "
-        "firewalls and load balancers forget idle connections silently.",
+        description="A connection that was idle for longer is replaced: firewalls and load "
+        "balancers drop idle connections silently.",
     )
     max_message_size: int = Field(
         default=104_857_600,
         ge=65_536,
         le=0x3FFFFFFF,
         alias="client.max-message-size",
-        description="The largest reply that is read, in bytes.",
+        description="The maximum size of a reply, in bytes.",
     )
     framed: bool = Field(
         default=False,
@@ -70,14 +69,14 @@ class HiveConfig(CatalogConfig):
     )
     catalog_levels: bool = Field(
         default=False,
-        description="Whether identifiers begin with a Hive catalog: `[catalog, database, table]`. "
-        "Needs Hive 3.1 or later.",
+        description="Whether identifiers start with a Hive catalog: `[catalog, database, table]`. "
+        "Requires Hive 3.1 or later.",
     )
     ugi: str | None = Field(
         default=None,
-        description="The user on whose behalf calls are made, where the metastore does not "
-        "authenticate: `user` or `user:group1,group2`. Over HTTP only the user is sent; it "
-        "defaults there to the user of the operating system.",
+        description="The user of the calls, if the metastore does not authenticate: `user` or "
+        "`user:group1,group2`. Over HTTP only the user is sent, by default the user of the "
+        "operating system.",
         examples=["alice:analysts"],
     )
     auth_mechanism: Literal["none", "plain", "kerberos"] = Field(
@@ -107,8 +106,8 @@ class HiveConfig(CatalogConfig):
         default=None,
         min_length=1,
         alias="auth.kerberos.host",
-        description="The host part of the metastore's principal, where it differs from the host "
-        "in `uri`.",
+        description="The host part of the metastore's principal, if it differs from the host in "
+        "`uri`.",
         examples=["metastore.example.com"],
     )
     tls_enabled: bool = Field(
@@ -119,28 +118,28 @@ class HiveConfig(CatalogConfig):
     tls_ca_file: str | None = Field(
         default=None,
         alias="tls.ca-file",
-        description="PEM file of the authorities that may have signed the metastore's "
-        "certificate. Without it, those of the system.",
+        description="PEM file of the certificate authorities to trust. By default, those of "
+        "the system.",
         examples=["/etc/ssl/ca.pem"],
     )
     tls_cert_file: str | None = Field(
         default=None,
         alias="tls.cert-file",
-        description="PEM file of the client's certificate, where the metastore asks for one.",
+        description="PEM file of the client's certificate, if the metastore requires one.",
         examples=["/etc/ssl/client.pem"],
     )
     tls_key_file: str | None = Field(
         default=None,
         alias="tls.key-file",
-        description="PEM file of the client's private key, unencrypted, where it is not in "
+        description="PEM file of the client's private key, unencrypted, if it is not in "
         "`tls.cert-file`.",
         examples=["/etc/ssl/client.key"],
     )
     tls_verify: bool = Field(
         default=True,
         alias="tls.verify",
-        description="Whether the metastore's certificate and host name are checked. Without, "
-        "anyone on the way can read and change what is sent.",
+        description="Whether the metastore's certificate and host name are verified. If not, "
+        "others can read and change the traffic.",
     )
     http_token: SecretStr | None = Field(
         default=None,
@@ -187,8 +186,8 @@ class HiveConfig(CatalogConfig):
     def _fields_fit_together(self) -> HiveConfig:
         for problem in (
             self._sasl_problem(),
-            self._tls_problem(),
-            self._http_problem() if self.is_http else self._thrift_problem(),
+            self._transport_problem(),
+            self._http_problem() if self.is_http else "",
         ):
             if problem:
                 raise ValueError(problem)
@@ -205,10 +204,10 @@ class HiveConfig(CatalogConfig):
         if self.auth_mechanism != "none" and self.framed:
             return "client.framed cannot be combined with auth.mechanism: Hive frames SASL itself"
         if self.auth_mechanism != "none" and self.ugi is not None:
-            return "ugi has no effect with auth.mechanism: leave one of them out"
+            return "ugi has no effect with auth.mechanism: remove one of them"
         return ""
 
-    def _tls_problem(self) -> str:
+    def _transport_problem(self) -> str:
         encrypted = self.tls_enabled or any(e.scheme == "https" for e in self.endpoints)
         given = {
             "tls.ca-file": self.tls_ca_file is not None,
@@ -221,6 +220,8 @@ class HiveConfig(CatalogConfig):
             return f"{key} needs tls.enabled=true, or an https:// uri"
         if self.tls_key_file is not None and self.tls_cert_file is None:
             return "tls.key-file needs tls.cert-file"
+        if self.http_token is not None and not self.is_http:
+            return "http.token needs an http(s):// uri"
         return ""
 
     def _http_problem(self) -> str:
@@ -230,11 +231,6 @@ class HiveConfig(CatalogConfig):
             return "client.framed cannot be combined with an http(s):// uri"
         if self.tls_enabled and any(e.scheme == "http" for e in self.endpoints):
             return "tls.enabled=true contradicts an http:// uri: write https://"
-        return ""
-
-    def _thrift_problem(self) -> str:
-        if self.http_token is not None:
-            return "http.token needs an http(s):// uri"
         return ""
 
 

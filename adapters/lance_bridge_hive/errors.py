@@ -82,11 +82,6 @@ def is_vanished_row(error: BaseException) -> bool:
     return is_a(error, "MetaException") and bool(_VANISHED_ROW.search(_whole_text(error)))
 
 
-def _is_conflict(error: BaseException) -> bool:
-    """Return True if the metastore's database aborted a change because of another one."""
-    return is_a(error, "MetaException") and bool(_CONFLICT.search(_whole_text(error)))
-
-
 @contextmanager
 def map_errors(errors: Mapping[str, LanceNamespaceError]) -> Iterator[None]:
     """Raise what an error of the metastore means together with the call; others pass.
@@ -132,7 +127,8 @@ def _classified(error: TException, what: str) -> Exception:
         )
     if _REFUSED.search(said):
         return PermissionDeniedError(f"The metastore refused to {what}: {said}")
-    if is_vanished_row(error) or _is_conflict(error):
+    is_conflict = is_a(error, "MetaException") and _CONFLICT.search(_whole_text(error))
+    if is_vanished_row(error) or is_conflict:
         return ConcurrentModificationError(
             f"The metastore could not {what}: its entries were modified concurrently; "
             f"reload them and retry ({said})"

@@ -202,25 +202,25 @@ def is_own(key: str) -> bool:
 
 def is_external(table: Any) -> bool:
     """Return True if the metastore neither moves nor deletes the files of the entry."""
-    marks = {key: str(value).upper() for key, value in (table.parameters or {}).items()}
+    ownership = {key: str(value).upper() for key, value in (table.parameters or {}).items()}
     # Hive 4 translates managed tables to external ones, and still moves and deletes their files.
-    own = marks.get(_TRANSLATED) == "TRUE" or marks.get(_PURGE) == "TRUE"
-    return marks.get("EXTERNAL") == "TRUE" and table.tableType == EXTERNAL_TABLE and not own
+    own = ownership.get(_TRANSLATED) == "TRUE" or ownership.get(_PURGE) == "TRUE"
+    return ownership.get("EXTERNAL") == "TRUE" and table.tableType == EXTERNAL_TABLE and not own
 
 
 def ownership_of(table: Any) -> dict[str, str]:
     """Return the fields of an entry that say who owns its files."""
     parameters = table.parameters or {}
-    marks = {key: str(parameters[key]) for key in _OWNERSHIP if key in parameters}
-    return {_TABLE_TYPE: table.tableType or "", **marks}
+    ownership = {key: str(parameters[key]) for key in _OWNERSHIP if key in parameters}
+    return {_TABLE_TYPE: table.tableType or "", **ownership}
 
 
-def with_ownership(table: Any, marks: Mapping[str, str]) -> Any:
+def with_ownership(table: Any, ownership: Mapping[str, str]) -> Any:
     """Return a copy with exactly these fields of `ownership_of`."""
     table = copy.copy(table)
     kept = {k: v for k, v in (table.parameters or {}).items() if k not in _OWNERSHIP}
-    given = {key: value for key, value in marks.items() if key in _OWNERSHIP}
-    table.parameters, table.tableType = {**kept, **given}, marks.get(_TABLE_TYPE, "")
+    given = {key: value for key, value in ownership.items() if key in _OWNERSHIP}
+    table.parameters, table.tableType = {**kept, **given}, ownership.get(_TABLE_TYPE, "")
     return table
 
 

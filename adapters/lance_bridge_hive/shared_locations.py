@@ -55,16 +55,12 @@ class SharedLocations(Catalog):
             self._has_catalogs = False
             return
         if len(names) > 1:
-            own = self._all_catalogs._default_catalog()
+            calls = self._all_catalogs._calls
+            with translate_errors("read the default database"):
+                default = calls.read("get_database", lambda c: c.get_database(DEFAULT_DATABASE))
             for name in names:
-                if name != own:
+                if name != (default.catalogName or HIVE_CATALOG):
                     yield from self._all_catalogs._scan_catalog(name)
-
-    def _default_catalog(self) -> str:
-        """Return the catalog of databases that are named without a catalog."""
-        with translate_errors("read the default database"):
-            found = self._calls.read("get_database", lambda c: c.get_database(DEFAULT_DATABASE))
-        return found.catalogName or HIVE_CATALOG
 
     def _scan_catalog(self, name: str) -> Iterator[TableRecord]:
         try:

@@ -41,7 +41,7 @@ from .errors import ErrorReply, LostReply, translate_errors
 
 logger = logging.getLogger(__name__)
 
-_KINDS = ("catalogs", "schemas", "tables")
+_COLLECTIONS = ("catalogs", "schemas", "tables")
 _OWN_SCHEMA = "information_schema"
 """A schema of views in every catalog of Databricks, which cannot be dropped."""
 _OTHER_CONTENT = {"volumes": "volumes", "functions": "functions", "models": "registered_models"}
@@ -85,16 +85,16 @@ class UnityCatalog(Catalog):
         return self._config.api_path + "".join(parts)
 
     def _object(self, full: Path) -> str:
-        return self._at(route(_KINDS[len(full) - 1], *full))
+        return self._at(route(_COLLECTIONS[len(full) - 1], *full))
 
     # -- namespaces ------------------------------------------------------------------------------
 
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         full = self._full(parent)
-        kind = _KINDS[len(full)]
+        collection = _COLLECTIONS[len(full)]
         query = {"catalog_name": full[0]} if full else {}
-        with translate_errors(f"list the {kind} of '{display(full)}'", full):
-            rows = list(self._client.pages(self._at("/", kind), kind, query))
+        with translate_errors(f"list the {collection} of '{display(full)}'", full):
+            rows = list(self._client.pages(self._at("/", collection), collection, query))
         names = {str(row["name"]) for row in rows if row.get("name")}
         hidden = _OWN_SCHEMA if full and self._config.is_databricks else None
         return sorted(names - {hidden})
@@ -126,7 +126,7 @@ class UnityCatalog(Catalog):
         exists = namespace_already_exists(full)
         what = f"create namespace '{display(full)}'"
         with lock_names(full), translate_errors(what, full[:-1], duplicate=exists):
-            self._client.change("POST", self._at("/", _KINDS[len(full) - 1]), body)
+            self._client.change("POST", self._at("/", _COLLECTIONS[len(full) - 1]), body)
             read_back(full, lambda: self.load_namespace(record.path), record, exists)
 
     def alter_namespace(self, record: NamespaceRecord) -> None:
@@ -161,11 +161,13 @@ class UnityCatalog(Catalog):
         if len(full) < 2:
             return
         query = {"catalog_name": full[0], "schema_name": full[1]}
-        for kind, key in _OTHER_CONTENT.items():
-            with translate_errors(f"list the {kind} of '{display(full)}'", full):
-                found = next(self._client.pages(self._at("/", kind), key, query), None)
+        for collection, key in _OTHER_CONTENT.items():
+            with translate_errors(f"list the {collection} of '{display(full)}'", full):
+                found = next(self._client.pages(self._at("/", collection), key, query), None)
             if found is not None:
-                raise namespace_not_empty(full, f"it holds {kind}, such as {found.get('name')}")
+                raise namespace_not_empty(
+                    full, f"it holds {collection}, such as {found.get('name')}"
+                )
 
     def require_drop_permission(self, path: Path) -> None:
         """Try the drop: the server checks permissions first, and then whether it is empty.
@@ -206,7 +208,13 @@ class UnityCatalog(Catalog):
 
     def load_table(self, path: Path) -> TableRecord:
         record = self._load_table(path)
-        while self._may_be_half_dropped(record):
+        # The open-source server reads an entry, and then its properties. After a drop in between, a
+        # Lance table looks like a table of text without properties, and is not found again.
+        while (
+            record.kind == mapping.EXTERNAL
+            and not record.properties
+            and not self._config.is_databricks
+        ):
             before, record = record, self._load_table(path)
             if record.identity == before.identity:
                 break
@@ -216,15 +224,6 @@ class UnityCatalog(Catalog):
         full = self._full(path)
         with translate_errors(f"read table '{display(full)}'", full):
             return mapping.record_from(path[:-1], self._client.get(self._object(full)))
-
-    def _may_be_half_dropped(self, record: TableRecord) -> bool:
-        """Return True if a table may have been read while it was dropped.
-
-        The open-source server reads the entry, and then its properties. After a drop in between, a
-        Lance table looks like a table of text without properties. A second read does not find it.
-        """
-        is_plain = record.kind == mapping.EXTERNAL and not record.properties
-        return is_plain and not self._config.is_databricks
 
     def create_table(self, record: TableRecord) -> TableRecord:
         full = self._full(record.path)

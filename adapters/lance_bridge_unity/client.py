@@ -50,9 +50,9 @@ _OBJECTS = re.compile(r"^.*?(?:\(host=.*?\)|object at 0x\w+>): ")
 _backoff = wait_random_exponential(multiplier=0.1, max=5)
 
 
-def route(kind: str, *names: str) -> str:
+def route(collection: str, *names: str) -> str:
     """Return the path of an object below the API's path, with its names escaped."""
-    return f"/{kind}/{quote('.'.join(names), safe='')}"
+    return f"/{collection}/{quote('.'.join(names), safe='')}"
 
 
 @dataclass(frozen=True)
@@ -262,14 +262,10 @@ def new_session() -> requests.Session:
     An answer may take as long as the read timeout, from its first byte to its last.
     """
     session = requests.Session()
-    session.auth = _unchanged  # otherwise a .netrc would replace the header
+    session.auth = lambda request: request  # otherwise a .netrc would replace the header
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS, max_retries=0))
     return session
-
-
-def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
 
 
 class _Adapter(HTTPAdapter):

@@ -36,39 +36,34 @@ class UnityConfig(CatalogConfig):
 
     host: str | None = Field(
         default=None,
-        description="Where the server answers: `http://host:8080`, or the workspace's "
-        "`https://….cloud.databricks.com`. Without it, and without `endpoint`, the environment's "
-        "`DATABRICKS_HOST` counts, then the host of `profile`.",
+        description="The address of the server: `http://host:8080`, or the workspace's "
+        "`https://….cloud.databricks.com`. By default `endpoint`, then the environment variable "
+        "`DATABRICKS_HOST`, then the host of `profile`.",
         examples=["https://dbc-a1b2.cloud.databricks.com"],
-    )
-    endpoint: str | None = Field(
-        default=None,
-        description="Another name for `host`.",
-        examples=["http://localhost:8080"],
     )
     api_path: str = Field(
         default="/api/2.1/unity-catalog",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",
-        description="The path under `host` where the API begins.",
+        description="The path of the API under `host`.",
         examples=["/api/2.0/unity-catalog"],
     )
     server: Literal["auto", "open-source", "databricks"] = Field(
         default="auto",
-        description="What kind of server it is. `auto` takes for `databricks` hosts of Databricks' "
-        "own domains, what has a `warehouse_id`, and what has no address but a profile; all "
-        "others are `open-source`.",
+        description="The type of the server. `auto` means `databricks` for hosts in Databricks' "
+        "domains, with a `warehouse_id`, and with a profile instead of an address; otherwise "
+        "`open-source`.",
     )
     catalog: str | None = Field(
         default=None,
-        description="The only catalog to use. Identifiers are then `[schema, table]`, and without "
-        "it `[catalog, schema, table]`.",
+        description="The only catalog to use. Identifiers are then `[schema, table]` instead of "
+        "`[catalog, schema, table]`.",
         examples=["main"],
     )
     token: SecretStr | None = Field(
         default=None,
         description="A personal access token, or the bearer token of an open-source server. "
-        "Without it such a server is asked without a token, and Databricks as its SDK's unified "
-        "authentication finds out.",
+        "Without it no token is sent to such a server, and Databricks' SDK uses its unified "
+        "authentication.",
     )
     auth_token: SecretStr | None = Field(default=None, description="Another name for `token`.")
     profile: str | None = Field(
@@ -89,41 +84,40 @@ class UnityConfig(CatalogConfig):
     warehouse_id: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9_-]+$",
-        description="The SQL warehouse on Databricks that creates, changes and renames tables.",
+        description="The SQL warehouse of Databricks that creates, alters and renames tables.",
         examples=["a1b2c3d4e5f60708"],
     )
     statement_timeout: Seconds = Field(
         default=300.0,
-        description="How long one SQL statement may take, the start of the warehouse included. It "
-        "is cancelled then.",
+        description="Time limit for a SQL statement, including the start of the warehouse. It "
+        "is then cancelled.",
     )
     connect_timeout: Seconds = Field(
-        default=10.0, description="How long opening a connection may take."
+        default=10.0, description="Time limit for opening a connection."
     )
     read_timeout: Seconds = Field(
         default=60.0,
-        description="How long the server may be silent before and within an answer.",
+        description="Time limit for the start of an answer, and for the rest of it.",
     )
     max_retries: int = Field(
         default=3,
         ge=0,
         le=100,
-        description="How often a request that failed is tried again, if it may be repeated "
-        "without harm.",
+        description="The maximum number of retries of a request, if repeating it is safe.",
     )
     retry_timeout: float = Field(
         default=20.0,
         ge=0,
         le=86_400,
         allow_inf_nan=False,
-        description="For how long it is tried again; `0` turns that off.",
+        description="How long a request is retried; `0` disables retries.",
     )
     vend: Literal["auto", "true", "false"] = Field(
         default="auto",
         alias="credentials.vend",
         description="Whether the catalog is asked for temporary credentials to a table's storage. "
-        "`auto` asks where no `storage.*` option says who one is, and goes on without where the "
-        "server has none to give; `true` makes that an error.",
+        "`auto` asks if no `storage.*` option has credentials, and continues without if the "
+        "server has none; with `true` that is an error.",
     )
 
     @property

@@ -194,9 +194,11 @@ def translate_errors(
         yield
     except LostReply as error:
         unknown = error.may_have_changed
-        kind = OutcomeUnknownError if unknown else ServiceUnavailableError
+        error_type = OutcomeUnknownError if unknown else ServiceUnavailableError
         doubt = ": it may have happened or not" if unknown else ""
-        raise kind(f"The request to Unity Catalog to {what} failed{doubt}: {error}") from error
+        raise error_type(
+            f"The request to Unity Catalog to {what} failed{doubt}: {error}"
+        ) from error
     except ErrorReply as error:
         if duplicate is not None and error.is_duplicate:
             raise duplicate from error
@@ -204,10 +206,10 @@ def translate_errors(
 
 
 def _to_error(error: ErrorReply, what: str) -> LanceNamespaceError:
-    kind = error.error_type
-    if kind is ServiceUnavailableError and error.change:
-        kind = OutcomeUnknownError
-    return kind(f"Unity Catalog refused to {what}: {error}{_hint(error)}")
+    error_type = error.error_type
+    if error_type is ServiceUnavailableError and error.change:
+        error_type = OutcomeUnknownError
+    return error_type(f"Unity Catalog refused to {what}: {error}{_hint(error)}")
 
 
 def _hint(error: ErrorReply) -> str:

@@ -102,7 +102,10 @@ class Login:
                 sdk = known or self._sdk_config()
                 # As configured: the SDK removes a path.
                 address = self._config.address or str(sdk.host).rstrip("/")
-                answers.append((sdk, Access(address, _headers(sdk))))
+                headers = dict(sdk.authenticate())
+                if workspace := getattr(sdk, "workspace_id", None):  # missing in older releases
+                    headers[_WORKSPACE_HEADER] = workspace
+                answers.append((sdk, Access(address, headers)))
             except _SDK_FAILURES as error:
                 failures.append(error)
 
@@ -150,12 +153,6 @@ class Login:
     def _timed_out(self) -> LostReply:
         text = f"credentials could not be fetched within {self._seconds:g} seconds"
         return LostReply(text, sent=False, change=False)
-
-
-def _headers(sdk: Config) -> dict[str, str]:
-    headers = dict(sdk.authenticate())
-    workspace = getattr(sdk, "workspace_id", None)  # missing in older releases
-    return {**headers, _WORKSPACE_HEADER: workspace} if workspace else headers
 
 
 def _text(error: BaseException) -> str:

@@ -137,21 +137,21 @@ def record_from(namespace: Path, info: Json) -> TableRecord:
     Raises:
         InternalError: it has no name.
     """
-    kind = _text(info, "table_type") or ""
+    type_ = _text(info, "table_type") or ""
     properties = _properties(info)
     for key in _SPARKS_OWN:
         properties.pop(key, None)
     if OTHER_TYPE_KEY in properties:
         properties.setdefault(TABLE_TYPE, properties.pop(OTHER_TYPE_KEY))
-    if kind != EXTERNAL:
+    if type_ != EXTERNAL:
         properties.pop(TABLE_TYPE, None)
     return TableRecord(
         path=(*namespace, _name(info, namespace)),
         location=_text(info, "storage_location"),
         properties=properties,
-        kind=kind,
+        kind=type_,
         identity=_text(info, "table_id"),
-        is_external=kind == EXTERNAL,
+        is_external=type_ == EXTERNAL,
     )
 
 
@@ -206,15 +206,11 @@ def _columns(columns: Sequence[Column]) -> list[Json]:
     no rows, where it must fail.
     """
     if all(column.type == "string" for column in columns):
-        columns = (*columns, _refused_column([column.name for column in columns]))
+        name = _REFUSED_COLUMN
+        while name in [column.name for column in columns]:
+            name += "_"
+        columns = (*columns, Column(name, "binary", nullable=True))
     return [_column(column, position) for position, column in enumerate(columns)]
-
-
-def _refused_column(taken: Sequence[str]) -> Column:
-    name = _REFUSED_COLUMN
-    while name in taken:
-        name += "_"
-    return Column(name, "binary", nullable=True)
 
 
 def _column(column: Column, position: int) -> Json:
@@ -242,8 +238,8 @@ def type_name(spark: str | Mapping[str, Any]) -> str:
         if spark.startswith("decimal"):
             return "DECIMAL"
         return "INTERVAL" if spark.startswith("interval") else _simple(spark)[0]
-    kind = str(spark.get("type", "")).upper()
-    return kind if kind in ("ARRAY", "MAP", "STRUCT") else "USER_DEFINED_TYPE"
+    type_ = str(spark.get("type", "")).upper()
+    return type_ if type_ in ("ARRAY", "MAP", "STRUCT") else "USER_DEFINED_TYPE"
 
 
 def type_text(spark: str | Mapping[str, Any]) -> str:
@@ -251,17 +247,17 @@ def type_text(spark: str | Mapping[str, Any]) -> str:
     if isinstance(spark, str):
         own_word = spark.startswith(("decimal", "interval"))
         return spark if own_word else _simple(spark)[1]
-    kind = spark.get("type")
-    if kind == "array":
+    type_ = spark.get("type")
+    if type_ == "array":
         return f"array<{type_text(spark['elementType'])}>"
-    if kind == "map":
+    if type_ == "map":
         return f"map<{type_text(spark['keyType'])},{type_text(spark['valueType'])}>"
-    if kind == "struct":
+    if type_ == "struct":
         inner = (
             f"{_quoted(field['name'])}:{type_text(field['type'])}" for field in spark["fields"]
         )
         return f"struct<{','.join(inner)}>"
-    return str(kind)
+    return str(type_)
 
 
 def _quoted(name: str) -> str:

@@ -210,12 +210,12 @@ class CheckedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # thri
 
     def readMessageBegin(self) -> tuple[str, int, int]:
         """Begin a reply. Raises ReplyMismatch if it belongs to another request."""
-        name, kind, number = super().readMessageBegin()
+        name, message_type, number = super().readMessageBegin()
         if self._asked != (name, number):
             raise ReplyMismatch(
                 TProtocolException.INVALID_DATA, "a reply came that answers another request"
             )
-        return name, kind, number
+        return name, message_type, number
 
     def readMessageEnd(self) -> None:
         """End a reply."""

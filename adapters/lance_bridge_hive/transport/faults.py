@@ -68,7 +68,9 @@ def call_fault(error: BaseException, connection: Connection, *, known: bool) -> 
     )
     if broken:
         guess = "" if connection.endpoint.is_http else _guess_server(connection.first_bytes)
-        return Fault(guess or _undecodable(error), lasting=True)
+        too_large = _TOO_LARGE if isinstance(error, OverflowError) else ""
+        undecodable = f"its reply cannot be decoded ({_error_name(error)})"
+        return Fault(guess or too_large or undecodable, lasting=True)
     return None
 
 
@@ -78,12 +80,6 @@ _FITS: dict[Scheme, str] = {
     "http": "is it a metastore's HTTP transport, without TLS?",
     "https": "is it a metastore's HTTP transport?",
 }
-
-
-def _undecodable(error: BaseException) -> str:
-    if isinstance(error, OverflowError):
-        return _TOO_LARGE
-    return f"its reply cannot be decoded ({_error_name(error)})"
 
 
 def _error_name(error: BaseException) -> str:

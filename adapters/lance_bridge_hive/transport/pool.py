@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from tenacity import (
-    RetryCallState,
     Retrying,
     retry_if_exception,
     stop_before_delay,
@@ -119,8 +118,8 @@ class ClientPool:
         warn = self._retry_warning(name)
         warn(first)
         attempts = Retrying(
-            retry=retry_if_exception(_may_be_repeated),
-            before_sleep=lambda state: warn(_failure_of(state)),
+            retry=retry_if_exception(lambda e: isinstance(e, _AttemptFailed) and e.again),
+            before_sleep=lambda state: warn(state.outcome.exception() if state.outcome else None),
             stop=stop_before_delay(left),
             wait=wait_exponential(_FIRST_PAUSE, _LONGEST_PAUSE) + wait_random(0, _FIRST_PAUSE),
             reraise=True,
@@ -186,7 +185,9 @@ class ClientPool:
             except BaseException as error:
                 known = self._failover.has_answered(connection.endpoint)
                 fault = call_fault(error, connection, known=known)
-                self._release(connection, usable=_keeps_connection(error))
+                # Declared errors, and those of the operation itself, come between calls.
+                intact = isinstance(error, Exception) and not isinstance(error, _SPOILING_ERRORS)
+                self._release(connection, usable=intact)
                 if fault is None:
                     raise
                 raise self._attempt_failed(fault, connection, repeatable) from error
@@ -305,19 +306,6 @@ class FairSlots:
                 self._free += 1
 
 
-def _may_be_repeated(error: BaseException) -> bool:
-    return isinstance(error, _AttemptFailed) and error.again
-
-
-def _failure_of(state: RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome is not None else None
-
-
-def _keeps_connection(error: BaseException) -> bool:
-    """Return True for errors between calls: those of the metastore, and the operation's own."""
-    return isinstance(error, Exception) and not isinstance(error, _SPOILING_ERRORS)
-
-
 def _final_error(
     name: str, failed: _AttemptFailed, tried: int, started: float
 ) -> LanceNamespaceError:
@@ -326,11 +314,13 @@ def _final_error(
         return OutcomeUnknownError(
             f"{name} was sent and its reply was lost, so it may have happened or not: {causes}"
         )
-    kinds = [fault.error for _, fault in failed.faults]
-    kind = next((k for k in kinds if k is not ServiceUnavailableError), ServiceUnavailableError)
+    types = [fault.error for _, fault in failed.faults]
+    error_type = next(
+        (t for t in types if t is not ServiceUnavailableError), ServiceUnavailableError
+    )
     times = "once" if tried == 1 else f"{tried} times"
     elapsed = time.monotonic() - started
-    return kind(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}")
+    return error_type(f"{name} failed, tried {times} in {elapsed:.1f} s: {causes}")
 
 
 def _causes(failed: _AttemptFailed) -> str:

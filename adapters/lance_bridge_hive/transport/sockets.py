@@ -229,9 +229,9 @@ def connect(
     deadline = time.monotonic() + timeout
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError = OSError(f"{host} has no address")
-    for position, (family, kind, protocol, _, address) in enumerate(addresses):
+    for position, (family, socket_type, protocol, _, address) in enumerate(addresses):
         share = max(deadline - time.monotonic(), 0.001) / (len(addresses) - position)
-        sock = socket.socket(family, kind, protocol)
+        sock = socket.socket(family, socket_type, protocol)
         try:
             _connect(sock, address, share, f"{host}:{port}")
             refuse_self_connection(sock)

@@ -39,7 +39,7 @@ def server() -> Iterator[GlueServer]:
 
 @pytest.fixture
 def proxy(server: GlueServer) -> Iterator[HttpProxy]:
-    """A proxy in front of it, which counts requests and breaks those that it is told to."""
+    """A proxy in front of it, which counts requests and breaks some on demand."""
     with HttpProxy(server.endpoint) as running:
         yield running
 

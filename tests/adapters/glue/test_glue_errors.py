@@ -225,8 +225,3 @@ def test_a_change_that_was_never_sent_is_unavailable_and_not_unknown(
     assert caught.value.code == ErrorCode.SERVICE_UNAVAILABLE
     assert not isinstance(caught.value, OutcomeUnknownError)
     assert time.monotonic() - begun < 30
-
-
-def test_a_namespace_works_again_after_close(calls: Calls, database: str) -> None:
-    calls.close()
-    assert calls.all_tables([database]) == []

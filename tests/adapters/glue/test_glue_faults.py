@@ -60,7 +60,7 @@ def rename(calls: Calls, database: str, *new_namespace: str) -> None:
 
 @dataclass
 class Change:
-    """An operation that changes something, and what is there once it is done."""
+    """An operation that changes something, and the state after it."""
 
     act: Act
     after: State
@@ -112,7 +112,7 @@ FAULTS: dict[str, tuple[Fault | Answer | Delay, set[ErrorCode]]] = {
 
 @dataclass
 class Lake:
-    """What a test works on: a database of its own behind a proxy, with the table ``t`` in it."""
+    """What a test works on: a database behind a proxy, with the table ``t`` in it."""
 
     server: GlueServer
     proxy: HttpProxy
@@ -120,7 +120,7 @@ class Lake:
     """One that waits for long, and one that does not (True); neither repeats anything."""
     database: str
 
-    def begin_anew(self) -> None:
+    def restore(self) -> None:
         """Make what `BEFORE` says, with data, in place of what there is."""
         glue = self.server.glue
         for name in self.state():
@@ -148,7 +148,7 @@ class Lake:
         return f"{self.database}/t/{DATA_FILE}" in self.server.keys(BUCKET)
 
     def failure(self, act: Act, step: int, fault: str) -> LanceNamespaceError | None:
-        """Break all requests from one on, and return what becomes of that.
+        """Break all requests from one on, and return the error.
 
         Returns None where the operation is done before that request.
         """
@@ -183,7 +183,7 @@ def lake(server: GlueServer, proxy: HttpProxy, connect: Connect, database: str) 
         for short, wait in waits.items()
     }
     made = Lake(server, proxy, namespaces, database)
-    made.begin_anew()
+    made.restore()
     return made
 
 
@@ -214,7 +214,7 @@ def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
         again = _error_of(change.act, calls, lake.database)
         assert again is None or again.code in REPEATED
         assert lake.state() == change.after
-        lake.begin_anew()
+        lake.restore()
     assert step >= 1
 
 
@@ -236,5 +236,5 @@ def test_a_rename_that_fails_anywhere_loses_nothing_and_names_what_is_left(
         if len(entries) == 2 and lake.proxy.fired[0][0] != "CreateTable":
             assert "both names" in str(error)
         if state != BEFORE:
-            lake.begin_anew()
+            lake.restore()
     assert step >= 4

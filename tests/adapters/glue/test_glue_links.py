@@ -225,7 +225,7 @@ def test_an_orphaned_link_to_a_database_holds_nothing_and_stops_nothing(
     link_database(server, orphan, "gone_for_ever")
     with caplog.at_level("INFO"):
         assert calls.all_tables([orphan]) == []
-    assert f"there is nothing behind '{orphan}'" in caplog.text
+    assert f"the target of '{orphan}' does not exist" in caplog.text
     listed = calls.list_all_tables().tables
     assert [name for name in listed if name.startswith(target)] == [f"{target}$t", f"{link}$t"]
     calls.drop_table([target, "t"])

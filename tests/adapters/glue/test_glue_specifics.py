@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import boto3
+import lance
+import pyarrow as pa
 import pytest
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InternalError,
     InvalidInputError,
+    InvalidTableStateError,
     NamespaceNotEmptyError,
     PermissionDeniedError,
     UnsupportedOperationError,
@@ -23,7 +26,7 @@ from servers.objectstore import MotoServer
 from lance_bridge.testing.calls import Calls
 from lance_bridge_glue import GlueNamespace
 
-from .building import Connect, catalog_at, declare, raw, raw_table
+from .building import BUCKET, Connect, catalog_at, declare, raw, raw_table
 
 pytestmark = pytest.mark.server
 
@@ -281,6 +284,26 @@ def test_a_failure_to_list_functions_keeps_a_namespace(
     with pytest.raises(InternalError, match=f"list the functions of '{database}'"):
         calls.drop_namespace([database])
     assert server.glue.get_database(Name=database)
+
+
+def test_projected_partitions_inside_the_location_count(
+    calls: Calls, server: GlueServer, database: str
+) -> None:
+    place = f"s3://{BUCKET}/{database}/t.lance"
+    lance.write_dataset(pa.table({"id": [0]}), place, storage_options=server.storage_options)
+    calls.register_table([database, "t"], place)
+    server.put(BUCKET, f"{database}/t.lance/days/2026/0001.parquet")
+    raw_table(
+        server,
+        database,
+        "projected",
+        TableType="EXTERNAL_TABLE",
+        StorageDescriptor={"Location": f"s3://{BUCKET}/{database}/own"},
+        PartitionKeys=[{"Name": "day", "Type": "string"}],
+        Parameters={"storage.location.template": f"{place}/days/${{day}}/"},
+    )
+    with pytest.raises(InvalidTableStateError, match=r"partition of.*projected"):
+        calls.drop_table([database, "t"])
 
 
 # -- a client of the caller's --------------------------------------------------------------------

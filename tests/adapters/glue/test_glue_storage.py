@@ -127,7 +127,7 @@ def test_a_region_given_for_storage_comes_first(server: GlueServer, option: str)
 def test_pylance_writes_and_reads_with_the_credentials_of_the_role(
     connect: Connect, server: GlueServer, database: str
 ) -> None:
-    """The server refuses whoever is not the role, on S3 as on Glue."""
+    """The server accepts the role only, on S3 as on Glue."""
     calls = connect(
         assume_role_arn=ROLE,
         assume_role_endpoint=server.endpoint,

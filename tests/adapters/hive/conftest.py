@@ -33,7 +33,7 @@ def metastore(metastores: Metastores) -> Metastore:
 
 @pytest.fixture
 def proxy(metastore: Metastore) -> Iterator[ThriftProxy]:
-    """A proxy in front of it, which counts calls and breaks those that it is told to."""
+    """A proxy in front of it, which counts calls and breaks some on demand."""
     with ThriftProxy("127.0.0.1", metastore.port) as running:
         yield running
 

@@ -104,7 +104,7 @@ def await_calls(proxy: ThriftProxy, metastore: Metastore, entry: TableRecord) ->
 def test_a_change_that_arrives_after_those_of_others_takes_none_of_them_back(
     proxy: ThriftProxy, metastore: Metastore, straight: HiveCatalog, entry: TableRecord
 ) -> None:
-    told: list[Exception] = []
+    raised: list[Exception] = []
     with open_catalog(proxy.uri, **LIMITS) as slow:
         loaded = slow.load_table(entry.path)
 
@@ -112,7 +112,7 @@ def test_a_change_that_arrives_after_those_of_others_takes_none_of_them_back(
             try:
                 slow.alter_table(with_property(loaded, COUNT, "100"))
             except ServiceUnavailableError as error:
-                told.append(error)
+                raised.append(error)
 
         hold = held_up(proxy, "add_partition", change)
     for _ in range(3):
@@ -120,8 +120,8 @@ def test_a_change_that_arrives_after_those_of_others_takes_none_of_them_back(
     hold.release.set()
     await_calls(proxy, metastore, entry)
     assert count_of(straight, entry.path) == 3
-    assert [type(error) for error in told] == [ServiceUnavailableError]
-    assert "Nothing was changed" in str(told[0])
+    assert [type(error) for error in raised] == [ServiceUnavailableError]
+    assert "Nothing was changed" in str(raised[0])
 
 
 def test_an_alter_that_arrives_late_does_not_change_what_is_read(

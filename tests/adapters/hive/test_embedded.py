@@ -23,9 +23,8 @@ from hmsclient.genthrift.hive_metastore.ttypes import (
     Table,
 )
 from servers.metastores import VERSIONS, Metastores
-from thrift.transport.TTransport import TTransportException
 
-from lance_bridge_metastore import Metastore, MetastoreStartError, java
+from lance_bridge_metastore import Metastore, MetastoreStartError
 
 LANCE_FILTER = 'hive_filter_field_params__table_type like "(?i)lance"'
 
@@ -294,44 +293,3 @@ def test_a_port_in_use_is_refused_at_once(metastore: Metastore) -> None:
 def test_an_unknown_version_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'1\.2': there are 2\.3, 3\.1, 4\.0, 4\.1, 4\.2"):
         Metastore("1.2")
-
-
-# -- transports ----------------------------------------------------------------------------------
-
-
-@pytest.mark.server
-def test_tls_is_switched_on_by_settings(servers: Metastores, tmp_path: Path) -> None:
-    settings = {
-        "hive.metastore.use.SSL": "true",
-        "hive.metastore.keystore.path": str(make_key_store(tmp_path)),
-        "hive.metastore.keystore.password": "changeit",
-    }
-    with servers.new("2.3", settings=settings) as secure:
-        assert secure.is_running
-        with pytest.raises(TTransportException), client(secure.port) as hive:
-            hive.get_all_databases()
-
-
-def make_key_store(directory: Path) -> Path:
-    store = directory / "server.p12"
-    keytool = Path(java.find_java(17).path).with_name("keytool")
-    subprocess.run(
-        [
-            *(str(keytool), "-genkeypair", "-alias", "server", "-keyalg", "RSA", "-storetype"),
-            *("PKCS12", "-keystore", str(store), "-storepass", "changeit", "-dname"),
-            *("CN=localhost", "-ext", "san=ip:127.0.0.1"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return store
-
-
-@pytest.mark.server
-def test_http_is_switched_on_by_a_setting(servers: Metastores) -> None:
-    settings = {"metastore.server.thrift.transport.mode": "http"}
-    with servers.new("4.0", settings=settings) as over_http:
-        assert over_http.is_running
-        with socket.create_connection(("127.0.0.1", over_http.port), timeout=10) as raw:
-            raw.sendall(b"GET /nothing HTTP/1.0\r\n\r\n")
-            assert raw.recv(16).startswith(b"HTTP/1.1 ")

@@ -53,7 +53,7 @@ def calls(wire: ThriftProxy, tmp_path: Path) -> Iterator[Calls]:
 
 @pytest.fixture
 def catalog(calls: Calls, tmp_path: Path) -> Iterator[str]:
-    """A catalog with a file in its directory, which is there after the test."""
+    """A catalog with a file in its directory, which still exists after the test."""
     name = f"cat_{uuid.uuid4().hex[:12]}"
     calls.create_namespace([name])
     (tmp_path / name).mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ def catalog(calls: Calls, tmp_path: Path) -> Iterator[str]:
 
 
 class LateDatabase:
-    """Lets somebody make the database `late` in the catalog just before it is dropped."""
+    """Creates the database `late` in the catalog just before it is dropped."""
 
     def __init__(self, port: int, database: hive3.Database, patch: pytest.MonkeyPatch) -> None:
         self._port = port
@@ -74,8 +74,8 @@ class LateDatabase:
         real = Client.drop_catalog
 
         def drop_catalog(client: Client, request: object) -> object:
-            with raw_client(self._port, Client) as somebody:
-                somebody.create_database(self._database)
+            with raw_client(self._port, Client) as other:
+                other.create_database(self._database)
             return real(client, request)
 
         self._patch.setattr(Client, "drop_catalog", drop_catalog)

@@ -44,7 +44,7 @@ def test_a_property_that_the_metastore_keeps_for_itself_is_not_a_namespaces(
     assert name not in calls.all_namespaces([])
 
 
-def test_cascade_refuses_a_database_with_functions_and_changes_nothing(
+def test_a_database_with_functions_is_not_dropped(
     metastore: Metastore, calls: Calls, database: str
 ) -> None:
     calls.create_table([database, "t"], ROWS)
@@ -60,15 +60,16 @@ def test_cascade_refuses_a_database_with_functions_and_changes_nothing(
     )
     with raw_client(metastore.port) as client:
         client.create_function(function)
-        with pytest.raises(NamespaceNotEmptyError, match="function"):
-            calls.drop_namespace([database], behavior="Cascade")
+        for behavior in ("Cascade", "Restrict"):
+            with pytest.raises(NamespaceNotEmptyError, match="function"):
+                calls.drop_namespace([database], behavior=behavior)
+            if behavior == "Cascade":
+                assert calls.count([database, "t"]) == ROWS.num_rows
+                calls.deregister_table([database, "t"])
         client.drop_function(database, "f")
-    assert calls.count([database, "t"]) == ROWS.num_rows
 
 
-def test_cascade_refuses_the_database_that_hive_keeps_and_changes_nothing(
-    calls: Calls, tmp_path: Path
-) -> None:
+def test_the_database_that_hive_keeps_is_not_dropped(calls: Calls, tmp_path: Path) -> None:
     table = f"t_{uuid.uuid4().hex}"
     lance.write_dataset(pa.table({"i": [1]}), str(tmp_path / "t.lance"))
     place = str(tmp_path / "t.lance")
@@ -77,6 +78,8 @@ def test_cascade_refuses_the_database_that_hive_keeps_and_changes_nothing(
         calls.drop_namespace(["default"], behavior="Cascade")
     assert calls.count(["default", table]) == 1
     calls.deregister_table(["default", table])
+    with pytest.raises((InvalidInputError, NamespaceNotEmptyError), match="default"):
+        calls.drop_namespace(["default"])
 
 
 # -- Hive catalogs -------------------------------------------------------------------------------

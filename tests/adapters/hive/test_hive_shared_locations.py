@@ -122,24 +122,6 @@ def test_other_tables_of_other_catalogs_do_not_keep_a_table(
     assert lance.dataset(tmp_path / "theirs.lance").count_rows() == 3
 
 
-def test_a_partition_inside_the_location_keeps_its_table_from_being_dropped(
-    connected: Calls, server: Metastore, made: str, tmp_path: Path
-) -> None:
-    place = tmp_path / "t.lance"
-    lance.write_dataset(ROWS, place)
-    table = register(connected, [made, "t"], place)
-    inside = place / "data" / "day=1"
-    add_partitions(server, [made, "days"], [tmp_path / "day=0", inside])
-    inside.mkdir(exist_ok=True)
-    (inside / "0001.parquet").write_text("rows of the partition")
-    with pytest.raises(InvalidTableStateError, match=r"overlaps.*partition of.*days"):
-        connected.drop_table(table)
-    assert lance.dataset(place).count_rows() == 3
-    with open_calls(uri=server.uri, **{"drop.check-sharing": "entries"}) as narrow:
-        narrow.drop_table(table)
-    assert (inside / "0001.parquet").read_text() == "rows of the partition"
-
-
 def test_partitions_are_read_only_where_others_files_lie_in_the_table(
     calls: Calls,
     metastore: Metastore,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import hmsclient.genthrift.hive_metastore.ttypes as hive
 import lance
 import pyarrow as pa
 import pytest
@@ -17,7 +16,6 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
     UnsupportedOperationError,
 )
-from servers.hive_raw import raw_client
 from servers.metastores import Metastores
 from servers.proxy import Fault, ThriftProxy
 
@@ -52,31 +50,6 @@ def test_fields_of_a_database_are_properties(calls: Calls, tmp_path: Path) -> No
 
 
 # -- refusals ------------------------------------------------------------------------------------
-
-
-def test_a_database_with_functions_is_not_empty(
-    metastore: Metastore, calls: Calls, database: str
-) -> None:
-    function = hive.Function(
-        functionName="f",
-        dbName=database,
-        className="example.F",
-        ownerName="ada",
-        ownerType=hive.PrincipalType.USER,
-        createTime=0,
-        functionType=hive.FunctionType.JAVA,
-        resourceUris=[],
-    )
-    with raw_client(metastore.port) as client:
-        client.create_function(function)
-        with pytest.raises(NamespaceNotEmptyError, match="function"):
-            calls.drop_namespace([database])
-        client.drop_function(database, "f")
-
-
-def test_the_default_database_cannot_be_dropped(calls: Calls) -> None:
-    with pytest.raises(InvalidInputError, match="default"):
-        calls.drop_namespace(["default"])
 
 
 def test_a_hyphen_is_refused_by_the_metastore_before_hive_4(calls: Calls, database: str) -> None:

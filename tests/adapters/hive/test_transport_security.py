@@ -136,12 +136,12 @@ def _certificate(
     )
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority.create(tmp_path, "ours")
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.create(tmp_path_factory.mktemp("authority"), "ours")
 
 
-@pytest.fixture(params=["2.3", "4.0"])
+@pytest.fixture(scope="module", params=["2.3", "4.0"])
 def encrypted(
     authority: Authority, metastores: Metastores, request: pytest.FixtureRequest
 ) -> Iterator[Metastore]:

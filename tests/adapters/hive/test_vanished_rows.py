@@ -67,7 +67,7 @@ ANSWERS: dict[str, object] = {
 
 
 class Metastore:
-    """One database with one table; some of its calls fail as often as they are told to."""
+    """One database with one table; some of its calls fail on demand."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from servers.http_proxy import HttpProxy
@@ -12,7 +12,8 @@ from lance_bridge.config import load
 from lance_bridge_unity import UnityConfig
 from lance_bridge_unity.catalog import UnityCatalog
 
-Connect = Callable[..., UnityCatalog]
+from .building import Connect
+
 TOKEN = "dapi-double"
 
 
@@ -34,7 +35,7 @@ def server() -> Iterator[UnityServer]:
 
 @pytest.fixture
 def proxy(server: UnityServer) -> Iterator[HttpProxy]:
-    """A proxy in front of it, which counts requests and breaks those that it is told to."""
+    """A proxy in front of it, which counts requests and breaks some on demand."""
     with HttpProxy(server.url) as running:
         yield running
 

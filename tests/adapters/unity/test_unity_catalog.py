@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -18,7 +17,7 @@ from lance_namespace.errors import (
     TableNotFoundError,
     UnsupportedOperationError,
 )
-from servers.http_proxy import Fault, HttpProxy, Request
+from servers.http_proxy import Answer, Fault, HttpProxy, Request
 from servers.unity import DIALECTS, OPEN_SOURCE_0_3, OPEN_SOURCE_0_4, OPEN_SOURCE_0_6, UnityServer
 
 from lance_bridge.catalog import Column, NamespaceRecord, TableRecord
@@ -27,16 +26,9 @@ from lance_bridge_unity import UnityConfig
 from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import Client
 
-Connect = Callable[..., UnityCatalog]
+from .building import ID, TABLE, Connect, record
 
-TABLE = ("c", "s", "t")
-ID = "lance_bridge.id"
 OPEN_SOURCE = [OPEN_SOURCE_0_3.name, OPEN_SOURCE_0_4.name, OPEN_SOURCE_0_6.name]
-
-
-def record(name: str = "t", own: str = "1", **more: str) -> TableRecord:
-    properties = {"table_type": "lance", ID: own, **more}
-    return TableRecord(("c", "s", name), f"file:///data/{name}", properties)
 
 
 def namespace(*path: str, **properties: str) -> NamespaceRecord:
@@ -137,6 +129,21 @@ def test_a_name_that_two_creators_broke_is_listed_and_stops_nothing(
     assert "whole" in names
 
 
+def test_an_entry_without_a_name_is_listed_as_one_that_cannot_be_read(
+    connect: Connect, proxy: HttpProxy
+) -> None:
+    rows = [
+        {"name": "good", "table_type": "EXTERNAL"},
+        {"table_id": "x7", "table_type": "EXTERNAL"},
+    ]
+    proxy.fail_next(
+        lambda request: "/tables" in request.path, Answer.of_json(200, {"tables": rows})
+    )
+    found = list(connect().scan_tables(("unity", "default")))
+    assert [record.path[-1] for record in found] == ["good", "x7"]
+    assert found[1] == TableRecord.unreadable(("unity", "default", "x7"))
+
+
 def test_dropping_never_asks_for_force(proxy: HttpProxy, connect: Connect) -> None:
     catalog = connect()
     catalog.create_table(record())
@@ -170,7 +177,7 @@ def test_an_old_server_cannot_rename_a_table_or_a_missing_one(exists: bool) -> N
 def test_of_threads_that_create_one_name_exactly_one_does(
     server: UnityServer, connect: Connect
 ) -> None:
-    server.state.race_window = 0.2  # two that come within it would both be told that they did
+    server.state.race_window = 0.2  # two creators within it would both succeed
     catalogs = [connect() for _ in range(8)]
     together = threading.Barrier(len(catalogs))
 
@@ -244,7 +251,7 @@ def _raw(server: UnityServer) -> Client:
 
 
 class _Rival:
-    """A proxy behind which somebody else makes the same name, right after it was made."""
+    """A proxy behind which another client creates the same name, right after it was created."""
 
     def __init__(self, server: UnityServer, name: str, *, replaces: bool = False) -> None:
         self._proxy = HttpProxy(server.url)

@@ -21,15 +21,11 @@ from lance_namespace.errors import (
 from servers.http_proxy import Answer, Delay, Fault, HttpProxy
 from servers.unity import UnityServer
 
-from lance_bridge.catalog import TableRecord
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.client import route
 
-Connect = Callable[..., UnityCatalog]
+from .building import TABLE, Connect, record
 
-TABLE = ("c", "s", "t")
-ID = "lance_bridge.id"
 CREATE = "POST /api/2.1/unity-catalog/tables"
 READ = "GET /api/2.1/unity-catalog/tables/c.s.t"
 DROP = "DELETE /api/2.1/unity-catalog/tables/c.s.t"
@@ -42,10 +38,6 @@ LOST = [
     Fault.MALFORMED_REPLY,
     Fault.EMPTY_REPLY,
 ]
-
-
-def record(name: str = "t", own: str = "1") -> TableRecord:
-    return TableRecord(("c", "s", name), "file:///data/t", {"table_type": "lance", ID: own})
 
 
 @pytest.mark.parametrize("fault", LOST)
@@ -265,13 +257,6 @@ def test_names_are_escaped_in_urls(name: str) -> None:
     assert not set(path) & set("?# ")
 
 
-def test_every_page_is_read_once(server: UnityServer, proxy: HttpProxy, connect: Connect) -> None:
-    for number in range(250):
-        server.add_table("c", "s", f"t{number:03}")
-    assert len(list(connect().scan_tables(("c", "s")))) == 250
-    assert sum(proxy.counts.values()) == 3
-
-
 def test_an_empty_page_is_not_the_end(proxy: HttpProxy, connect: Connect) -> None:
     listing = "GET /api/2.1/unity-catalog/tables"
     for page in (
@@ -327,14 +312,6 @@ def test_a_child_process_does_not_use_its_parents_connection(
     catalog.load_table(TABLE)
     assert proxy.counts[READ] == 3
     assert proxy.connections == 2
-
-
-def test_a_closed_catalog_connects_again(server: UnityServer, connect: Connect) -> None:
-    server.add_table("c", "s", "t", properties={"k": "v"})
-    catalog = connect()
-    catalog.load_table(TABLE)
-    catalog.close()
-    assert catalog.load_table(TABLE).path == TABLE
 
 
 class _Released:

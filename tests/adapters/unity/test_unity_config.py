@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
-from typing import Any
 
 import pytest
 from lance_namespace.errors import InvalidInputError, UnsupportedOperationError
@@ -226,14 +224,6 @@ def test_the_open_source_server_takes_these_names(name: str) -> None:
 def test_connecting_sends_no_request() -> None:
     namespace = UnityNamespace(host=HOST, catalog="main")
     assert namespace.namespace_id() == f"unity({HOST}, catalog=main)"
-
-
-def test_a_pickle_carries_properties_without_secrets() -> None:
-    namespace = UnityNamespace(host=HOST, token="hush-hush")
-    carried = pickle.dumps(namespace)
-    assert b"hush" not in carried
-    copy: Any = pickle.loads(carried)
-    assert copy.namespace_id() == namespace.namespace_id()
 
 
 @pytest.mark.parametrize("package", ["requests", "databricks"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 
 import pytest
 from lance_namespace.errors import (
@@ -16,11 +15,9 @@ from servers.http_proxy import Answer, Fault, HttpProxy
 from servers.unity import Bucket, UnityServer
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge_unity.catalog import UnityCatalog
 
-Connect = Callable[..., UnityCatalog]
+from .building import ID, Connect
 
-ID = "lance_bridge.id"
 TABLES = "POST /api/2.1/unity-catalog/temporary-table-credentials"
 PATHS = "POST /api/2.1/unity-catalog/temporary-path-credentials"
 KEYS = Bucket("AKIA-hush", "secret-hush", "session-hush")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -17,12 +15,10 @@ from servers.http_proxy import Answer, HttpProxy
 from servers.unity import UnityServer
 
 from lance_bridge.catalog import NamespaceRecord, TableRecord
-from lance_bridge_unity.catalog import UnityCatalog
 
-Databricks = Callable[..., UnityCatalog]
+from . import building
+from .building import ID, TABLE, Connect
 
-TABLE = ("c", "s", "t")
-ID = "lance_bridge.id"
 STATEMENTS = "POST /api/2.0/sql/statements"
 FAILED = {
     "statement_id": "1",
@@ -31,15 +27,14 @@ FAILED = {
 
 
 def record(name: str = "t", own: str = "1", **more: str) -> TableRecord:
-    properties = {"table_type": "lance", ID: own, **more}
-    return TableRecord(("c", "s", name), f"s3://bucket/{name}", properties)
+    return building.record(name, own, "s3://bucket", **more)
 
 
 # -- what SQL does -------------------------------------------------------------------------------
 
 
 def test_a_table_is_made_by_sql_and_read_by_rest(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     made = databricks().create_table(record(odd='it\'s `a` \\ "${x}"'))
     assert made.is_lance
@@ -50,7 +45,7 @@ def test_a_table_is_made_by_sql_and_read_by_rest(
     assert len(workspace.databricks.statements.submitted) == 1
 
 
-def test_properties_are_set_and_taken_away(workspace: UnityServer, databricks: Databricks) -> None:
+def test_properties_are_set_and_taken_away(workspace: UnityServer, databricks: Connect) -> None:
     catalog = databricks()
     made = catalog.create_table(record(kept="1", changed="1", gone="1"))
     wanted = {"table_type": "lance", ID: "1", "kept": "1", "changed": "2", "new": "3"}
@@ -61,7 +56,7 @@ def test_properties_are_set_and_taken_away(workspace: UnityServer, databricks: D
     assert len(workspace.databricks.statements.submitted) == 3
 
 
-def test_the_location_of_a_table_can_change(databricks: Databricks) -> None:
+def test_the_location_of_a_table_can_change(databricks: Connect) -> None:
     catalog = databricks()
     made = catalog.create_table(record())
     catalog.alter_table(TableRecord(**{**vars(made), "location": "s3://bucket/elsewhere"}))
@@ -69,7 +64,7 @@ def test_the_location_of_a_table_can_change(databricks: Databricks) -> None:
 
 
 def test_a_table_recreated_meanwhile_is_not_changed(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     catalog = databricks()
     made = catalog.create_table(record())
@@ -79,7 +74,7 @@ def test_a_table_recreated_meanwhile_is_not_changed(
         catalog.alter_table(made.with_properties({"a": "b"}))
 
 
-def test_sql_says_what_is_missing_and_what_is_taken(databricks: Databricks) -> None:
+def test_sql_says_what_is_missing_and_what_is_taken(databricks: Connect) -> None:
     catalog = databricks()
     made = catalog.create_table(record())
     catalog.create_table(record("u"))
@@ -96,7 +91,7 @@ def test_sql_says_what_is_missing_and_what_is_taken(databricks: Databricks) -> N
 
 
 def test_where_sql_keeps_the_marks_key_for_itself_another_is_taken(
-    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     said = "[UNSUPPORTED_FEATURE.SET_TABLE_PROPERTY] table_type is a reserved table property"
     refusal = {"state": "FAILED", "error": {"error_code": "BAD_REQUEST", "message": said}}
@@ -112,7 +107,7 @@ def test_where_sql_keeps_the_marks_key_for_itself_another_is_taken(
     assert catalog.load_table(TABLE).properties["k"] == "v"
 
 
-def test_dropping_is_done_by_rest(workspace: UnityServer, databricks: Databricks) -> None:
+def test_dropping_is_done_by_rest(workspace: UnityServer, databricks: Connect) -> None:
     catalog = databricks()
     catalog.drop_table(catalog.create_table(record()))
     assert len(workspace.databricks.statements.submitted) == 1
@@ -122,7 +117,7 @@ def test_dropping_is_done_by_rest(workspace: UnityServer, databricks: Databricks
 
 @pytest.mark.parametrize("key", ["owner", "location", "provider", "external"])
 def test_a_reserved_property_is_invalid_before_any_call(
-    workspace_proxy: HttpProxy, databricks: Databricks, key: str
+    workspace_proxy: HttpProxy, databricks: Connect, key: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=f"'{key}' is reserved"):
         databricks().create_table(record(**{key: "me"}))
@@ -130,16 +125,14 @@ def test_a_reserved_property_is_invalid_before_any_call(
 
 
 def test_a_property_that_only_this_warehouse_reserves_is_invalid(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     workspace.databricks.warehouse.reserves_table_type = True
     with pytest.raises(InvalidInputError, match="collation is a reserved"):
         databricks().create_table(record(collation="UTF8"))
 
 
-def test_properties_that_spark_adds_are_hidden(
-    workspace: UnityServer, databricks: Databricks
-) -> None:
+def test_properties_that_spark_adds_are_hidden(workspace: UnityServer, databricks: Connect) -> None:
     catalog = databricks()
     properties = {"table_type": "lance", "k": "v"}
     added = {"transient_lastDdlTime": "1", "option.serialization.format": "1"}
@@ -154,7 +147,7 @@ def test_properties_that_spark_adds_are_hidden(
 
 
 def test_a_refused_statement_is_a_refused_permission(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     workspace.databricks.statements.refuse("CREATE TABLE*")
     with pytest.raises(PermissionDeniedError):
@@ -164,7 +157,7 @@ def test_a_refused_statement_is_a_refused_permission(
 # -- namespaces and names ------------------------------------------------------------------------
 
 
-def test_namespaces_are_made_by_rest(workspace: UnityServer, databricks: Databricks) -> None:
+def test_namespaces_are_made_by_rest(workspace: UnityServer, databricks: Connect) -> None:
     catalog = databricks(warehouse_id=None)
     catalog.create_namespace(NamespaceRecord(("c", "n"), {ID: "1", "schema.comment": "x"}))
     assert catalog.load_namespace(("c", "n")).properties["schema.comment"] == "x"
@@ -173,13 +166,13 @@ def test_namespaces_are_made_by_rest(workspace: UnityServer, databricks: Databri
 
 
 def test_what_databricks_keeps_in_every_catalog_is_not_listed(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     workspace.add_schema("c", "information_schema")
     assert list(databricks().list_namespaces(("c",))) == ["s"]
 
 
-def test_a_pinned_catalog_is_looked_up_in_any_case(databricks: Databricks) -> None:
+def test_a_pinned_catalog_is_looked_up_in_any_case(databricks: Connect) -> None:
     pinned = databricks(catalog="C")
     made = pinned.create_table(TableRecord(("s", "t"), "s3://bucket/t", {ID: "1"}))
     assert databricks().load_table(TABLE).identity == made.identity

@@ -20,7 +20,7 @@ from lance_namespace.errors import (
 from lance_bridge.errors import OutcomeUnknownError, table_already_exists
 from lance_bridge_unity.errors import ErrorReply, LostReply, translate_errors
 
-TABLE = ("c", "s", "t")
+from .building import TABLE
 
 
 def raised(error: Exception, path: tuple[str, ...] = TABLE) -> LanceNamespaceError:

@@ -1,10 +1,9 @@
-"""Who one is on Databricks: tokens, profiles and OAuth, and what becomes of those that end."""
+"""Authentication on Databricks: tokens, profiles and OAuth, and their expiration."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from lance_bridge_unity import login
 from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.login import Access
 
-Databricks = Callable[..., UnityCatalog]
+from .building import Connect
 
 CLIENT = {"token": None, "client_id": "double-client", "client_secret": "double-secret"}
 ISSUE = "POST /oidc/v1/token"
@@ -50,7 +49,7 @@ def read_by_eight(catalog: UnityCatalog) -> list[tuple[str, ...]]:
 
 
 def test_a_service_principal_logs_in_once_for_all_threads(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     catalog = databricks(**CLIENT)
     with ThreadPoolExecutor(8) as threads:
@@ -59,7 +58,7 @@ def test_a_service_principal_logs_in_once_for_all_threads(
     assert workspace.databricks.authority.issued == 1
 
 
-def test_wrong_credentials_are_unauthenticated(databricks: Databricks) -> None:
+def test_wrong_credentials_are_unauthenticated(databricks: Connect) -> None:
     for bad in ({**CLIENT, "client_secret": "wrong-hush"}, {"token": "wrong-hush"}):
         with pytest.raises(UnauthenticatedError) as caught:
             databricks(**bad).load_namespace(("c", "s"))
@@ -68,7 +67,7 @@ def test_wrong_credentials_are_unauthenticated(databricks: Databricks) -> None:
 
 def test_a_profile_gives_host_and_token(
     workspace_proxy: HttpProxy,
-    databricks: Databricks,
+    databricks: Connect,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -80,21 +79,21 @@ def test_a_profile_gives_host_and_token(
     assert "profile=work" in catalog.describe_connection()
 
 
-def test_a_missing_profile_is_named(databricks: Databricks) -> None:
+def test_a_missing_profile_is_named(databricks: Connect) -> None:
     catalog = databricks(host=None, token=None, profile="nowhere")
     with pytest.raises(UnauthenticatedError, match="nowhere"):
         catalog.load_namespace(("c", "s"))
 
 
 def test_the_environment_gives_a_token(
-    databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+    databricks: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-double")
     assert databricks(token=None).load_namespace(("c", "s")).path == ("c", "s")
 
 
 def test_given_credentials_are_not_mixed_with_those_of_the_environment(
-    databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+    databricks: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABRICKS_TOKEN", "dapi-of-somewhere-else")
     assert databricks(**CLIENT).load_namespace(("c", "s")).path == ("c", "s")
@@ -104,7 +103,7 @@ def test_given_credentials_are_not_mixed_with_those_of_the_environment(
 
 
 def test_a_login_without_an_answer_ends_in_time(
-    workspace_proxy: HttpProxy, databricks: Databricks
+    workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     silence = Delay()
     workspace_proxy.fail_next("POST /oidc/v1/token", silence, times=99)
@@ -119,7 +118,7 @@ def test_a_login_without_an_answer_ends_in_time(
 
 
 def test_a_dead_workspace_is_service_unavailable_in_time(
-    workspace_proxy: HttpProxy, databricks: Databricks
+    workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     workspace_proxy.stop()
     for properties in (CLIENT, {}):
@@ -135,7 +134,7 @@ def test_a_dead_workspace_is_service_unavailable_in_time(
 
 
 def test_eight_threads_with_a_token_that_has_ended_fetch_one(
-    workspace: UnityServer, databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+    workspace: UnityServer, databricks: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(login, "_CACHE_SECONDS", 0.0)
     authority = workspace.databricks.authority
@@ -148,7 +147,7 @@ def test_eight_threads_with_a_token_that_has_ended_fetch_one(
 
 
 def test_eight_threads_with_a_token_that_is_not_accepted_any_more_fetch_one(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     authority = workspace.databricks.authority
     catalog = databricks(**CLIENT)
@@ -159,7 +158,7 @@ def test_eight_threads_with_a_token_that_is_not_accepted_any_more_fetch_one(
 
 
 def test_a_change_with_a_token_that_has_ended_is_made_once(
-    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     catalog = databricks(**CLIENT)
     made = catalog.create_table(TableRecord(("c", "s", "t"), "s3://bucket/t", {}))
@@ -170,7 +169,7 @@ def test_a_change_with_a_token_that_has_ended_is_made_once(
 
 
 def test_credentials_that_are_taken_away_are_unauthenticated(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     authority = workspace.databricks.authority
     catalog = databricks(**CLIENT)
@@ -182,7 +181,7 @@ def test_credentials_that_are_taken_away_are_unauthenticated(
 
 
 def test_a_token_that_was_given_is_asked_about_once(
-    workspace_proxy: HttpProxy, databricks: Databricks
+    workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     with pytest.raises(UnauthenticatedError):
         databricks(token="wrong").load_namespace(("c", "s"))
@@ -190,7 +189,7 @@ def test_a_token_that_was_given_is_asked_about_once(
 
 
 def test_the_sdk_is_not_asked_for_every_request(
-    databricks: Databricks, monkeypatch: pytest.MonkeyPatch
+    databricks: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []
     start = threading.Thread.start
@@ -221,7 +220,7 @@ def test_the_sdk_is_not_asked_for_every_request(
     ],
 )
 def test_a_server_of_tokens_that_fails_once_is_asked_again(
-    workspace_proxy: HttpProxy, databricks: Databricks, where: str, noise: str
+    workspace_proxy: HttpProxy, databricks: Connect, where: str, noise: str
 ) -> None:
     workspace_proxy.fail_next(where, NOISE[noise])
     catalog = databricks(**CLIENT, read_timeout="3")
@@ -230,7 +229,7 @@ def test_a_server_of_tokens_that_fails_once_is_asked_again(
 
 @pytest.mark.parametrize("noise", NOISE)
 def test_a_server_of_tokens_that_fails_is_not_taken_for_one_that_refuses(
-    workspace_proxy: HttpProxy, databricks: Databricks, noise: str
+    workspace_proxy: HttpProxy, databricks: Connect, noise: str
 ) -> None:
     catalog = databricks(**CLIENT, max_retries="1")
     workspace_proxy.fail_next(ISSUE, NOISE[noise], times=float("inf"))
@@ -241,7 +240,7 @@ def test_a_server_of_tokens_that_fails_is_not_taken_for_one_that_refuses(
 
 
 def test_what_was_found_out_wrong_is_not_kept(
-    workspace_proxy: HttpProxy, databricks: Databricks
+    workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     catalog = databricks(**CLIENT, max_retries="0")
     workspace_proxy.fail_next("GET *well-known*", Answer.of_json(200, {}), times=float("inf"))
@@ -255,7 +254,7 @@ def test_what_was_found_out_wrong_is_not_kept(
 def test_a_login_that_hung_once_does_not_hang_the_next(
     workspace: UnityServer,
     workspace_proxy: HttpProxy,
-    databricks: Databricks,
+    databricks: Connect,
     monkeypatch: pytest.MonkeyPatch,
     before: int,
 ) -> None:

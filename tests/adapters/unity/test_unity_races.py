@@ -27,15 +27,13 @@ from servers.unity.raw import Raw
 from lance_bridge.catalog import TableRecord
 from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityNamespace
-from lance_bridge_unity.catalog import UnityCatalog
 from lance_bridge_unity.concurrency import lock_names
 
-Connect = Callable[..., UnityCatalog]
+from .building import API, Connect
 
 SCHEMA = ("c", "s")
 TABLE = (*SCHEMA, "t")
 LANCE = {"table_type": "lance"}
-API = "/api/2.1/unity-catalog"
 RENAME = "/delta/v1/catalogs/c/schemas/s/tables/t/rename"
 
 
@@ -133,7 +131,7 @@ def test_a_name_that_was_changed_during_a_fork_can_be_changed_in_the_child() -> 
     with lock_names(TABLE):
         child = os.fork()
         if child == 0:
-            signal.alarm(10)  # ends a child that waits for a lock which nobody releases
+            signal.alarm(10)  # ends a child that waits for a lock for ever
             with lock_names(TABLE):
                 os._exit(0)
     assert os.waitpid(child, 0)[1] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -21,10 +20,8 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityNamespace
 from lance_bridge_unity.catalog import UnityCatalog
 
-Connect = Callable[..., UnityCatalog]
+from .building import API, ID, Connect
 
-ID = "lance_bridge.id"
-API = "/api/2.1/unity-catalog"
 FAULTS = {
     "failed": Answer.of_json(500, {"error_code": "INTERNAL"}),
     "refused": Answer.of_json(403, {"error_code": "PERMISSION_DENIED"}),

@@ -15,10 +15,11 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.expect import refused
 from lance_bridge_unity import UnityNamespace
 
+from .building import API
+
 SCHEMA = ["c", "s"]
 TABLE = [*SCHEMA, "t"]
 ROWS = pa.table({"i": [0, 1, 2], "s": ["a", "b;c", None]})
-API = "/api/2.1/unity-catalog"
 
 Open = Callable[..., Calls]
 

@@ -97,7 +97,7 @@ class Place:
 
 @pytest.fixture(params=[OPEN_SOURCE_0_6.name, DATABRICKS.name])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Place]]:
-    """Makes places of one kind of server, each with a root of its own."""
+    """Makes servers of one dialect with clients, each with its own root."""
     ends: list[Callable[[], object]] = []
 
     def make(name: str) -> Place:

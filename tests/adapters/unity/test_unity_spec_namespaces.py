@@ -15,10 +15,11 @@ from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.expect import refused
 from lance_bridge_unity import UnityNamespace
 
+from .building import API
+
 SCHEMA = ["c", "s"]
 TABLE = [*SCHEMA, "t"]
 ROWS = pa.table({"i": [0, 1, 2]})
-API = "/api/2.1/unity-catalog"
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def calls(proxy: HttpProxy, tmp_path: Path) -> Iterator[Calls]:
 def test_cascade_by_a_caller_without_the_right_to_drop_changes_nothing(
     server: UnityServer, calls: Calls, refused_route: str
 ) -> None:
-    """The server looks at rights before it looks whether something is inside."""
+    """The server checks permissions before it checks whether the namespace is empty."""
     calls.create_table(TABLE, ROWS)
     calls.create_namespace(["c", "empty"])
     server.refuse(f"DELETE {refused_route}")

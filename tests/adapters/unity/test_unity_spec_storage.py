@@ -22,7 +22,6 @@ SCHEMA = ["c", "s"]
 TABLE = [*SCHEMA, "t"]
 ROWS = pa.table({"id": [0, 1, 2]})
 ROOT = "s3://lake/tables"
-"""What somebody unknown to the storage gets, and somebody who is known and may do nothing."""
 LIFETIME_SECONDS = 3600.0
 
 Open = Callable[[dict[str, str]], Calls]
@@ -92,7 +91,7 @@ def test_a_table_is_written_read_and_dropped_with_vended_credentials_only(
         for request in server.requests
         if request.route.startswith("POST /temporary-")
     ]
-    # The place before the entry is there, the new table for its first data, and reading it.
+    # For the location before the entry exists, for the first data of the table, and to read it.
     assert asked == ["PATH_CREATE_TABLE", "READ_WRITE", "READ"]
     vended.drop_table(TABLE)
     assert place is not None

@@ -20,9 +20,9 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_unity.catalog import UnityCatalog
 
-Databricks = Callable[..., UnityCatalog]
+from . import building
+from .building import TABLE, Connect
 
-TABLE = ("c", "s", "t")
 STATEMENTS = "POST /api/2.0/sql/statements"
 POLLS = "GET /api/2.0/sql/statements/*"
 FAILED = {
@@ -31,18 +31,17 @@ FAILED = {
 }
 
 
-def record(name: str = "t") -> TableRecord:
-    properties = {"table_type": "lance", "lance_bridge.id": "1"}
-    return TableRecord(("c", "s", name), f"s3://bucket/{name}", properties)
+def record(name: str = "t", own: str = "1", **more: str) -> TableRecord:
+    return building.record(name, own, "s3://bucket", **more)
 
 
-def test_a_slow_statement_is_waited_for(workspace: UnityServer, databricks: Databricks) -> None:
+def test_a_slow_statement_is_waited_for(workspace: UnityServer, databricks: Connect) -> None:
     workspace.databricks.statements.polls = 3
     assert databricks().create_table(record()).path == TABLE
 
 
 def test_a_statement_that_takes_too_long_is_cancelled(
-    workspace: UnityServer, databricks: Databricks
+    workspace: UnityServer, databricks: Connect
 ) -> None:
     workspace.databricks.statements.polls = 10_000
     started = time.monotonic()
@@ -56,7 +55,7 @@ def test_a_statement_that_takes_too_long_is_cancelled(
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.TRUNCATE_REPLY, Fault.MALFORMED_REPLY])
 def test_a_statement_whose_reply_is_lost_is_sent_once(
-    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks, fault: Fault
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect, fault: Fault
 ) -> None:
     workspace_proxy.fail_next(STATEMENTS, fault)
     with pytest.raises(OutcomeUnknownError):
@@ -65,7 +64,7 @@ def test_a_statement_whose_reply_is_lost_is_sent_once(
 
 
 def test_a_statement_that_cannot_be_polled_is_unknown(
-    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     workspace.databricks.statements.polls = 3
     workspace_proxy.fail_next(POLLS, Fault.RESET, times=99)
@@ -74,7 +73,7 @@ def test_a_statement_that_cannot_be_polled_is_unknown(
 
 
 def test_a_statement_that_cannot_be_cancelled_is_unknown(
-    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     workspace.databricks.statements.polls = 10_000
     workspace_proxy.fail_next("POST */cancel", Answer.of_json(500, {}), times=99)
@@ -104,7 +103,7 @@ def test_a_statement_that_cannot_be_cancelled_is_unknown(
 )
 def test_a_warehouse_that_takes_no_statement_is_not_an_object_that_is_missing(
     workspace_proxy: HttpProxy,
-    databricks: Databricks,
+    databricks: Connect,
     change: Callable[[UnityCatalog], object],
     refusal: tuple[int, str, type[Exception]],
 ) -> None:
@@ -118,7 +117,7 @@ def test_a_warehouse_that_takes_no_statement_is_not_an_object_that_is_missing(
     assert type(caught.value) is kind
 
 
-def test_a_warehouse_of_another_name_is_named(databricks: Databricks) -> None:
+def test_a_warehouse_of_another_name_is_named(databricks: Connect) -> None:
     with pytest.raises(InvalidInputError, match=r"'other' \(warehouse_id\) refuses"):
         databricks(warehouse_id="other").create_table(record())
 
@@ -182,7 +181,7 @@ def test_a_warehouse_of_another_name_is_named(databricks: Databricks) -> None:
     ],
 )
 def test_statements_that_end_badly(
-    workspace_proxy: HttpProxy, databricks: Databricks, status: object, kind: type[Exception]
+    workspace_proxy: HttpProxy, databricks: Connect, status: object, kind: type[Exception]
 ) -> None:
     reply = Answer.of_json(200, {"statement_id": "1", "status": status})
     workspace_proxy.fail_next(STATEMENTS, reply)
@@ -203,7 +202,7 @@ def test_statements_that_end_badly(
     ],
 )
 def test_statements_that_fail_for_want_of_the_service(
-    workspace_proxy: HttpProxy, databricks: Databricks, code: str, kind: type[Exception]
+    workspace_proxy: HttpProxy, databricks: Connect, code: str, kind: type[Exception]
 ) -> None:
     status = {"state": "FAILED", "error": {"error_code": code, "message": "not now"}}
     workspace_proxy.fail_next(
@@ -215,7 +214,7 @@ def test_statements_that_fail_for_want_of_the_service(
 
 
 def test_a_statement_whose_result_is_closed_has_happened(
-    workspace_proxy: HttpProxy, databricks: Databricks
+    workspace_proxy: HttpProxy, databricks: Connect
 ) -> None:
     closed = {"statement_id": "1", "status": {"state": "CLOSED"}}
     workspace_proxy.fail_next(STATEMENTS, Answer.of_json(200, closed))
@@ -226,7 +225,7 @@ def test_a_statement_whose_result_is_closed_has_happened(
 
 @pytest.mark.parametrize("fault", [Fault.RESET, Fault.LOSE_REPLY, Fault.TRUNCATE_REPLY])
 def test_a_poll_is_repeated_until_it_is_answered(
-    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Databricks, fault: Fault
+    workspace: UnityServer, workspace_proxy: HttpProxy, databricks: Connect, fault: Fault
 ) -> None:
     workspace.databricks.statements.polls = 3
     workspace_proxy.fail_next(POLLS, fault, times=2)
@@ -234,9 +233,7 @@ def test_a_poll_is_repeated_until_it_is_answered(
     assert workspace_proxy.counts[STATEMENTS] == 1
 
 
-def test_statement_ids_are_escaped_in_urls(
-    workspace_proxy: HttpProxy, databricks: Databricks
-) -> None:
+def test_statement_ids_are_escaped_in_urls(workspace_proxy: HttpProxy, databricks: Connect) -> None:
     pending = {"statement_id": "../../x?y", "status": {"state": "PENDING"}}
     workspace_proxy.fail_next(STATEMENTS, Answer.of_json(200, pending))
     with pytest.raises(OutcomeUnknownError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +12,8 @@ from servers.unity import DIALECTS, UnityServer
 from lance_bridge.catalog import NamespaceRecord, TableRecord
 from lance_bridge.testing.calls import Calls
 from lance_bridge_unity import UnityNamespace
-from lance_bridge_unity.catalog import UnityCatalog
 
-Connect = Callable[..., UnityCatalog]
+from .building import Connect
 
 
 @pytest.mark.parametrize("dialect", ["oss-0.4", "oss-0.6"])

@@ -17,7 +17,8 @@ from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_unity import UnityConfig
 from lance_bridge_unity.catalog import UnityCatalog
 
-TABLE = ("c", "s", "t")
+from .building import TABLE
+
 LIMIT = 0.5
 OK = b"HTTP/1.1 200 OK\r\n"
 BEGINNINGS = {

@@ -76,7 +76,7 @@ def test_what_was_written_past_the_catalog_is_discarded_once_confirmed(
     create_managed(namespace)
     append_past_the_catalog(server, 8)
     refused = run(uri, "discard", answer="n\n")
-    assert refused.exit_code == 2  # nobody is there to answer
+    assert refused.exit_code == 2  # stdin is not a terminal
     assert run(uri, "check").exit_code == FOUND
     done = run(uri, "discard", "--yes", "-o", "json")
     assert json.loads(done.stdout)["discarded"] == 1

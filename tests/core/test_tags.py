@@ -176,7 +176,7 @@ def test_a_tag_of_a_version_that_was_deleted_meanwhile_does_not_stay(
 ) -> None:
     build(namespace, 3)
     create_tag(namespace, "old", 1)
-    # Between Lance's own look at the version and its writing of the tag nobody else gets a turn.
+    # Lance checks the version and writes the tag in one call: a deletion in between is simulated.
     monkeypatch.setattr(implementation, "_is_there", lambda *_: False)
     with pytest.raises(errors.TableVersionNotFoundError, match="any more"):
         create_tag(namespace, "new", 2)

@@ -33,10 +33,10 @@ def first_cells(title: str, first: str) -> list[str]:
 
 
 def test_every_command_is_documented() -> None:
-    told = first_cells("Commands", "command")
+    listed = first_cells("Commands", "command")
 
-    assert sorted(told) == sorted(commands(typer.main.get_command(app)))
-    assert len(told) > 28
+    assert sorted(listed) == sorted(commands(typer.main.get_command(app)))
+    assert len(listed) > 28
 
 
 def test_exit_codes_are_those_of_the_code() -> None:

@@ -34,7 +34,7 @@ OPERATIONS = operations_inside()
 BEYOND = methods_of_managed_tables()
 WITH_ERRORS = [*OPERATIONS, *BEYOND, "Errors of Every Operation"]
 WHOLE = ("identity", "virtual_column")
-"""Fields without effect, or refused as a whole: what is in them need not be told."""
+"""Fields without effect, or refused as a whole: what is in them need not be documented."""
 
 
 def section(name: str) -> Operation:
@@ -92,11 +92,11 @@ def test_every_operation_that_no_catalog_can_do_is_listed_with_the_reason() -> N
 
 def test_the_commands_are_documented_in_their_order() -> None:
     text = " ".join(OPERATIONS_SPEC.body("What Is Not Shown").split())
-    told = re.search(r"in their order: (.*?); it comes with", text)
+    stated = re.search(r"in their order: (.*?); it comes with", text)
     commands = [each.callback for each in managed_app.registered_commands]
 
-    assert told
-    assert re.findall(r"`(\w+)`", told[1]) == [each.__name__ for each in commands if each]
+    assert stated
+    assert re.findall(r"`(\w+)`", stated[1]) == [each.__name__ for each in commands if each]
     assert len(commands) == len(BEYOND)
 
 
@@ -115,8 +115,8 @@ def test_every_nested_field_is_documented() -> None:
     missing = {}
     for name in OPERATIONS:
         inner = set(inner_fields(request_type(METHODS[name]), set()))
-        told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text_about(name)))))
-        missing[name] = inner - told
+        stated = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text_about(name)))))
+        missing[name] = inner - stated
 
     assert {name: fields for name, fields in missing.items() if fields} == {}
 

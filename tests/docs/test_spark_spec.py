@@ -72,7 +72,7 @@ _ARROW_NAMES = {"date32[day]": "date32", "date64[ms]": "date64"}
 
 
 def option_rows() -> dict[str, str]:
-    """Every option of the tables, with its default as told."""
+    """Every option of the tables, with its documented default."""
     rows = [row for title in OPTION_TABLES for row in SPARK_SPEC.rows(title, "option")]
     assert [name for name, n in Counter(row[0] for row in rows).items() if n > 1] == []
     return {row[0].strip("`"): row[1] for row in rows}
@@ -93,23 +93,23 @@ def arrow_name(kind: pa.DataType) -> str:
 
 
 def test_types_are_read_as_the_spec_says() -> None:
-    told = {
+    stated = {
         name: re.findall(r"`([^`]+)`", row[1])[0]
         for row in SPARK_SPEC.rows("Types as Read", "in the table")
         for name in re.findall(r"`([^`]+)`", row[0])
     }
     read = types.spark_schema(pa.schema([(str(i), kind) for i, kind in enumerate(TYPES)]))
 
-    assert told == {
+    assert stated == {
         arrow_name(kind): field.dataType.simpleString()
         for kind, field in zip(TYPES, read.fields, strict=True)
     }
 
 
 def test_types_that_are_refused_are_those_of_the_code() -> None:
-    told = [row[0].strip("`") for row in SPARK_SPEC.rows("Types as Written", "refused")]
+    stated = [row[0].strip("`") for row in SPARK_SPEC.rows("Types as Written", "refused")]
 
-    assert sorted(told) == sorted(types._UNSTORABLE)
+    assert sorted(stated) == sorted(types._UNSTORABLE)
 
 
 # -- functions, jobs and errors --------------------------------------------------------------------
@@ -141,22 +141,24 @@ def test_every_public_function_has_a_section_with_its_signature() -> None:
 
 
 def test_every_error_has_its_condition_in_python_and_in_java() -> None:
-    told = {int(row[0].strip("`")): row[1].strip("`") for row in SPARK_SPEC.rows("Errors", "code")}
+    stated = {
+        int(row[0].strip("`")): row[1].strip("`") for row in SPARK_SPEC.rows("Errors", "code")
+    }
     kinds: list[Any] = [kind for _, kind in inspect.getmembers(lance_errors, inspect.isclass)]
     made = [kind("x") for kind in kinds if LanceNamespaceError in kind.__mro__[1:]]
 
-    assert told == {int(error.code): condition(error) for error in made}
+    assert stated == {int(error.code): condition(error) for error in made}
     source = JAVA_ERRORS.read_text(encoding="utf-8")
     names = {name: int(code) for name, code in re.findall(r"int (\w+) = (\d+);", source)}
     entries = re.findall(r'Map\.entry\((\w+), new String\[\] \{"(\w+)"', source)
     in_java = {names[key] if key in names else int(key): name for key, name in entries}
-    assert in_java == told
+    assert in_java == stated
 
 
 def test_the_operations_that_an_engine_does_are_documented() -> None:
-    told = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
+    stated = {row[0] for row in SPARK_SPEC.rows("Namespace Operations by Spark", "operation")}
 
-    assert {operations()[name] for name in told} == {*UNSUPPORTED, "alter_table_backfill_columns"}
+    assert {operations()[name] for name in stated} == {*UNSUPPORTED, "alter_table_backfill_columns"}
 
 
 def test_every_statement_is_shown_by_cases() -> None:
@@ -210,14 +212,14 @@ def printed(
             "spark.sql.catalog.prod.uri": uri,
         }
     )
-    told = spark.run(
+    printed = spark.run(
         "docs.spark_snippets:run",
         directory,
         seconds=500,
         documents={"spec": found},
         before=[],
     )
-    return [(text, out) for (_, text), out in zip(found, told["spec"], strict=True)]
+    return [(text, out) for (_, text), out in zip(found, printed["spec"], strict=True)]
 
 
 @in_spark
@@ -225,17 +227,17 @@ def test_every_snippet_of_the_spec_runs(printed: list[tuple[str, str]]) -> None:
     require_said(printed)
 
 
-def require_said(told: list[tuple[str, str]]) -> None:
+def require_said(printed: list[tuple[str, str]]) -> None:
     """Check that each snippet printed what its comments say, and nothing else."""
-    assert len(told) > 3
-    for text, out in told:
+    assert len(printed) > 3
+    for text, out in printed:
         expected = re.findall(r"^print\(.*\)  # (.*)$", text, re.MULTILINE)
         assert out.splitlines() == expected, out
 
 
 def test_a_snippet_that_fails_is_reported() -> None:
-    told = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
-    first, second, third = told["one"]
+    printed = run(None, {"one": [["python", "x = 1"], ["python", "print(x)"], ["python", "y"]]}, [])
+    first, second, third = printed["one"]
 
     assert (first, second) == ("", "1\n")
     assert "NameError: name 'y' is not defined" in third

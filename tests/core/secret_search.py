@@ -25,7 +25,7 @@ STORAGE = (
     "oss_secret_access_key", "oss_security_token", "hf_token", "connection_string", "proxy_url",
     "headers.authorization", "password", "bearer_token", "cookie", "anything.else",
 )  # fmt: skip
-"""Options of every vendor's store that hold a secret, and one that nobody knows."""
+"""Options of every vendor's store that hold a secret, and one that is unknown."""
 
 
 class Secrets:

@@ -76,7 +76,7 @@ def test_out_of_band_versions_are_discarded_after_confirmation(
     create_managed(namespace)
     append_past_the_catalog(server, 8)
     refused = run(uri, "discard", answer="n\n")
-    assert refused.exit_code == 2  # nobody is there to answer
+    assert refused.exit_code == 2  # stdin is not a terminal
     assert run(uri, "check").exit_code == FOUND
     done = run(uri, "discard", "--yes", "-o", "json")
     assert json.loads(done.stdout)["discarded"] == 1

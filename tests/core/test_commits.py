@@ -1,4 +1,4 @@
-"""What Lance says of a failed commit is told apart: the request's fault, or the storage's."""
+"""A failed commit is the request's fault or the storage's, by what Lance says of it."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_declared_table_has_no_columns(namespace: MemoryNamespace, server: Mem
 def test_creators_that_get_in_each_others_way_look_again(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
-    """A catalog may give up both of two changes that met; somebody has to try again."""
+    """A catalog may give up both of two changes that met; one client has to try again."""
     conflicts = iter([errors.ConcurrentModificationError("others changed it meanwhile")])
 
     def conflict_once(change: str, moment: Moment) -> None:

@@ -169,7 +169,7 @@ def test_a_table_that_no_credentials_are_given_for_is_not_declared(
 ) -> None:
     def refuse(_: Any, record: TableRecord, *, write: bool) -> Mapping[str, str]:
         assert write
-        raise errors.PermissionDeniedError(f"nobody may write {record.location}")
+        raise errors.PermissionDeniedError(f"no caller may write {record.location}")
 
     def fail(change: str, moment: str) -> None:
         if (change, moment) == ("drop_table", "before") and not undone:
@@ -177,7 +177,7 @@ def test_a_table_that_no_credentials_are_given_for_is_not_declared(
 
     monkeypatch.setattr(MemoryCatalog, "vend_credentials", refuse)
     server.fault = fail
-    with pytest.raises(errors.PermissionDeniedError, match="nobody may write s3://bucket"):
+    with pytest.raises(errors.PermissionDeniedError, match="no caller may write s3://bucket"):
         namespace.declare_table(api.DeclareTableRequest(id=TABLE, location=REMOTE))
     assert (tuple(TABLE) not in server.tables) is undone
     assert ("stays" in caplog.text) is not undone

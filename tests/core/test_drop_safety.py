@@ -122,16 +122,16 @@ def test_dropping_a_declaration_spares_the_table_that_follows_at_once(
     namespace: MemoryNamespace, server: MemoryServer, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     namespace.declare_table(api.DeclareTableRequest(id=TABLE))
-    somebody = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
+    other_client = MemoryNamespace(uri=request.node.nodeid, root=str(tmp_path / "lake"))
 
     def create_again(change: str, moment: Moment) -> None:
         if (change, moment) == ("drop_table", "after"):
             server.fault = None
-            create(somebody, TABLE)
+            create(other_client, TABLE)
 
     server.fault = create_again
     namespace.drop_table(api.DropTableRequest(id=TABLE))
-    assert count_rows(somebody, TABLE) == 3
+    assert count_rows(other_client, TABLE) == 3
 
 
 def test_no_data_is_deleted_while_an_entry_cannot_be_read(

@@ -48,10 +48,10 @@ def test_the_kinds_are_all_that_pylance_names() -> None:
     source += inspect.getsource(lance.LanceDataset._prepare_scalar_index_request)
     source += inspect.getsource(lance.LanceDataset._create_index_impl)
     assert all(f'"{kind}"' in source for kind in [*SCALAR, *VECTOR])
-    told = source.split("valid_index_types = [")[1].split("]")[0].split()
-    assert sorted(name.strip('",') for name in told) == VECTOR
-    told = source.split("if index_type not in [")[1].split("]")[0].split()
-    assert sorted({name.strip('",') for name in told} - {"INVERTED"}) == SCALAR
+    listed = source.split("valid_index_types = [")[1].split("]")[0].split()
+    assert sorted(name.strip('",') for name in listed) == VECTOR
+    listed = source.split("if index_type not in [")[1].split("]")[0].split()
+    assert sorted({name.strip('",') for name in listed} - {"INVERTED"}) == SCALAR
 
 
 @pytest.mark.parametrize(

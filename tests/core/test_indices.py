@@ -178,3 +178,15 @@ def test_a_missing_index_is_not_found(ns: MemoryNamespace, call: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match="index_name"):
         call(ns, None)
     assert dataset(ns).version == 1
+
+
+def test_a_branch_has_indices_of_its_own(ns: MemoryNamespace) -> None:
+    dataset(ns).create_branch("dev")
+    build_index(ns, "id", "BTREE", branch="dev")
+    assert names(ns, branch="dev") == ["id_idx"]
+    assert names(ns) == []
+    assert describe(ns, "id_idx", branch="dev").num_indexed_rows == ROWS
+    drop_index(ns, "id_idx", branch="dev")
+    assert names(ns, branch="dev") == []
+    with pytest.raises(errors.TableBranchNotFoundError):
+        names(ns, branch="other")

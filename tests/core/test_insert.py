@@ -31,6 +31,12 @@ def insert(namespace: MemoryNamespace, data: Any, **more: Any) -> api.InsertInto
 # -- modes -----------------------------------------------------------------------------------------
 
 
+def test_an_unknown_mode_is_invalid_input(namespace: MemoryNamespace, server: MemoryServer) -> None:
+    make(namespace, OLD)
+    with unchanged(server, errors.InvalidInputError, "Replace.*Append, Overwrite"):
+        insert(namespace, NEW, mode="Replace")
+
+
 def test_the_answer_is_that_of_pylances_directory_namespace(
     namespace: MemoryNamespace, tmp_path: Path
 ) -> None:

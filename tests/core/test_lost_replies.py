@@ -202,7 +202,7 @@ def test_a_change_that_is_refused_is_not_repeated(
     assert asked == [(change, "before")]
 
 
-def lose_and_let(server: MemoryServer, change: str, somebody: Callable[[], None]) -> None:
+def lose_and_let(server: MemoryServer, change: str, act: Callable[[], None]) -> None:
     """Lose the first reply before its effect, while another client does something."""
     lost = LostReplies(change, "before")
 
@@ -210,7 +210,7 @@ def lose_and_let(server: MemoryServer, change: str, somebody: Callable[[], None]
         try:
             lost(name, moment)
         except OutcomeUnknownError:
-            somebody()
+            act()
             raise
 
     server.fault = fault

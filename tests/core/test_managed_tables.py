@@ -295,17 +295,17 @@ def test_a_table_that_is_being_renamed_takes_no_commit(
 ) -> None:
     server.capabilities = replace(server.capabilities, renames_by_copy=by_copy)
     create_managed(namespace)
-    told: list[str] = []
+    refused: list[str] = []
 
     def fault(change: str, _: str) -> None:
         if change in ("rename_table", "copy_table", "drop_table"):
             with pytest.raises(errors.LanceNamespaceError) as caught:
                 namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
-            told.append(type(caught.value).__name__)
+            refused.append(type(caught.value).__name__)
 
     server.fault = fault
     namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
-    assert told[0] == "ConcurrentModificationError"
+    assert refused[0] == "ConcurrentModificationError"
     assert count_rows(namespace, NEW) == 3
 
 

@@ -10,7 +10,7 @@ import pytest
 from lance_namespace import errors
 
 from .building import TABLE
-from .evolving import create_table, dataset, rows, set_field_metadata
+from .evolving import create_table, dataset, last_transaction, rows, set_field_metadata
 from .memory_catalog import MemoryNamespace
 
 
@@ -28,6 +28,16 @@ def set_schema_metadata(
 
 
 # -- of the schema -------------------------------------------------------------------------------
+
+
+def test_schema_metadata_is_replaced_as_the_specification_says(ns: MemoryNamespace) -> None:
+    set_schema_metadata(ns, {"made by": "test", "ü": ""})
+    answer = set_schema_metadata(ns, {"other": "1"})
+    assert answer.metadata == {"other": "1"}
+    assert answer.transaction_id == last_transaction(ns)
+    assert dataset(ns).schema.metadata == {b"other": b"1"}
+    assert set_schema_metadata(ns, {}).metadata == {}
+    assert not dataset(ns).schema.metadata
 
 
 @pytest.mark.parametrize("metadata", [None, {"a\0": "b"}, {"a": "b\0"}, {"\ud800": "b"}])

@@ -118,10 +118,10 @@ def test_an_interrupted_cascade_names_what_is_gone_and_what_is_left(
 
     server.effects.clear()
     server.fault = refuse_the_third
-    with pytest.raises(errors.PermissionDeniedError) as told:
+    with pytest.raises(errors.PermissionDeniedError) as caught:
         namespace.drop_namespace(api.DropNamespaceRequest(id=["eu"], behavior="Cascade"))
     prefix = "eu.shop.sales"
-    assert str(told.value).startswith(
+    assert str(caught.value).startswith(
         f"Namespace 'eu' is dropped in part. Dropped with their data: {prefix}.a, {prefix}.b. "
         f"Failed at: {prefix}.c. Not dropped: {prefix}.d. not yours"
     )

@@ -29,8 +29,8 @@ TOLD_WHOLE = [
 
 @pytest.mark.parametrize("kind", TOLD_WHOLE, ids=str)
 def test_a_type_of_an_answer_is_understood_in_a_request(kind: pa.DataType) -> None:
-    told = to_json(pa.schema([("c", kind)])).fields[0].type.to_dict()
-    assert type_from_json(told) == kind
+    given = to_json(pa.schema([("c", kind)])).fields[0].type.to_dict()
+    assert type_from_json(given) == kind
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ BYTE = {"name": "i", "nullable": True, "type": {"type": "int8"}}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "given",
     [
         {},
         {"type": "integer"},
@@ -73,6 +73,6 @@ BYTE = {"name": "i", "nullable": True, "type": {"type": "int8"}}
     ],
     ids=str,
 )
-def test_what_is_no_type_is_invalid(told: dict[str, Any]) -> None:
+def test_what_is_no_type_is_invalid(given: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidInputError, match="data_type"):
-        type_from_json(told)
+        type_from_json(given)

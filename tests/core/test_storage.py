@@ -1,4 +1,4 @@
-"""Storage under tables on local files: what is looked at, what is deleted, what stays."""
+"""Storage under tables on local files: what is read, what is deleted, what stays."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_looked_at_is_not_absent(storage: TableStorage, tmp_path:
 def test_a_refused_directory_is_permission_denied(
     storage: TableStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system's refusal is simulated: whoever runs tests as root is refused nothing."""
+    """The system's refusal is simulated: root is refused nothing."""
     place = write_table(tmp_path / "t.lance")
 
     def refuse(*_: object, **__: object) -> None:

@@ -51,6 +51,17 @@ def tags(ns: MemoryNamespace) -> dict[str, TagContents]:
     return ns.list_table_tags(api.ListTableTagsRequest(id=TABLE)).tags
 
 
+def test_a_tag_points_to_its_version(namespace: MemoryNamespace) -> None:
+    build(namespace, 3)
+    create_tag(namespace, "v2", 2)
+    assert tagged(namespace, "v2") == (2, None)
+    assert dataset(namespace, version="v2").version == 2
+    update_tag(namespace, "v2", 1)
+    assert tagged(namespace, "v2") == (1, None)
+    delete_tag(namespace, "v2")
+    assert tags(namespace) == {}
+
+
 def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> None:
     build(namespace, 2)
     for name, version in (("b", 1), ("a", 2), ("Z", 1)):
@@ -58,6 +69,14 @@ def test_tags_are_listed_as_pylance_lists_them(namespace: MemoryNamespace) -> No
     theirs = oracle(namespace).list_table_tags(api.ListTableTagsRequest(id=TABLE[-1:])).tags
     assert len(theirs) == 3
     assert tags(namespace) == theirs
+
+
+def test_a_tag_that_is_there_is_not_made_again(namespace: MemoryNamespace) -> None:
+    build(namespace, 2)
+    create_tag(namespace, "t", 1)
+    with pytest.raises(errors.TableTagAlreadyExistsError, match="'t'"):
+        create_tag(namespace, "t", 2)
+    assert tagged(namespace, "t") == (1, None)
 
 
 def test_a_version_or_branch_that_is_not_there_gets_no_tag(namespace: MemoryNamespace) -> None:
@@ -75,6 +94,15 @@ def test_a_version_or_branch_that_is_not_there_gets_no_tag(namespace: MemoryName
         update_tag(namespace, "old", 1, "nope")
     assert list(tags(namespace)) == ["old"]
     assert tagged(namespace, "old") == (1, None)
+
+
+def test_a_table_without_data_has_no_tags(namespace: MemoryNamespace) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    assert tags(namespace) == {}
+    with pytest.raises(errors.TableTagNotFoundError):
+        tagged(namespace, "t")
+    with pytest.raises(errors.TableVersionNotFoundError):
+        create_tag(namespace, "t", 1)
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -176,7 +204,7 @@ def test_a_tag_of_a_version_that_was_deleted_meanwhile_does_not_stay(
 ) -> None:
     build(namespace, 3)
     create_tag(namespace, "old", 1)
-    # Between Lance's own look at the version and its writing of the tag nobody else gets a turn.
+    # Lance checks the version and writes the tag in one call: a deletion in between is simulated.
     monkeypatch.setattr(implementation, "_is_there", lambda *_: False)
     with pytest.raises(errors.TableVersionNotFoundError, match="any more"):
         create_tag(namespace, "new", 2)

@@ -1,4 +1,4 @@
-"""Transactions: what is told of them, and that they never change."""
+"""Transactions: how they are described, and that they never change."""
 
 from __future__ import annotations
 

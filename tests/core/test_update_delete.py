@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance_namespace import errors
 
+from .building import TABLE
 from .changing import OLD, column, delete, update
 from .memory_catalog import MemoryNamespace, MemoryServer
 from .writing import dataset, directory, ipc, make, place, rows, unchanged
@@ -98,6 +99,14 @@ def test_the_answers_are_those_of_pylances_directory_namespace(
 
 
 # -- branches, declared tables, other writers, storage ---------------------------------------------
+
+
+def test_a_declared_table_has_no_rows_to_change(namespace: MemoryNamespace) -> None:
+    namespace.declare_table(api.DeclareTableRequest(id=TABLE))
+    with pytest.raises(errors.InvalidTableStateError, match="no data"):
+        delete(namespace, "true")
+    with pytest.raises(errors.InvalidTableStateError, match="no data"):
+        update(namespace, ("n", "1"))
 
 
 def test_threads_that_update_lose_nothing(namespace: MemoryNamespace, server: MemoryServer) -> None:

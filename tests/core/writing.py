@@ -1,4 +1,4 @@
-"""What the tests of writing share: making a table with data, and looking at what became of it."""
+"""What the tests of writing share: making a table with data, and reading what it holds after."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ def run(
     """
     for statement in before:
         spark.sql(statement)
-    told: dict[str, list[str]] = {}
+    printed: dict[str, list[str]] = {}
     for name, snippets in documents.items():
         known: dict[str, Any] = {"spark": spark}
-        told[name] = [_printed(language, text, known) for language, text in snippets]
-    return told
+        printed[name] = [_printed(language, text, known) for language, text in snippets]
+    return printed
 
 
 def _printed(language: str, text: str, known: dict[str, Any]) -> str:
@@ -36,7 +36,7 @@ def _printed(language: str, text: str, known: dict[str, Any]) -> str:
     try:
         with redirect_stdout(out):
             _run(language, text, known)
-    except Exception:  # noqa: BLE001 - whatever it is, the next ones run, and it is told
+    except Exception:  # noqa: BLE001 - whatever it is, the next ones run, and it is reported
         return f"{text}\n{traceback.format_exc()[-3000:]}"
     return out.getvalue()
 

@@ -118,7 +118,7 @@ def difference(found: Rows, wanted: Rows) -> str:
 def require_nothing_left(table: Table) -> None:
     """Check that no staged manifest is left of what was committed.
 
-    Lance keeps those of commits whose outcome it was not told.
+    Lance keeps those of commits whose outcome it does not know.
     """
     with table.connect() as namespace:
         left = [name for name, is_committed in staged_in(namespace, table).items() if is_committed]
@@ -126,7 +126,7 @@ def require_nothing_left(table: Table) -> None:
 
 
 def require_true_reports(rows: Rows, reports: Sequence[Report]) -> None:
-    """Check that writers were told the truth: which version has their row, and which has not."""
+    """Check what writers were answered: which version has their row, and which has not."""
     for report in reports:
         assert report.false == [], f"refused, and committed all the same: {report}"
         for sequence, version in report.versions.items():

@@ -113,7 +113,7 @@ class Fleet:
         return [(int(row), int(version), float(at)) for row, version, at in map(str.split, lines)]
 
     def longest_pause(self) -> float:
-        """Return for how many seconds nobody's commit was acknowledged."""
+        """Return the longest time in seconds without an acknowledged commit."""
         times = sorted(at for w in range(len(self._jobs)) for _, _, at in self.acknowledged(w))
         return max(later - earlier for earlier, later in itertools.pairwise(times))
 

@@ -70,7 +70,7 @@ def test_no_commit_is_lost_or_made_twice_though_glue_is_cut_off_and_writers_die(
 
         def cut_off() -> None:
             proxy.stop()
-            time.sleep(1)  # for so long, nobody is there
+            time.sleep(1)  # the server is away for so long
             proxy.start()
 
         require_all_commits(table.at(endpoint=proxy.endpoint), writers, cut_off, death.STEPS)
@@ -168,7 +168,7 @@ def require_all_in_spite_of(
     failed = 0
     with writers.running(table.jobs(4, 10)) as work:
         while not work.is_done:
-            # One at a time, and not for ever: whoever connects anew would meet nothing but faults.
+            # One at a time, and not for ever: new connections would meet nothing but faults.
             if len(fired()) == failed < FAULTS:
                 fail()
                 failed += 1

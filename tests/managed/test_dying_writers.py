@@ -1,7 +1,7 @@
 """Writers that are killed at each step of the protocol: the table reads right, and is written on.
 
-On Glue and on Hive 2.3: after the entry is set, nothing depends on how it was compared. What
-becomes of a commit record of Hive 3.1 whose writer died is shown with the adapter.
+On Glue and on Hive 2.3: after the entry is set, nothing depends on how it was compared. The
+adapter's tests show the commit record of Hive 3.1 whose writer died.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_a_commit_whose_writer_was_killed_is_made_whole_or_not_at_all(
     assert (report.beaten, report.unsure) == (0, {})
     require_exactly(table, [*committed, *((NEXT, number) for number in range(3))])
     with table.connect() as namespace:
-        # What was never committed stays: nobody can tell that its writer is dead.
+        # What was never committed stays: that its writer is dead cannot be known.
         assert len(staged_in(namespace, table)) == 1 - len(committed)
 
 
@@ -114,7 +114,7 @@ def test_a_rename_by_copy_whose_process_was_killed_half_way_loses_no_commit(
 
 
 def require_refused(table: Table) -> None:
-    """Check that nobody can commit."""
+    """Check that no writer can commit."""
     with table.connect() as namespace, pytest.raises(ConcurrentModificationError, match="renamed"):
         namespace.insert_into_table(api.InsertIntoTableRequest(id=table.id), ipc(row(NEXT, 9)))
 

@@ -1,4 +1,4 @@
-"""Somebody writes to the storage of a managed table, past the catalog, while others commit."""
+"""A client writes to the storage of a managed table, past the catalog, while others commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_rows_that_were_written_past_the_catalog_never_show_up(
         with writers.running(table.jobs(PROCESSES, COMMITS)) as work:
             latest = 0
             while not work.is_done:
-                # Whoever does it all the time keeps the others from committing at all.
+                # Without a pause, the others would never commit.
                 if table.state().version > latest:
                     latest = table.state().version
                     written += write_past_the_catalog(place)

@@ -59,7 +59,7 @@ def test_glue_loses_no_commit_of_writers_that_are_killed(
 
         def go_away() -> None:
             proxy.stop()
-            time.sleep(1)  # for so long, nobody is there
+            time.sleep(1)  # the server is away for so long
             proxy.start()
 
         require_all_commits(table.at(endpoint=proxy.endpoint), tmp_path, go_away)

@@ -62,7 +62,7 @@ class Job:
 
 @dataclass
 class Report:
-    """What became of a job.
+    """The outcome of a job.
 
     ``versions`` has the version of each row, and null where only the row tells that its commit
     succeeded. ``beaten`` counts the commits that were refused with 14, ``unsure`` the failures that

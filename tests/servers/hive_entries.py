@@ -73,7 +73,7 @@ def count_of(catalog: HiveCatalog, path: Path) -> int:
 
 
 def add_one(catalog: HiveCatalog, find: Callable[[], TableRecord]) -> None:
-    """Load the entry, add one to its count and alter it, until nobody is faster."""
+    """Load the entry, add one to its count and alter it, until no other client is faster."""
     while True:
         record = find()
         more = str(int(record.properties[COUNT]) + 1)

@@ -80,7 +80,7 @@ class Request:
 
 
 Matcher = str | Callable[[Request], bool]
-"""A pattern for keys (``Get*``), or a function that looks at the whole request."""
+"""A pattern for keys (``Get*``), or a function of the whole request."""
 
 
 def operation(request: Request) -> str:

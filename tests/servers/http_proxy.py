@@ -74,7 +74,7 @@ class HttpProxy:
         self._connections = 0
         self._rules: list[_Rule] = []
         self._fired: list[tuple[str, Treatment]] = []
-        # Holds the port while nobody listens, so that no other process is given it.
+        # Holds the port while it does not listen, so that no other process is given it.
         self._port_holder = _bound_socket(0)
         self.port: int = self._port_holder.getsockname()[1]
         self._server: _Server | None = None
@@ -380,7 +380,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(*_LINGER, _NO_TIME)
 
     def _wait(self, how: Delay) -> bool:
-        """Wait as told; say whether there is anybody left to answer."""
+        """Wait as the rule says; return whether the client is still connected."""
         deadline = time.monotonic() + how.seconds
         while not how.release.wait(_POLL_SECONDS) and time.monotonic() < deadline:
             gone = bool(select.select([self.connection], [], [], 0)[0])

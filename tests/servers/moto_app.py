@@ -87,7 +87,7 @@ class Keys:
 
 
 class Application:
-    """moto's application behind a look at the key, and ``PUT /controls`` for tests."""
+    """moto's application behind a check of the key, and ``PUT /controls`` for tests."""
 
     def __init__(self) -> None:
         self.keys = Keys()
@@ -135,7 +135,7 @@ class Application:
         Args:
             page_size: Most entries on a page of Glue's.
             session_seconds: After how long sessions from now on end; None: as callers ask.
-            require_keys: Who may do anything, besides sessions; nobody: all may.
+            require_keys: Users who may do anything, besides sessions; none: all may.
             end_sessions: All sessions end now, whatever their expiration says.
         """
         glue_moto.CONTROLS.page_size = page_size

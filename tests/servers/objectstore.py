@@ -89,7 +89,7 @@ class MotoServer:
 
     @contextmanager
     def refusing_credentials(self) -> Iterator[None]:
-        """Look at credentials for a while, and know nobody: every request is refused."""
+        """Check credentials for a while, without any known user: every request is refused."""
         self._require_credentials_after(b"0")
         try:
             yield
@@ -97,10 +97,10 @@ class MotoServer:
             self._require_credentials_after(b"inf")
 
     def powerless_options(self) -> dict[str, str]:
-        """Options of somebody who is known, and may do nothing once credentials are looked at."""
+        """Options of a known user who may do nothing once credentials are checked."""
         iam = self._client("iam")
-        iam.create_user(UserName="nobody")
-        key = iam.create_access_key(UserName="nobody")["AccessKey"]
+        iam.create_user(UserName="powerless")
+        key = iam.create_access_key(UserName="powerless")["AccessKey"]
         return {
             **self.storage_options,
             "aws_access_key_id": key["AccessKeyId"],

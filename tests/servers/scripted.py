@@ -1,4 +1,4 @@
-"""A server that says whatever a test wants, to whoever connects."""
+"""A server that answers every client with what a test wants."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Becomes a Spark Connect server: ``python -m servers.spark_connect SETTINGS MASTER``.
 
 The settings are JSON. The process is replaced by ``spark-submit`` of the PySpark that this Python
-imports, so that whoever ends it ends the server.
+imports, so that ending it ends the server.
 """
 
 from __future__ import annotations

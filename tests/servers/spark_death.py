@@ -17,4 +17,4 @@ def die_with_parent() -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() == 1:
-        raise SystemExit("whoever has started this is gone")
+        raise SystemExit("the process that started this has ended")

@@ -1,4 +1,4 @@
-"""The HTTP proxy counts and records what goes through, and breaks just what it is told to."""
+"""The HTTP proxy counts and records what goes through, and breaks only what a rule names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of AssumeRole end when a test says so, and keys are looked at when it wants that."""
+"""Sessions of AssumeRole end, and keys are checked, when a test says so."""
 
 from __future__ import annotations
 

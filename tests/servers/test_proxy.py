@@ -1,4 +1,4 @@
-"""The proxy counts what goes over the wire, and breaks just what it is told to."""
+"""The proxy counts what goes over the wire, and breaks only what a rule names."""
 
 from __future__ import annotations
 

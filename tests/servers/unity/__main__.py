@@ -16,7 +16,7 @@ from . import DIALECTS, Bucket, UnityServer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until told to end; return the exit code."""
+    """Serve until a signal ends it; return the exit code."""
     given = _parser().parse_args(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -118,7 +118,7 @@ class UnityServer:
             return Counter(request.route for request in self.requests)
 
     def forget_requests(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts."""
         with self._records:
             self.requests.clear()
 

@@ -39,7 +39,6 @@ SAMPLE = (
     "FirstPageOfPartitions",
 )
 """One of each idea, among them all that adapters passed the kit with before this suite."""
-MUST_FIND = 28 / 30
 
 
 @dataclass(frozen=True)
@@ -83,29 +82,25 @@ def run_suite(mutants: Collection[str], report: Path) -> Outcome:
     return Outcome(failed, passed)
 
 
-def require_good(outcome: Outcome, count: int) -> None:
+def require_good(outcome: Outcome) -> None:
     assert outcome.failed[CONTROL] == []
     assert outcome.passed[CONTROL] > 120
-    missed = outcome.missed
-    assert count - len(missed) >= MUST_FIND * count, f"passed the kit: {missed}"
+    assert outcome.missed == []
 
 
 def test_wrong_adapters_fail_and_the_correct_one_passes(tmp_path: Path) -> None:
-    outcome = run_suite(SAMPLE, tmp_path / "report.xml")
-    require_good(outcome, len(SAMPLE))
-    assert outcome.missed == []
+    require_good(run_suite(SAMPLE, tmp_path / "report.xml"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_wrong_adapter_fails(tmp_path: Path, group: str) -> None:
     own = [n for n, kind in all_mutants().items() if kind.__module__.endswith(f".{group}")]
-    outcome = run_suite(own, tmp_path / "report.xml")
-    require_good(outcome, len(own))
+    require_good(run_suite(own, tmp_path / "report.xml"))
 
 
 def test_there_are_mutants_enough() -> None:
-    assert len(all_mutants()) >= 30
+    assert len(all_mutants()) >= 90
     assert set(SAMPLE) <= set(all_mutants())
 
 

@@ -133,7 +133,7 @@ def test_wrong_arguments_of_check_are_usage_errors() -> None:
     run("check", code=2)
     run("check", "prod", "--no-such", code=2)
     assert "leave out --parent" in run("check", "prod", "--parent", "db", code=2).stderr
-    assert run("check", "--list-groups").stdout.startswith("bad_requests")
+    assert run("check", "--list-groups").stdout.startswith("client_requests")
 
 
 def test_a_catalog_that_is_down_cannot_be_checked(lake: Lake) -> None:

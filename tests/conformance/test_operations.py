@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-import subprocess
-import sys
 import typing
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,10 +22,8 @@ from lance_namespace import UnsupportedOperationError
 from lance_bridge.operations.compute import UNSUPPORTED
 from lance_bridge.testing import inherited_operations
 
+from .inner_pytest import HERE, run_pytest
 from .memory_suite import OPERATIONS, REPORT
-
-SUITE = Path(__file__).with_name("memory_suite.py")
-REPOSITORY = SUITE.parents[2]
 
 
 @dataclass(frozen=True)
@@ -42,15 +37,11 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run the cases in a process of their own; return which operations gave answers."""
+    """Run the cases in a new process; return which operations gave answers."""
     report = tmp_path_factory.mktemp("operations") / "answered.json"
-    command = [sys.executable, "-m", "pytest", str(SUITE), "-c", os.devnull, "-q", "--tb=short"]
-    command += ["--rootdir", str(REPOSITORY), "--import-mode=importlib", "-p", "no:cacheprovider"]
-    paths = [str(REPOSITORY / name) for name in ("core", "adapters", "apps", "tests")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), REPORT: str(report)}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=280
-    )
+    environment = {REPORT: str(report)}
+    suite = [HERE / "memory_suite.py"]
+    done = run_pytest(suite, "--tb=short", environment=environment, seconds=280)
     answered = frozenset(json.loads(report.read_text())) if report.exists() else frozenset()
     return Run(done.returncode, done.stdout + done.stderr, answered)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-import pyarrow as pa
-
 from .build import PREFIX, rows, unique_name
 from .calls import Calls
 from .expect import code_of
@@ -94,10 +92,6 @@ class CaseNamespace(Calls):
     def ids(self, table_id: list[str]) -> list[int]:
         """Return the sorted ids in a table, read from its location."""
         return self.storage.ids(self.location(table_id))
-
-    def write(self, table_id: list[str], content: pa.Table) -> None:
-        """Write a dataset to a table's location, without the catalog."""
-        self.storage.write(self.location(table_id), content)
 
     def names(self) -> list[str]:
         """Return the names of the tables in the namespace."""

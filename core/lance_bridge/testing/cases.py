@@ -43,13 +43,6 @@ def why_absent(target: Target, operation: str) -> str:
     return target.lacks(operation) or (target.lacks(feature) if feature else "")
 
 
-def skip_if_absent(target: Target, operation: str) -> None:
-    """Skip a case about an operation that the target declares absent."""
-    reason = why_absent(target, operation)
-    if reason:
-        pytest.skip(reason)
-
-
 class Refusals:
     """Compares the answers to many requests of one case, each of which must be refused.
 

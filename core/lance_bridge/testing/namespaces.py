@@ -67,11 +67,12 @@ class NamespaceCases(Cases):
     def test_create_overwrite_replaces_an_empty_namespace(self, ns: CaseNamespace) -> None:
         created = ns.track(ns.missing_namespace())
         ns.create_namespace(created, properties={"old": "1", "both": "1"})
-        for mode in ("Overwrite", "overwrite", "OVERWRITE"):
-            ns.create_namespace(created, mode=mode, properties={f"of {mode}": "2", "both": "2"})
+        for number, mode in enumerate(("Overwrite", "overwrite", "OVERWRITE")):
+            new = {f"new{number}": "2", "both": "2"}
+            ns.create_namespace(created, mode=mode, properties=new)
             properties = ns.describe_namespace(created).properties or {}
-            assert {f"of {mode}": "2", "both": "2"}.items() <= properties.items()
-            assert sum(key.startswith(("old", "of ")) for key in properties) == 1
+            assert new.items() <= properties.items(), mode
+            assert sum(key.startswith(("old", "new")) for key in properties) == 1, mode
 
     @needs("namespace_changes")
     def test_create_overwrite_of_a_namespace_with_tables_is_namespace_not_empty(

@@ -125,7 +125,7 @@ class Target(ABC):
         raise NotImplementedError
 
     def faults(self) -> AbstractContextManager[Faults]:
-        """Return a context manager for trouble between an adapter and its server."""
+        """Return a context manager for faults between an adapter and its server."""
         raise NotImplementedError
 
     def grants(self, options: Mapping[str, str], location: str, *, write: bool) -> bool:

@@ -1,5 +1,5 @@
-"""`CatalogSuite`: what an adapter's ``lance_bridge.Catalog`` must do, called directly.
+"""`CatalogSuite`: tests of a ``lance_bridge.Catalog``, whose methods they call directly.
 
-The suite of namespaces sees an adapter through core, which checks, repairs and reads back. What it
-cannot see is here: every property, every page, every revision, and answers under trouble.
+The suite of namespaces reaches an adapter through core, which checks, repairs and reads back. These
+cases see what core hides: every property, page and revision, and the answers to faults.
 """

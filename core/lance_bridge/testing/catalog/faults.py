@@ -23,12 +23,12 @@ from .workspace import (
     with_properties,
 )
 
-TROUBLE = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.INTERNAL, ErrorCode.THROTTLING)
+FAILURE_CODES = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.INTERNAL, ErrorCode.THROTTLING)
 """What a server that cannot answer now may be reported as; never that something is missing."""
 
-BUSY = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROTTLING)
+BUSY_CODES = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROTTLING)
 """What a busy server may be reported as, so that callers know that trying again can help."""
-CODES: dict[str, Collection[ErrorCode]] = {"be_busy": BUSY, "be_broken": TROUBLE}
+CODES: dict[str, Collection[ErrorCode]] = {"be_busy": BUSY_CODES, "be_broken": FAILURE_CODES}
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ class FaultCases(CatalogCases):
         self._refuse_reads(workspace, refusals, "refuse", [ErrorCode.PERMISSION_DENIED])
 
     @needs("faults")
-    @pytest.mark.parametrize("trouble", CODES)
+    @pytest.mark.parametrize("fault", CODES)
     def test_a_read_that_a_server_fails_is_never_answered(
-        self, workspace: Workspace, refusals: Refusals, trouble: str
+        self, workspace: Workspace, refusals: Refusals, fault: str
     ) -> None:
-        self._refuse_reads(workspace, refusals, trouble, CODES[trouble])
+        self._refuse_reads(workspace, refusals, fault, CODES[fault])
 
     @needs("faults")
     def test_a_read_with_rejected_credentials_is_unauthenticated(
@@ -121,14 +121,14 @@ class FaultCases(CatalogCases):
         self._refuse_reads(workspace, refusals, "reject", [ErrorCode.UNAUTHENTICATED])
 
     def _refuse_reads(
-        self, workspace: Workspace, refusals: Refusals, trouble: str, codes: Collection[ErrorCode]
+        self, workspace: Workspace, refusals: Refusals, fault: str, codes: Collection[ErrorCode]
     ) -> None:
-        """Require these codes from every read while the trouble lasts, and none afterwards."""
+        """Require these codes from every read while the fault lasts, and none afterwards."""
         scene = Scene.new(workspace, "read")
-        with faults_of(workspace.target, trouble) as faults:
+        with faults_of(workspace.target, fault) as faults:
             complaints = {}
             for name, read in READS.items():
-                with getattr(faults, trouble)():
+                with getattr(faults, fault)():
                     complaints[name] = answer_of(partial(read, faults.catalog), scene, codes)
             refusals.compare(complaints)
             require_same(faults.catalog.load_table(scene.table.path), scene.table)
@@ -142,21 +142,21 @@ class FaultCases(CatalogCases):
         self._refuse_changes(workspace, refusals, "refuse", [ErrorCode.PERMISSION_DENIED])
 
     @needs("faults")
-    @pytest.mark.parametrize("trouble", CODES)
+    @pytest.mark.parametrize("fault", CODES)
     def test_a_change_that_a_server_fails_is_an_error(
-        self, workspace: Workspace, refusals: Refusals, trouble: str
+        self, workspace: Workspace, refusals: Refusals, fault: str
     ) -> None:
-        self._refuse_changes(workspace, refusals, trouble, CODES[trouble])
+        self._refuse_changes(workspace, refusals, fault, CODES[fault])
 
     def _refuse_changes(
-        self, workspace: Workspace, refusals: Refusals, trouble: str, codes: Collection[ErrorCode]
+        self, workspace: Workspace, refusals: Refusals, fault: str, codes: Collection[ErrorCode]
     ) -> None:
         """Require these codes from every change, and that none is made."""
         complaints = {}
-        with faults_of(workspace.target, trouble) as faults:
+        with faults_of(workspace.target, fault) as faults:
             for name in _possible_changes(workspace):
                 scene = Scene.new(workspace, name)
-                with getattr(faults, trouble)():
+                with getattr(faults, fault)():
                     answer = answer_of(partial(CHANGES[name], faults.catalog), scene, codes)
                 is_made = WAS_MADE[name](workspace.catalog, scene)
                 complaints[name] = f"{answer} The change was made." if is_made else answer

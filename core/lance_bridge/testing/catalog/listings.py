@@ -12,7 +12,7 @@ from ...catalog import Catalog, Path
 from ..cases import needs
 from ..expect import code_of, refused
 from ..target import Target
-from .faults import TROUBLE
+from .faults import FAILURE_CODES
 from .workspace import CatalogCases, Workspace, faults_of, open_workspace, require_same, skip_if
 
 _MORE = 5
@@ -126,7 +126,7 @@ class ListingCases(CatalogCases):
                     # It took one request only, or got the rest in another way.
                     _require_names(name, found, full.names)
                 else:
-                    assert code in TROUBLE, name
+                    assert code in FAILURE_CODES, name
 
     def test_a_listing_of_a_missing_namespace_is_namespace_not_found(
         self, workspace: Workspace

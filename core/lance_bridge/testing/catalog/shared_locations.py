@@ -12,7 +12,7 @@ from ... import location as locations
 from ...catalog import TableRecord
 from ..cases import needs
 from ..expect import code_of, refused
-from .faults import TROUBLE
+from .faults import FAILURE_CODES
 from .workspace import CatalogCases, Workspace, faults_of, same_location, skip_unless
 
 _MORE = 5
@@ -75,7 +75,7 @@ class SharedLocationCases(CatalogCases):
         found: list[str] = []
         with faults_of(workspace.target, "break_listing") as faults, faults.break_listing():
             code = code_of(lambda: found.extend(faults.catalog.partition_locations(record)))
-        assert code in TROUBLE or _keys(found) == _keys(places), f"{len(found)} were returned"
+        assert code in FAILURE_CODES or _keys(found) == _keys(places), f"{len(found)} were returned"
 
     def test_a_hidden_table_is_returned(self, workspace: Workspace) -> None:
         _require(workspace, "hides_tables", "hidden_table")

@@ -103,6 +103,16 @@ class SharedTable(CaseTable):
         return dataset.version, dataset.schema, dataset.count_rows(), references
 
 
+MISSING = {
+    ErrorCode.TABLE_BRANCH_NOT_FOUND: "nobranch",
+    ErrorCode.TABLE_COLUMN_NOT_FOUND: "nocolumn",
+    ErrorCode.TABLE_INDEX_NOT_FOUND: "noindex",
+    ErrorCode.TABLE_TAG_NOT_FOUND: "notag",
+    ErrorCode.TABLE_VERSION_NOT_FOUND: "99",
+}
+"""Code to the name of what is missing in the requests that must be refused with it."""
+
+
 @dataclass(frozen=True)
 class BadRequest:
     """A request that must be refused with one of these codes and a message that names this."""
@@ -130,7 +140,13 @@ def bad(
     data: pa.Table | bytes | None = None,
     **fields: Any,
 ) -> BadRequest:
-    """Return a request that must be refused; the codes default to InvalidInput."""
+    """Return a request that must be refused.
+
+    Args:
+        codes: Default: InvalidInput.
+        naming: What the message must contain; default: the name in `MISSING` of the code.
+    """
+    naming = naming or (MISSING.get(codes[0], "") if codes else "")
     return BadRequest(operation, codes or (ErrorCode.INVALID_INPUT,), naming, data, fields)
 
 

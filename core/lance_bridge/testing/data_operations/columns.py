@@ -45,9 +45,7 @@ def _bad_alter(*codes: ErrorCode, naming: str = "", **entry: Any) -> BadRequest:
 
 
 BAD_ADDITIONS = {
-    "over an unknown column": _bad_add(
-        NO_COLUMN, naming="nocolumn", name="new", expression="nocolumn + 1"
-    ),
+    "over an unknown column": _bad_add(NO_COLUMN, name="new", expression="nocolumn + 1"),
     "a name that exists": _bad_add(name="id", expression="1"),
     "an empty name": _bad_add(name="", expression="1"),
     "a name of Lance's own": _bad_add(name="_rowid", expression="1"),
@@ -61,7 +59,7 @@ BAD_ADDITIONS = {
     ),
 }
 BAD_ALTERATIONS = {
-    "of an unknown column": _bad_alter(NO_COLUMN, naming="nocolumn", path="nocolumn", rename="x"),
+    "of an unknown column": _bad_alter(NO_COLUMN, path="nocolumn", rename="x"),
     "a name that exists": _bad_alter(path="word", rename="text"),
     "an empty name": _bad_alter(path="word", rename=""),
     "a type that words are not of": _bad_alter(path="word", data_type={"type": "int64"}),
@@ -71,12 +69,12 @@ BAD_ALTERATIONS = {
 }
 BAD_COLUMNS = {
     "drop of an unknown column": bad(
-        "alter_table_drop_columns", NO_COLUMN, naming="nocolumn", columns=["word", "nocolumn"]
+        "alter_table_drop_columns", NO_COLUMN, columns=["word", "nocolumn"]
     ),
     "drop of none": bad("alter_table_drop_columns", columns=[]),
     "drop of all": bad("alter_table_drop_columns", columns=SCHEMA.names),
     "backfill of an unknown column": bad(
-        "alter_table_backfill_columns", NO_COLUMN, naming="nocolumn", column="nocolumn"
+        "alter_table_backfill_columns", NO_COLUMN, column="nocolumn"
     ),
     "backfill of a column that is not computed": bad(
         "alter_table_backfill_columns", naming="word", column="word"
@@ -84,7 +82,6 @@ BAD_COLUMNS = {
     "metadata of an unknown field": bad(
         "update_field_metadata",
         NO_COLUMN,
-        naming="nocolumn",
         updates=[{"path": path, "metadata": {"unit": "m"}} for path in ("word", "nocolumn")],
     ),
 }

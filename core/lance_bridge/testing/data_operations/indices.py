@@ -68,19 +68,17 @@ BAD_INDICES = {
     ),
     **{
         f"{operation} on an unknown column": bad(
-            operation, NO_COLUMN, naming="nocolumn", column="nocolumn", index_type="BTREE"
+            operation, NO_COLUMN, column="nocolumn", index_type="BTREE"
         )
         for operation in ("create_table_index", "create_table_scalar_index")
     },
     **{
-        f"{operation} of an unknown index": bad(
-            operation, NO_INDEX, naming="noindex", index_name="noindex"
-        )
+        f"{operation} of an unknown index": bad(operation, NO_INDEX, index_name="noindex")
         for operation in ("describe_table_index_stats", "drop_table_index")
     },
-    "list of a missing version": bad("list_table_indices", NO_VERSION, naming="99", version=99),
+    "list of a missing version": bad("list_table_indices", NO_VERSION, version=99),
     "statistics of a missing version": bad(
-        "describe_table_index_stats", NO_VERSION, naming="99", index_name="text_idx", version=99
+        "describe_table_index_stats", NO_VERSION, index_name="text_idx", version=99
     ),
     "an unknown type": _bad_index("id", "HASH"),
     "full text on a number": _bad_index("id", "FTS"),

@@ -65,29 +65,23 @@ _UNKNOWN_COLUMNS: dict[str, dict[str, Any]] = {
 _BAD_FILTERS = ("id >>> ", "((", "id = 'x", "select 1", "id + 1", "id = 1; drop table t")
 BAD_QUERIES = {
     **{
-        name: bad("query_table", NO_COLUMN, naming="nocolumn", **query_fields(**options))
+        name: bad("query_table", NO_COLUMN, **query_fields(**options))
         for name, options in _UNKNOWN_COLUMNS.items()
     },
     **{f"filter {each}": bad("query_table", **query_fields(filter=each)) for each in _BAD_FILTERS},
     **{
         f"{operation} of a missing version of {branch}": bad(
-            operation, NO_VERSION, naming="99", **query_fields(version=99, branch=branch)
+            operation, NO_VERSION, **query_fields(version=99, branch=branch)
         )
         for operation in ("query_table", "analyze_table_query_plan")
         for branch in (None, "dev")
     },
     "analyze by an unknown column": bad(
-        "analyze_table_query_plan",
-        NO_COLUMN,
-        naming="nocolumn",
-        **query_fields(filter="nocolumn = 1"),
+        "analyze_table_query_plan", NO_COLUMN, **query_fields(filter="nocolumn = 1")
     ),
     "analyze a bad filter": bad("analyze_table_query_plan", **query_fields(filter="((")),
     "explain by an unknown column": bad(
-        "explain_table_query_plan",
-        NO_COLUMN,
-        naming="nocolumn",
-        query=query_fields(filter="nocolumn = 1"),
+        "explain_table_query_plan", NO_COLUMN, query=query_fields(filter="nocolumn = 1")
     ),
     "explain a bad filter": bad("explain_table_query_plan", query=query_fields(filter="((")),
 }

@@ -35,36 +35,26 @@ BAD_TAGS = {
         version=2,
     ),
     **{
-        f"{name} of an unknown tag": bad(name, NO_TAG, naming="notag", tag="notag", **more)
+        f"{name} of an unknown tag": bad(name, NO_TAG, tag="notag", **more)
         for name, more in _TAG_OPERATIONS.items()
     },
-    "create on a missing version": bad(
-        "create_table_tag", NO_VERSION, naming="99", tag="mark", version=99
-    ),
-    "update to a missing version": bad(
-        "update_table_tag", NO_VERSION, naming="99", tag="first", version=99
-    ),
+    "create on a missing version": bad("create_table_tag", NO_VERSION, tag="mark", version=99),
+    "update to a missing version": bad("update_table_tag", NO_VERSION, tag="first", version=99),
     **{f"name {name!r}": bad("create_table_tag", tag=name, version=1) for name in _BAD_NAMES},
 }
 BAD_BRANCHES = {
     "create one that exists": bad(
         "create_table_branch", ErrorCode.TABLE_BRANCH_ALREADY_EXISTS, naming="dev", name="dev"
     ),
-    "delete an unknown one": bad(
-        "delete_table_branch", NO_BRANCH, naming="nobranch", name="nobranch"
-    ),
+    "delete an unknown one": bad("delete_table_branch", NO_BRANCH, name="nobranch"),
     "create from an unknown one": bad(
-        "create_table_branch", NO_BRANCH, naming="nobranch", name="twig", from_branch="nobranch"
+        "create_table_branch", NO_BRANCH, name="twig", from_branch="nobranch"
     ),
     "create from a missing version": bad(
-        "create_table_branch", NO_VERSION, naming="99", name="twig", from_version=99
+        "create_table_branch", NO_VERSION, name="twig", from_version=99
     ),
     "describe an unknown one": bad(
-        "describe_table",
-        NO_BRANCH,
-        naming="nobranch",
-        branch="nobranch",
-        load_detailed_metadata=True,
+        "describe_table", NO_BRANCH, branch="nobranch", load_detailed_metadata=True
     ),
     **{f"name {name!r}": bad("create_table_branch", name=name) for name in (*_BAD_NAMES, "main")},
 }

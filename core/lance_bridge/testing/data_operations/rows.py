@@ -49,7 +49,7 @@ BAD_INSERTS = {
     **{fault: bad("insert_into_table", data=stream) for fault, stream in _MALFORMED.items()},
 }
 BAD_MERGES = {
-    "by an unknown column": _bad_merge(NO_COLUMN, naming="nocolumn", on=["nocolumn"]),
+    "by an unknown column": _bad_merge(NO_COLUMN, on=["nocolumn"]),
     "by no column": _bad_merge(on=None),
     "condition that cannot be parsed": _bad_merge(when_matched_update_all_filt="target.id >>> "),
     "condition that is no truth": _bad_merge(when_matched_update_all_filt="target.id + 1"),
@@ -61,18 +61,10 @@ BAD_MERGES = {
     **{fault: _bad_merge(data=stream) for fault, stream in _MALFORMED.items()},
 }
 BAD_UPDATES = {
-    "unknown column": bad(
-        "update_table", NO_COLUMN, naming="nocolumn", updates=[["nocolumn", "1"]]
-    ),
-    "unknown column in a value": bad(
-        "update_table", NO_COLUMN, naming="nocolumn", updates=[["n", "nocolumn + 1"]]
-    ),
+    "unknown column": bad("update_table", NO_COLUMN, updates=[["nocolumn", "1"]]),
+    "unknown column in a value": bad("update_table", NO_COLUMN, updates=[["n", "nocolumn + 1"]]),
     "unknown column in the predicate": bad(
-        "update_table",
-        NO_COLUMN,
-        naming="nocolumn",
-        updates=[["n", "1"]],
-        predicate="nocolumn = 1",
+        "update_table", NO_COLUMN, updates=[["n", "1"]], predicate="nocolumn = 1"
     ),
     "nothing": bad("update_table", updates=[]),
     "value that cannot be parsed": bad("update_table", updates=[["n", "n +"]]),
@@ -85,9 +77,7 @@ BAD_UPDATES = {
     },
 }
 BAD_DELETES = {
-    "unknown column": bad(
-        "delete_from_table", NO_COLUMN, naming="nocolumn", predicate="nocolumn = 1"
-    ),
+    "unknown column": bad("delete_from_table", NO_COLUMN, predicate="nocolumn = 1"),
     **{
         f"predicate {predicate}": bad("delete_from_table", predicate=predicate)
         for predicate in ("", "id >>>", "id + 1", "id = 'x", "true; true")

@@ -50,7 +50,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 """Options of a search with which it finds the same."""
 BAD_SEARCHES = {
-    "an unknown column": _bad_search(NO_COLUMN, naming="nocolumn", vector_column="nocolumn"),
+    "an unknown column": _bad_search(NO_COLUMN, vector_column="nocolumn"),
     "a column without vectors": _bad_search(vector_column="id"),
     "a vector too short": _bad_search(vector=[1.0]),
     "a vector too long": _bad_search(vector=NEAR * 2),
@@ -60,9 +60,7 @@ BAD_SEARCHES = {
     "no probes": _bad_search(nprobes=0),
 }
 BAD_TEXTS = {
-    "an unknown column": _bad_text(
-        NO_COLUMN, naming="nocolumn", **match("apple", column="nocolumn")
-    ),
+    "an unknown column": _bad_text(NO_COLUMN, **match("apple", column="nocolumn")),
     "no query": _bad_text(),
     "an unknown operator": _bad_text(**match("apple", operator="xor")),
     "two queries": _bad_text(**match("apple"), phrase={"terms": "apple"}),

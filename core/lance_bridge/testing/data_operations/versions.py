@@ -78,8 +78,8 @@ def _ranges(*bounds: tuple[int, int]) -> list[dict[str, int]]:
 
 
 BAD_VERSIONS = {
-    "describe a missing one": bad("describe_table_version", NO_VERSION, naming="99", version=99),
-    "restore a missing one": bad("restore_table", NO_VERSION, naming="99", version=99),
+    "describe a missing one": bad("describe_table_version", NO_VERSION, version=99),
+    "restore a missing one": bad("restore_table", NO_VERSION, version=99),
     "delete one that a tag and a branch need": bad(
         "batch_delete_table_versions", naming="1", ranges=_ranges((1, 3))
     ),

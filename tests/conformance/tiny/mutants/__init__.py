@@ -12,13 +12,13 @@ from ..adapter import TinyCatalog
 GROUPS = (
     "connections",
     "entries",
+    "faults",
     "guards",
     "listings",
     "namespaces",
     "properties",
     "renames",
-    "sharing",
-    "trouble",
+    "shared_locations",
 )
 
 _mutants: list[type[TinyCatalog]] = []

@@ -1,4 +1,4 @@
-"""Adapters that report trouble wrongly."""
+"""Adapters that report faults wrongly."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from lance_bridge_spark.addresses import CatalogAddress
 from lance_bridge_spark.source import planning, with_catalogs
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
-from .sourcing import ids_in, numbers, parts_of, read, source
+from .source_helpers import ids_in, numbers, parts_of, read, source
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Writing by options, in the process of the test: what becomes of rows, files and commits."""
+"""Writing by options, in the process of the test: what happens to rows, files and commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lance_bridge_spark.source.commit import commit_once
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.writer import LanceWriter, fragments_of
 
-from .sourcing import begun, ids_in, numbers, read, sent, source, struct_of, write
+from .source_helpers import begun, ids_in, numbers, read, sent, source, struct_of, write
 
 
 @pytest.fixture
@@ -87,9 +87,9 @@ def test_a_branch_is_written_to_by_name_as_well(place: str, mode: str) -> None:
 
 def test_a_branch_is_no_option_of_a_change_of_rows(place: str) -> None:
     write({"path": place}, numbers(1))
-    told = {"mode": "replace_fragments", "version": 1, "fragments": []}
+    request = {"mode": "replace_fragments", "version": 1, "fragments": []}
     with pytest.raises(LanceValueError, match="branch"):
-        write({"path": place, "branch": "side", "lance_bridge.write": told}, numbers(2))
+        write({"path": place, "branch": "side", "lance_bridge.write": request}, numbers(2))
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
@@ -102,8 +102,8 @@ def test_a_statement_does_not_make_the_table_that_it_had_found(place: str, mode:
 def test_fragments_are_replaced_by_new_rows(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     version, (first, _) = lance.dataset(place).version, fragments_at(place)
-    told = {"mode": "replace_fragments", "version": version, "fragments": [first]}
-    write({"path": place, "lance_bridge.write": told}, numbers(10))
+    request = {"mode": "replace_fragments", "version": version, "fragments": [first]}
+    write({"path": place, "lance_bridge.write": request}, numbers(10))
     assert ids_at(place) == [3, 4, 10]
 
 
@@ -215,8 +215,8 @@ def test_an_overwrite_fails_after_others_where_it_has_read_the_table(
 ) -> None:
     write({"path": place}, numbers(1, 2))
     version = lance.dataset(place).version
-    told = {"mode": "overwrite", "version": version, "guard": guard}
-    options = {"path": place, "lance_bridge.write": told}
+    request = {"mode": "overwrite", "version": version, "guard": guard}
+    options = {"path": place, "lance_bridge.write": request}
     writer, messages = begun(options, numbers(3), overwrite=True)
     write({"path": place}, numbers(90))
     if not guard:
@@ -247,8 +247,8 @@ def test_an_append_after_an_overwrite_conflicts(place: str) -> None:
 def test_fragments_that_others_changed_are_not_replaced(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     version, (first, _) = lance.dataset(place).version, fragments_at(place)
-    told = {"mode": "replace_fragments", "version": version, "fragments": [first]}
-    late = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+    request = {"mode": "replace_fragments", "version": version, "fragments": [first]}
+    late = begun({"path": place, "lance_bridge.write": request}, numbers(10))
     lance.dataset(place).delete("id = 1")
     with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
         late[0].commit(late[1])
@@ -260,9 +260,14 @@ def test_a_guarded_change_goes_with_no_other(place: str, there: tuple[int, ...])
     write({"path": place}, numbers(0))
     write({"path": place}, numbers(*there) if there else numbers(0).slice(0, 0), overwrite=True)
     version, fragments = lance.dataset(place).version, fragments_at(place)[:1]
-    told = {"mode": "replace_fragments", "version": version, "fragments": fragments, "guard": True}
-    first = begun({"path": place, "lance_bridge.write": told}, numbers(10))
-    late = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+    request = {
+        "mode": "replace_fragments",
+        "version": version,
+        "fragments": fragments,
+        "guard": True,
+    }
+    first = begun({"path": place, "lance_bridge.write": request}, numbers(10))
+    late = begun({"path": place, "lance_bridge.write": request}, numbers(10))
     first[0].commit(first[1])
     first[0].commit(first[1])
     with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
@@ -277,10 +282,10 @@ def test_of_two_guarded_changes_lance_itself_commits_one(
     write({"path": place}, numbers(0))
     write({"path": place}, numbers(*there) if there else numbers(0).slice(0, 0), overwrite=True)
     version = lance.dataset(place).version
-    told = {"mode": "replace_fragments", "version": version, "fragments": [], "guard": True}
+    request = {"mode": "replace_fragments", "version": version, "fragments": [], "guard": True}
 
     def change() -> None:
-        writer, messages = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+        writer, messages = begun({"path": place, "lance_bridge.write": request}, numbers(10))
         new = [FragmentMetadata.from_json(each) for each in fragments_of(messages)]
         assert isinstance(writer, LanceWriter)
         operation = writer._job.operation(new)
@@ -294,7 +299,7 @@ def test_of_two_guarded_changes_lance_itself_commits_one(
     assert ids_at(place) == [*there, 10]
 
 
-def test_rows_are_not_committed_to_a_table_made_anew_elsewhere(place: str) -> None:
+def test_rows_are_not_committed_to_a_table_created_again_elsewhere(place: str) -> None:
     write({"path": place}, numbers(1))
     late = begun({"path": place}, numbers(2))
     os.rename(place, place + ".gone")

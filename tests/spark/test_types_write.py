@@ -96,8 +96,8 @@ def test_an_option_makes_vectors_of_lists(spark: SparkSession, tmp_path: Path) -
 def test_metadata_of_a_column_makes_vectors_of_lists(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t.lance")
     frame = spark.range(2).selectExpr("array(float(id)) as v")
-    told = frame.withMetadata("v", {"arrow.fixed-size-list.size": 1})
-    told.write.format("lance").mode("append").save(place)
+    typed = frame.withMetadata("v", {"arrow.fixed-size-list.size": 1})
+    typed.write.format("lance").mode("append").save(place)
     assert lance.dataset(place).schema.field("v").type == pa.list_(pa.float32(), 1)
 
 

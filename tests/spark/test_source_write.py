@@ -39,50 +39,32 @@ def fragments_at(place: str) -> list[int]:
 # -- modes -----------------------------------------------------------------------------------------
 
 
-def test_the_first_rows_make_the_table(place: str) -> None:
+def test_the_first_rows_make_the_table_and_others_are_appended_or_put_in_their_place(
+    place: str,
+) -> None:
     write({"path": place}, numbers(1, 2, 3))
-    assert ids_at(place) == [1, 2, 3]
-    assert lance.dataset(place).versions()[0]["version"] == 1
+    assert (ids_at(place), lance.dataset(place).versions()[0]["version"]) == ([1, 2, 3], 1)
+    first = lance.dataset(place).version
+    found = []
+    for rows, overwrite in (
+        (numbers(4, 5, 6, 7), False),
+        (numbers(4, 5, 6), True),
+        (numbers(1).slice(0, 0), True),
+    ):
+        write({"path": place}, rows, overwrite=overwrite)
+        found.append((lance.dataset(place).version - first, ids_at(place)))
+    assert found == [(1, [1, 2, 3, 4, 5, 6, 7]), (2, [4, 5, 6]), (3, [])]
 
 
-def test_rows_are_appended_in_one_version(place: str) -> None:
-    write({"path": place}, numbers(1, 2, 3))
-    before = lance.dataset(place).version
-    write({"path": place}, numbers(4, 5, 6, 7))
-    assert ids_at(place) == [1, 2, 3, 4, 5, 6, 7]
-    assert lance.dataset(place).version == before + 1
-
-
-def test_rows_are_put_in_place_of_others(place: str) -> None:
-    write({"path": place}, numbers(1, 2, 3))
-    write({"path": place}, numbers(4, 5, 6), overwrite=True)
-    assert ids_at(place) == [4, 5, 6]
-
-
-def test_no_rows_are_written_too(place: str) -> None:
-    write({"path": place}, numbers(1))
-    write({"path": place}, numbers(1).slice(0, 0), overwrite=True)
-    assert ids_at(place) == []
-
-
-def test_a_branch_is_written_to(place: str) -> None:
+@pytest.mark.parametrize("mode", [None, "append", "overwrite"])
+def test_a_branch_is_written_to_by_location_and_by_name(place: str, mode: str | None) -> None:
     write({"path": place}, numbers(1))
     lance.dataset(place).create_branch("side")
-    write({"path": place, "branch": "side"}, numbers(2))
+    by_name = {} if mode is None else {"lance_bridge.write": {"mode": mode}}
+    overwrite = mode == "overwrite"
+    write({"path": place, "branch": "side", **by_name}, numbers(2), overwrite=overwrite)
     assert ids_at(place) == [1]
-    assert ids_in(read({"path": place, "branch": "side"})) == [1, 2]
-
-
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_branch_is_written_to_by_name_as_well(place: str, mode: str) -> None:
-    write({"path": place}, numbers(1))
-    lance.dataset(place).create_branch("side")
-    asked = {"path": place, "branch": "side", "lance_bridge.write": {"mode": mode}}
-    write(asked, numbers(2), overwrite=mode == "overwrite")
-    assert ids_at(place) == [1]
-    assert ids_in(read({"path": place, "branch": "side"})) == (
-        [2] if mode == "overwrite" else [1, 2]
-    )
+    assert ids_in(read({"path": place, "branch": "side"})) == ([2] if overwrite else [1, 2])
 
 
 def test_a_branch_is_no_option_of_a_change_of_rows(place: str) -> None:
@@ -191,12 +173,14 @@ def test_files_stay_where_the_outcome_of_a_commit_may_not_be_known(place: str) -
     assert ids_at(place) == [1, 2, 3]
 
 
-def test_appends_from_one_version_are_all_there(place: str) -> None:
-    write({"path": place}, numbers(1))
+@pytest.mark.parametrize("there", [(), (1,)], ids=["creators", "writers"])
+def test_appends_that_begin_together_are_all_there(place: str, there: tuple[int, ...]) -> None:
+    if there:
+        write({"path": place}, numbers(*there))
     jobs = [begun({"path": place}, numbers(i)) for i in (2, 3, 4)]
     for writer, messages in jobs:
         writer.commit(messages)
-    assert ids_at(place) == [1, 2, 3, 4]
+    assert ids_at(place) == [*there, 2, 3, 4]
 
 
 def test_an_append_goes_with_a_compaction_that_moves_an_index(place: str) -> None:
@@ -226,13 +210,6 @@ def test_an_overwrite_fails_after_others_where_it_has_read_the_table(
     with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
         writer.commit(messages)
     assert ids_at(place) == [1, 2, 90]
-
-
-def test_creators_of_one_table_lose_no_rows(place: str) -> None:
-    jobs = [begun({"path": place}, numbers(i)) for i in (1, 2, 3)]
-    for writer, messages in jobs:
-        writer.commit(messages)
-    assert ids_at(place) == [1, 2, 3]
 
 
 def test_an_append_after_an_overwrite_conflicts(place: str) -> None:

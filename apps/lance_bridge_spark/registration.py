@@ -114,7 +114,7 @@ def _add_jar(spark: Any) -> bool:
     except UnsupportedOperationError as error:
         logger.warning("No SQL catalog in this session. %s", error)
         return False
-    if found.name not in [Path(part).name for part in _started_with(spark).split(",")]:
+    if found.name not in [Path(part).name for part in spark.conf.get(_JARS, "").split(",")]:
         if _is_remote(spark):
             spark.addArtifacts(str(found))
         else:
@@ -136,11 +136,6 @@ def _load(spark: Any, names: Iterable[str]) -> None:
 
 def _is_remote(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
-
-
-def _started_with(spark: Any) -> str:
-    jars: str = spark.conf.get(_JARS, "")
-    return jars
 
 
 logger = logging.getLogger(__name__)

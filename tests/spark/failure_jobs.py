@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from spark.deaths import (
+from spark.kill_helpers import (
     KILL_EXECUTOR,
     KILL_WORKER,
     RAISE,

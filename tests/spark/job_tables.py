@@ -53,7 +53,7 @@ def ids(place: str, **how: Any) -> list[int]:
 
 
 class Interrupted:
-    """A session in which somebody else does something when a job has planned its tasks."""
+    """A session in which another writer acts when a job has planned its tasks."""
 
     def __init__(self, spark: SparkSession, act: Callable[[], object]) -> None:
         self._spark = spark

@@ -35,7 +35,7 @@ def leave_all(spark: Any, directory: str, working: dict[str, str], dead: list[st
     """Use each working catalog, the last in every way; fail on those whose servers are dead.
 
     All that the session says goes to files of the directory. The files of Spark's own are there
-    while ``done`` is, which whoever has searched them removes.
+    while ``done`` is, which the searching process removes.
 
     Args:
         working: Namespaces by catalog.

@@ -38,16 +38,16 @@ def check_namespaces_are_created_shown_described_altered_and_dropped(
     fails(spark, f"CREATE NAMESPACE {path}", "SCHEMA_ALREADY_EXISTS", "already exists")
     shown = [row[0] for row in rows(spark, f"SHOW NAMESPACES IN {'.'.join([catalog, *outer])}")]
     assert {".".join([*outer, name]), namespace} <= set(shown), shown
-    told = dict(rows(spark, f"DESCRIBE NAMESPACE EXTENDED {path}"))
-    assert told["Comment"] == "An extra", told
-    assert "(team,a)" in told["Properties"], told
+    found = dict(rows(spark, f"DESCRIBE NAMESPACE EXTENDED {path}"))
+    assert found["Comment"] == "An extra", found
+    assert "(team,a)" in found["Properties"], found
     spark.sql(f"ALTER NAMESPACE {path} SET PROPERTIES (team = 'b', size = '3')")
     comment = _commented(spark, path, "Another")
-    told = dict(rows(spark, f"DESCRIBE NAMESPACE EXTENDED {path}"))
-    assert told["Comment"] == comment, told
-    assert "(team,b)" in told["Properties"], told
-    assert "(size,3)" in told["Properties"], told
-    assert "lance_bridge" not in str(told), told
+    found = dict(rows(spark, f"DESCRIBE NAMESPACE EXTENDED {path}"))
+    assert found["Comment"] == comment, found
+    assert "(team,b)" in found["Properties"], found
+    assert "(size,3)" in found["Properties"], found
+    assert "lance_bridge" not in str(found), found
     fails(spark, f"ALTER NAMESPACE {path} SET PROPERTIES ('lance_bridge.id' = 'x')", "reserved")
     spark.sql(f"CREATE TABLE {path}.t (id BIGINT)")
     fails(spark, f"DROP NAMESPACE {path}", "SCHEMA_NOT_EMPTY", "not empty")
@@ -98,10 +98,10 @@ def check_tables_are_created_shown_described_and_dropped(
         ("tags", "array<string>", None),
         ("counts", "map<string,int>", None),
     ]
-    told = described(spark, table)
-    assert told["Comment"] == "All of them", told
-    assert told["Provider"].lower() == "lance", told
-    assert "made" in told["Location"], told
+    found = described(spark, table)
+    assert found["Comment"] == "All of them", found
+    assert found["Provider"].lower() == "lance", found
+    assert "made" in found["Location"], found
     assert not spark.table(table).schema["id"].nullable
     shown = [row[1] for row in rows(spark, f"SHOW TABLES IN {catalog}.{namespace}")]
     assert "made" in shown, shown

@@ -11,7 +11,7 @@ from lance_bridge_spark.addresses import catalogs_of
 
 
 def fresh(spark: Any, catalog: str, namespace: str, name: str) -> str:
-    """Return the full name of a table that is not there."""
+    """Return the full name of a table that does not exist."""
     table = f"{catalog}.{namespace}.{name}"
     spark.sql(f"DROP TABLE IF EXISTS {table}")
     return table

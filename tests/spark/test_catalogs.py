@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1000), 
 
 SECONDS = 900.0
 """Three minutes on a machine that does nothing else."""
-CHECKS = ["spark.neighbour_checks", "spark.sql_checks", "spark.source_checks"]
+CHECKS = ["spark.spark_catalog_checks", "spark.sql_checks", "spark.source_checks"]
 DATABASE = "spark_catalogs"
 NAMESPACES = {"hive": [DATABASE], "glue": [DATABASE], "unity": ["c", DATABASE]}
 
@@ -46,7 +46,7 @@ def test_all_statements_work_on(catalog: str, metastores: Metastores, tmp_path: 
             }
         )
         wrong = spark.run(
-            "spark.running:checks",
+            "spark.check_runner:checks",
             tmp_path,
             seconds=SECONDS,
             modules=CHECKS,

@@ -9,8 +9,8 @@ import lance
 import pyarrow as pa
 import pytest
 from servers.sparks import CLUSTER, Spark, SparkFailedError
-from spark.deaths import MARK, SESSION
 from spark.failure_jobs import ROWS
+from spark.kill_helpers import MARK, SESSION
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 

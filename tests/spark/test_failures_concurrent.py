@@ -1,4 +1,4 @@
-"""Writers at the same time lose no row and double none; who loses a race is told so."""
+"""Writers at the same time lose no row and double none; the loser of a race gets an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from servers.objectstore import MotoServer
 
 from lance_bridge_spark.functions import merge_into, update
 
-from .at_once import at_once
+from .concurrency import run_concurrently
 
 pytestmark = [pytest.mark.spark, pytest.mark.matrix]
 WRITERS = 4
@@ -41,7 +41,7 @@ def rows_by_writer(place: str, **options: Any) -> dict[int, int]:
 
 def test_creators_at_the_same_time_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t.lance")
-    errors = at_once(spark, [partial(write, spark, place, n) for n in range(WRITERS)])
+    errors = run_concurrently(spark, [partial(write, spark, place, n) for n in range(WRITERS)])
     assert errors == [None] * WRITERS
     assert rows_by_writer(place) == dict.fromkeys(range(WRITERS), ROWS)
 
@@ -49,7 +49,7 @@ def test_creators_at_the_same_time_lose_no_rows(spark: SparkSession, tmp_path: P
 def test_appends_at_the_same_time_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t.lance")
     write(spark, place, -1)
-    errors = at_once(spark, [partial(write, spark, place, n) for n in range(WRITERS)])
+    errors = run_concurrently(spark, [partial(write, spark, place, n) for n in range(WRITERS)])
     assert errors == [None] * WRITERS
     assert rows_by_writer(place) == dict.fromkeys(range(-1, WRITERS), ROWS)
 
@@ -60,7 +60,7 @@ def test_of_overwrites_at_the_same_time_the_last_is_there_whole(
     place = str(tmp_path / "t.lance")
     write(spark, place, -1)
     jobs = [partial(write, spark, place, n, "overwrite") for n in range(WRITERS)]
-    errors = at_once(spark, jobs)
+    errors = run_concurrently(spark, jobs)
     ((winner, rows),) = rows_by_writer(place).items()
     assert rows == ROWS
     assert errors[winner] is None
@@ -72,7 +72,9 @@ def test_updates_at_the_same_time_each_count_once_or_fail(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     place = counters(tmp_path)
-    errors = at_once(spark, [partial(update, spark, place, {"n": "n + 1"}, retries=2)] * WRITERS)
+    errors = run_concurrently(
+        spark, [partial(update, spark, place, {"n": "n + 1"}, retries=2)] * WRITERS
+    )
     done = errors.count(None)
     assert done >= 1
     assert {type(error) for error in errors} <= {type(None), ConcurrentModificationError}
@@ -91,7 +93,7 @@ def test_merges_at_the_same_time_insert_a_key_once(spark: SparkSession, tmp_path
         when_not_matched_insert="*",
         retries=2,
     )
-    errors = at_once(spark, [merge] * WRITERS)
+    errors = run_concurrently(spark, [merge] * WRITERS)
     done = errors.count(None)
     assert done >= 1
     assert {type(error) for error in errors} <= {type(None), ConcurrentModificationError}

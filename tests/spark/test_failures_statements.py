@@ -14,7 +14,7 @@ from servers.metastores import Metastores
 from lance_bridge_spark.addresses import catalogs_of
 from lance_bridge_spark.registration import register
 
-from .at_once import at_once
+from .concurrency import run_concurrently
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.matrix]
 STATEMENTS = 3
@@ -43,7 +43,7 @@ def counters(spark: SparkSession, namespace: str, name: str) -> str:
 
 def race(spark: SparkSession, statements: list[str]) -> list[int]:
     """Run statements at once, and return those that did what they should; losers say why not."""
-    errors = at_once(spark, [partial(spark.sql, each) for each in statements])
+    errors = run_concurrently(spark, [partial(spark.sql, each) for each in statements])
     for error in errors:
         lost = ("CONCURRENT_MODIFICATION", "ALREADY_EXISTS")
         assert error is None or any(word in str(error) for word in lost), error

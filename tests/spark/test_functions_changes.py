@@ -28,7 +28,7 @@ from lance_bridge_spark.functions import Changed, delete, merge_into, update
 from lance_bridge_spark.functions.rows.change import Outcome, build_operation
 from lance_bridge_spark.functions.rows.tasks import Kind
 
-from .changing import Row, made, numbered, rows_of, version_of
+from .row_tables import Row, made, numbered, rows_of, version_of
 
 pytestmark = pytest.mark.spark
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lance_bridge_spark.functions import Delete, Insert, Update, merge_into
 
-from .changing import (
+from .row_tables import (
     DoubledMatchError,
     Row,
     made,

@@ -29,7 +29,7 @@ from lance_bridge_spark.functions import batch, col
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
 from lance_bridge_spark.lookup import find_table
 
-from .changing import numbered, version_of
+from .row_tables import numbered, version_of
 
 pytestmark = pytest.mark.spark
 

@@ -84,7 +84,7 @@ def test_without_a_compiler_the_error_says_what_to_install(
     assert not list(cache.rglob("*"))
 
 
-def test_what_the_compiler_says_is_told_and_no_half_jar_stays(
+def test_the_error_has_the_compilers_output_and_no_half_jar_stays(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "Broken.java").write_text('class Broken { int x = "text"; }')

@@ -25,7 +25,7 @@ EIGHT_DAYS = 8 * 24 * 3600
 def left_behind(place: str, name: str, age: float) -> Path:
     """Return a data file that no version names, as a job that failed leaves it."""
     path = Path(place) / "data" / name
-    path.write_bytes(b"rows that nobody has committed")
+    path.write_bytes(b"rows that no version has")
     then = time.time() - age
     os.utime(path, (then, then))
     return path
@@ -44,10 +44,10 @@ def test_old_versions_go_and_the_latest_and_tagged_ones_stay(
     place = make(tmp_path / "t", fragments=4)
     lance.dataset(place).tags.create("kept", 2)
     now = timedelta(microseconds=1)
-    told = clean_up(None, place, older_than=now, dry_run=True)
+    planned = clean_up(None, place, older_than=now, dry_run=True)
     assert len(lance.dataset(place).versions()) == 4
     done = clean_up(None, place, older_than=now)
-    assert (told.versions, done.versions) == (2, 2)
+    assert (planned.versions, done.versions) == (2, 2)
     assert [each["version"] for each in lance.dataset(place).versions()] == [2, 4]
     assert len(ids(place)) == 200
 

@@ -95,8 +95,8 @@ def test_a_view_is_created_and_refreshed_through_the_namespace(
 
     job = refresh(ns)
     assert numbers(ns) == list(range(1, 11))
-    told = ns.describe_transaction(api.DescribeTransactionRequest(id=[*VIEW, job]))
-    assert told.status == "Succeeded"
+    described = ns.describe_transaction(api.DescribeTransactionRequest(id=[*VIEW, job]))
+    assert described.status == "Succeeded"
     append(source, 5, 100)
     assert refresh(ns) != job
     assert numbers(ns) == [*range(1, 11), *range(101, 106)]

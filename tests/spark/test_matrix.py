@@ -45,7 +45,7 @@ def test_sql_and_the_data_source_do_what_they_must_on(
         if master == REMOTE:
             spark = stack.enter_context(spark.connect(tmp_path))
         wrong = spark.run(
-            "spark.running:checks",
+            "spark.check_runner:checks",
             tmp_path,
             seconds=SECONDS,
             modules=checks,

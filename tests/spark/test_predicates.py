@@ -69,7 +69,7 @@ class Pair:
     parquet: str
     dataset: lance.LanceDataset
     frame: Any
-    """The table's DataFrame: its version is looked for once, and not for each predicate."""
+    """The table's DataFrame: its version is loaded once, and not for each predicate."""
 
     def pushed(self, predicate: str) -> tuple[str, bool] | None:
         """Return the SQL of Lance, and whether Spark filters after it; None without a scan."""

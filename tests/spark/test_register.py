@@ -160,7 +160,7 @@ def test_a_python_of_workers_that_is_missing_is_refused(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = str(tmp_path / "python3")
-    assert f"{missing}, which is not there" in refusal(spark, missing, monkeypatch)
+    assert f"{missing}, which does not exist" in refusal(spark, missing, monkeypatch)
 
 
 def test_a_python_of_workers_of_another_version_is_refused(
@@ -198,7 +198,7 @@ def test_a_python_that_may_be_in_an_archive_of_a_cluster_is_logged(
     monkeypatch.setattr(spark.sparkContext, "master", "yarn")
     with caplog.at_level(logging.WARNING):
         check_python(spark)
-    assert "which is not there" in caplog.text
+    assert "which does not exist" in caplog.text
 
 
 def test_packages_that_are_added_to_the_session_are_found(
@@ -223,9 +223,9 @@ def test_packages_that_are_added_to_the_session_are_found(
 def test_a_session_that_was_started_with_another_python_is_refused(tmp_path: Path) -> None:
     missing = str(tmp_path / "python3")
     started = Spark(environment={"PYSPARK_PYTHON": missing})
-    told = started.run("spark.registering:refusal", tmp_path)
-    assert f"{missing}, which is not there" in told
-    assert "(PYSPARK_PYTHON): set PYSPARK_PYTHON to" in told
+    message = started.run("spark.registration_job:refusal", tmp_path)
+    assert f"{missing}, which does not exist" in message
+    assert "(PYSPARK_PYTHON): set PYSPARK_PYTHON to" in message
 
 
 def test_settings_add_the_jar_to_jars_that_are_there(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ def test_secrets_in_plain_settings_are_in_arguments_of_processes_and_in_spark_s_
     settings = {"token", *(f"plain {option}" for option in STORAGE)}
     assert secrets.found_in("\n".join(lines).encode()) == settings
     [log] = left.glob("session-*.log")
-    told = [line for line in log.read_bytes().splitlines() if secrets.found_in(line)]
-    assert all(b" DEBUG SharedState: Applying other initial session options" in x for x in told)
+    matching = [line for line in log.read_bytes().splitlines() if secrets.found_in(line)]
+    assert all(b" DEBUG SharedState: Applying other initial session options" in x for x in matching)
     log.unlink()
     [driver] = {Path(name) for name in secrets.found_below(left)}
     assert driver.parent.name == "python.logs"

@@ -22,7 +22,7 @@ def written(path: Path, **modules: str) -> str:
     return str(path)
 
 
-def test_modules_of_an_archive_are_found_and_found_anew_when_it_changes(tmp_path: Path) -> None:
+def test_modules_of_an_archive_are_found_and_found_again_when_it_changes(tmp_path: Path) -> None:
     path = written(tmp_path / "a.zip", one="x = 1")
     finders: dict[str, Any] = {path: zipimport.zipimporter(path), str(tmp_path): None}
     pyfiles.cache_zip_importers(finders)

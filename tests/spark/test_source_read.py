@@ -16,7 +16,7 @@ from lance_bridge_spark.addresses import CatalogAddress
 from lance_bridge_spark.source import planning, with_catalogs
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
-from .sourcing import ids_in, numbers, parts_of, read, source
+from .source_helpers import ids_in, numbers, parts_of, read, source
 
 
 @pytest.fixture
@@ -30,13 +30,11 @@ def place(tmp_path: Path) -> str:
     return path
 
 
-def test_a_location_is_read_at_its_latest_version(place: str) -> None:
-    assert ids_in(read({"path": place})) == list(range(19))
-
-
 @pytest.mark.parametrize("key", ["path", "location", "table"])
-def test_a_location_is_given_by_any_of_three_options(place: str, key: str) -> None:
-    assert read({key: place}).num_rows == 19
+def test_a_location_is_given_by_any_of_three_options_and_read_at_its_latest_version(
+    place: str, key: str
+) -> None:
+    assert ids_in(read({key: place})) == list(range(19))
 
 
 @pytest.mark.parametrize(
@@ -89,11 +87,9 @@ def test_a_schema_prunes_columns_too(place: str) -> None:
     found = read({"path": place}, schema)
     assert found.column_names == ["word", "_rowid"]
     assert len(set(found["_rowid"].to_pylist())) == 19
-
-
-def test_rows_without_columns_are_counted(place: str) -> None:
-    assert read({"path": place}, StructType()).num_rows == 19
-    assert read({"path": place, "filter": "id < 4"}, StructType()).num_rows == 4
+    filters: list[dict[str, str]] = [{}, {"filter": "id < 4"}]
+    counts = [read({"path": place, **each}, StructType()).num_rows for each in filters]
+    assert counts == [19, 4], "rows without columns are counted"
 
 
 def test_row_ids_are_read_where_asked_for(place: str) -> None:
@@ -115,16 +111,13 @@ def test_a_read_stays_at_the_version_of_its_schema(place: str) -> None:
 # -- tasks -----------------------------------------------------------------------------------------
 
 
-def test_fragments_are_grouped_by_rows(place: str) -> None:
-    assert len(parts_of({"path": place, "rows_per_task": 5})) == 4
-    assert len(parts_of({"path": place, "rows_per_task": 10})) == 2
-    assert len(parts_of({"path": place})) == 1
-
-
-def test_fragments_are_grouped_by_bytes(place: str) -> None:
+def test_fragments_are_grouped_by_rows_or_bytes(place: str) -> None:
     # A row is an integer and a text, which counts as 32 bytes.
-    assert len(parts_of({"path": place, "bytes_per_task": 200})) == 4
-    assert len(parts_of({"path": place, "bytes_per_task": 400})) == 2
+    sizes: list[dict[str, int]] = [
+        {"rows_per_task": 5}, {"rows_per_task": 10}, {},
+        {"bytes_per_task": 200}, {"bytes_per_task": 400},
+    ]  # fmt: skip
+    assert [len(parts_of({"path": place, **each})) for each in sizes] == [4, 2, 1, 4, 2]
 
 
 def test_a_table_without_rows_has_one_task_that_reads_none(tmp_path: Path) -> None:

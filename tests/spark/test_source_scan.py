@@ -14,7 +14,7 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 from lance_bridge_spark.source import aggregates
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 
-from .sourcing import ids_in, numbers, parts_of, read, source
+from .source_helpers import ids_in, numbers, parts_of, read, source
 
 VALUES = {
     "id": [1, 2, 3, 4, 5, 6],
@@ -194,8 +194,8 @@ def test_a_metadata_call_is_answered_in_the_schema() -> None:
         "lance_bridge.args": {"table": ["a", "b"]},
         "lance_bridge.secret.catalog": {"name": "x", "properties": {"impl": "no.such.Catalog"}},
     }).schema()  # fmt: skip
-    told = json.loads(answer.fields[0].metadata["json"])
-    assert told["error"]["code"] in (0, 13)
+    content = json.loads(answer.fields[0].metadata["json"])
+    assert content["error"]["code"] in (0, 13)
 
 
 def test_a_metadata_call_without_a_catalog_is_refused() -> None:

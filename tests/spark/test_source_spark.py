@@ -67,10 +67,12 @@ def test_batches_without_columns_are_counted(spark: SparkSession, place: str) ->
     assert frame.schema.fieldNames() == ["k"]
 
 
-def test_vectors_come_back_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_option_makes_vectors_of_lists_which_come_back_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     path = str(tmp_path / "v")
-    frame = spark.range(1000).selectExpr("id", "array(float(id), float(2)) as v")
-    frame.write.format("lance").mode("append").option("vector.v", 2).save(path)
-    assert lance.dataset(path).schema.field("v").type == pa.list_(pa.float32(), 2)
+    frame = spark.range(1000).selectExpr("id", "array(float(id), float(2)) as Emb")
+    frame.write.format("lance").mode("append").option("vector.Emb", 2).save(path)
+    assert lance.dataset(path).schema.field("Emb").type == pa.list_(pa.float32(), 2)
     again = spark.read.format("lance").load(path)
     assert again.exceptAll(frame).count() == 0

@@ -1,4 +1,4 @@
-"""Writing by options, in the process of the test: what becomes of rows, files and commits."""
+"""Writing by options, in the process of the test: what happens to rows, files and commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lance_bridge_spark.source.commit import commit_once
 from lance_bridge_spark.source.errors import LanceError, LanceValueError
 from lance_bridge_spark.source.writer import LanceWriter, fragments_of
 
-from .sourcing import begun, ids_in, numbers, read, sent, source, struct_of, write
+from .source_helpers import begun, ids_in, numbers, read, sent, source, struct_of, write
 
 
 @pytest.fixture
@@ -39,57 +39,39 @@ def fragments_at(place: str) -> list[int]:
 # -- modes -----------------------------------------------------------------------------------------
 
 
-def test_the_first_rows_make_the_table(place: str) -> None:
+def test_the_first_rows_make_the_table_and_others_are_appended_or_put_in_their_place(
+    place: str,
+) -> None:
     write({"path": place}, numbers(1, 2, 3))
-    assert ids_at(place) == [1, 2, 3]
-    assert lance.dataset(place).versions()[0]["version"] == 1
+    assert (ids_at(place), lance.dataset(place).versions()[0]["version"]) == ([1, 2, 3], 1)
+    first = lance.dataset(place).version
+    found = []
+    for rows, overwrite in (
+        (numbers(4, 5, 6, 7), False),
+        (numbers(4, 5, 6), True),
+        (numbers(1).slice(0, 0), True),
+    ):
+        write({"path": place}, rows, overwrite=overwrite)
+        found.append((lance.dataset(place).version - first, ids_at(place)))
+    assert found == [(1, [1, 2, 3, 4, 5, 6, 7]), (2, [4, 5, 6]), (3, [])]
 
 
-def test_rows_are_appended_in_one_version(place: str) -> None:
-    write({"path": place}, numbers(1, 2, 3))
-    before = lance.dataset(place).version
-    write({"path": place}, numbers(4, 5, 6, 7))
-    assert ids_at(place) == [1, 2, 3, 4, 5, 6, 7]
-    assert lance.dataset(place).version == before + 1
-
-
-def test_rows_are_put_in_place_of_others(place: str) -> None:
-    write({"path": place}, numbers(1, 2, 3))
-    write({"path": place}, numbers(4, 5, 6), overwrite=True)
-    assert ids_at(place) == [4, 5, 6]
-
-
-def test_no_rows_are_written_too(place: str) -> None:
-    write({"path": place}, numbers(1))
-    write({"path": place}, numbers(1).slice(0, 0), overwrite=True)
-    assert ids_at(place) == []
-
-
-def test_a_branch_is_written_to(place: str) -> None:
+@pytest.mark.parametrize("mode", [None, "append", "overwrite"])
+def test_a_branch_is_written_to_by_location_and_by_name(place: str, mode: str | None) -> None:
     write({"path": place}, numbers(1))
     lance.dataset(place).create_branch("side")
-    write({"path": place, "branch": "side"}, numbers(2))
+    by_name = {} if mode is None else {"lance_bridge.write": {"mode": mode}}
+    overwrite = mode == "overwrite"
+    write({"path": place, "branch": "side", **by_name}, numbers(2), overwrite=overwrite)
     assert ids_at(place) == [1]
-    assert ids_in(read({"path": place, "branch": "side"})) == [1, 2]
-
-
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_branch_is_written_to_by_name_as_well(place: str, mode: str) -> None:
-    write({"path": place}, numbers(1))
-    lance.dataset(place).create_branch("side")
-    asked = {"path": place, "branch": "side", "lance_bridge.write": {"mode": mode}}
-    write(asked, numbers(2), overwrite=mode == "overwrite")
-    assert ids_at(place) == [1]
-    assert ids_in(read({"path": place, "branch": "side"})) == (
-        [2] if mode == "overwrite" else [1, 2]
-    )
+    assert ids_in(read({"path": place, "branch": "side"})) == ([2] if overwrite else [1, 2])
 
 
 def test_a_branch_is_no_option_of_a_change_of_rows(place: str) -> None:
     write({"path": place}, numbers(1))
-    told = {"mode": "replace_fragments", "version": 1, "fragments": []}
+    request = {"mode": "replace_fragments", "version": 1, "fragments": []}
     with pytest.raises(LanceValueError, match="branch"):
-        write({"path": place, "branch": "side", "lance_bridge.write": told}, numbers(2))
+        write({"path": place, "branch": "side", "lance_bridge.write": request}, numbers(2))
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
@@ -102,8 +84,8 @@ def test_a_statement_does_not_make_the_table_that_it_had_found(place: str, mode:
 def test_fragments_are_replaced_by_new_rows(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     version, (first, _) = lance.dataset(place).version, fragments_at(place)
-    told = {"mode": "replace_fragments", "version": version, "fragments": [first]}
-    write({"path": place, "lance_bridge.write": told}, numbers(10))
+    request = {"mode": "replace_fragments", "version": version, "fragments": [first]}
+    write({"path": place, "lance_bridge.write": request}, numbers(10))
     assert ids_at(place) == [3, 4, 10]
 
 
@@ -191,12 +173,14 @@ def test_files_stay_where_the_outcome_of_a_commit_may_not_be_known(place: str) -
     assert ids_at(place) == [1, 2, 3]
 
 
-def test_appends_from_one_version_are_all_there(place: str) -> None:
-    write({"path": place}, numbers(1))
+@pytest.mark.parametrize("there", [(), (1,)], ids=["creators", "writers"])
+def test_appends_that_begin_together_are_all_there(place: str, there: tuple[int, ...]) -> None:
+    if there:
+        write({"path": place}, numbers(*there))
     jobs = [begun({"path": place}, numbers(i)) for i in (2, 3, 4)]
     for writer, messages in jobs:
         writer.commit(messages)
-    assert ids_at(place) == [1, 2, 3, 4]
+    assert ids_at(place) == [*there, 2, 3, 4]
 
 
 def test_an_append_goes_with_a_compaction_that_moves_an_index(place: str) -> None:
@@ -215,8 +199,8 @@ def test_an_overwrite_fails_after_others_where_it_has_read_the_table(
 ) -> None:
     write({"path": place}, numbers(1, 2))
     version = lance.dataset(place).version
-    told = {"mode": "overwrite", "version": version, "guard": guard}
-    options = {"path": place, "lance_bridge.write": told}
+    request = {"mode": "overwrite", "version": version, "guard": guard}
+    options = {"path": place, "lance_bridge.write": request}
     writer, messages = begun(options, numbers(3), overwrite=True)
     write({"path": place}, numbers(90))
     if not guard:
@@ -226,13 +210,6 @@ def test_an_overwrite_fails_after_others_where_it_has_read_the_table(
     with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
         writer.commit(messages)
     assert ids_at(place) == [1, 2, 90]
-
-
-def test_creators_of_one_table_lose_no_rows(place: str) -> None:
-    jobs = [begun({"path": place}, numbers(i)) for i in (1, 2, 3)]
-    for writer, messages in jobs:
-        writer.commit(messages)
-    assert ids_at(place) == [1, 2, 3]
 
 
 def test_an_append_after_an_overwrite_conflicts(place: str) -> None:
@@ -247,8 +224,8 @@ def test_an_append_after_an_overwrite_conflicts(place: str) -> None:
 def test_fragments_that_others_changed_are_not_replaced(place: str) -> None:
     write({"path": place}, numbers(1, 2, 3, 4))
     version, (first, _) = lance.dataset(place).version, fragments_at(place)
-    told = {"mode": "replace_fragments", "version": version, "fragments": [first]}
-    late = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+    request = {"mode": "replace_fragments", "version": version, "fragments": [first]}
+    late = begun({"path": place, "lance_bridge.write": request}, numbers(10))
     lance.dataset(place).delete("id = 1")
     with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
         late[0].commit(late[1])
@@ -260,9 +237,14 @@ def test_a_guarded_change_goes_with_no_other(place: str, there: tuple[int, ...])
     write({"path": place}, numbers(0))
     write({"path": place}, numbers(*there) if there else numbers(0).slice(0, 0), overwrite=True)
     version, fragments = lance.dataset(place).version, fragments_at(place)[:1]
-    told = {"mode": "replace_fragments", "version": version, "fragments": fragments, "guard": True}
-    first = begun({"path": place, "lance_bridge.write": told}, numbers(10))
-    late = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+    request = {
+        "mode": "replace_fragments",
+        "version": version,
+        "fragments": fragments,
+        "guard": True,
+    }
+    first = begun({"path": place, "lance_bridge.write": request}, numbers(10))
+    late = begun({"path": place, "lance_bridge.write": request}, numbers(10))
     first[0].commit(first[1])
     first[0].commit(first[1])
     with pytest.raises(LanceError, match="LANCE_CONCURRENT_MODIFICATION"):
@@ -277,10 +259,10 @@ def test_of_two_guarded_changes_lance_itself_commits_one(
     write({"path": place}, numbers(0))
     write({"path": place}, numbers(*there) if there else numbers(0).slice(0, 0), overwrite=True)
     version = lance.dataset(place).version
-    told = {"mode": "replace_fragments", "version": version, "fragments": [], "guard": True}
+    request = {"mode": "replace_fragments", "version": version, "fragments": [], "guard": True}
 
     def change() -> None:
-        writer, messages = begun({"path": place, "lance_bridge.write": told}, numbers(10))
+        writer, messages = begun({"path": place, "lance_bridge.write": request}, numbers(10))
         new = [FragmentMetadata.from_json(each) for each in fragments_of(messages)]
         assert isinstance(writer, LanceWriter)
         operation = writer._job.operation(new)
@@ -294,7 +276,7 @@ def test_of_two_guarded_changes_lance_itself_commits_one(
     assert ids_at(place) == [*there, 10]
 
 
-def test_rows_are_not_committed_to_a_table_made_anew_elsewhere(place: str) -> None:
+def test_rows_are_not_committed_to_a_table_created_again_elsewhere(place: str) -> None:
     write({"path": place}, numbers(1))
     late = begun({"path": place}, numbers(2))
     os.rename(place, place + ".gone")

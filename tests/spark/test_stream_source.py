@@ -25,7 +25,7 @@ from lance_bridge_spark.source.stream_reader import (
     reading_of,
 )
 
-from .sourcing import ids_in, numbers, sent, source
+from .source_helpers import ids_in, numbers, sent, source
 
 EVERYTHING = ReadAllAvailable()
 
@@ -190,7 +190,7 @@ def test_a_version_that_was_cleaned_up_is_named(place: str) -> None:
     reader = reader_of(place, start_version=1)
     start = reader.initialOffset()
     lance.dataset(place).cleanup_old_versions(older_than=timedelta(0))
-    with pytest.raises(LanceError, match=r"Version 1 of table .* is not there"):
+    with pytest.raises(LanceError, match=r"Version 1 of table .* does not exist"):
         reader.latestOffset(start, EVERYTHING)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from lance_bridge_spark.source.stream_writer import BATCH, QUERY
 
-from .sourcing import ids_in, numbers
+from .source_helpers import ids_in, numbers
 
 pytestmark = pytest.mark.spark
 
@@ -57,8 +57,8 @@ class Pipe:
         """Return the query and the batch that each version of the sink is of."""
         dataset = lance.dataset(self.sink)
         found = [dataset.read_transaction(v + 1) for v in range(1, dataset.version)]
-        told = [(each.transaction_properties or {}) if each else {} for each in found]
-        return [(each[QUERY], each[BATCH]) for each in told]
+        properties = [(each.transaction_properties or {}) if each else {} for each in found]
+        return [(each[QUERY], each[BATCH]) for each in properties]
 
 
 @pytest.fixture

@@ -85,19 +85,11 @@ def test_a_type_that_lance_has_no_place_for_is_refused_with_advice(
 # -- vectors ---------------------------------------------------------------------------------------
 
 
-def test_an_option_makes_vectors_of_lists(spark: SparkSession, tmp_path: Path) -> None:
-    place = str(tmp_path / "t.lance")
-    frame = spark.range(10).selectExpr("array(float(id), float(1)) as Emb")
-    frame.write.format("lance").mode("append").option("vector.Emb", 2).save(place)
-    assert lance.dataset(place).schema.field("Emb").type == pa.list_(pa.float32(), 2)
-    assert lance.dataset(place).to_table()["Emb"].to_pylist()[9] in [[i, 1.0] for i in range(10)]
-
-
 def test_metadata_of_a_column_makes_vectors_of_lists(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t.lance")
     frame = spark.range(2).selectExpr("array(float(id)) as v")
-    told = frame.withMetadata("v", {"arrow.fixed-size-list.size": 1})
-    told.write.format("lance").mode("append").save(place)
+    typed = frame.withMetadata("v", {"arrow.fixed-size-list.size": 1})
+    typed.write.format("lance").mode("append").save(place)
     assert lance.dataset(place).schema.field("v").type == pa.list_(pa.float32(), 1)
 
 

@@ -23,7 +23,6 @@ from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.ref import Ref
 from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.functions.rows.snapshot import load
 from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.jobs.tasks import Refused, done
 from lance_bridge_spark.lookup import find_table
@@ -147,7 +146,7 @@ def read_back(spark: Any, address: TableAddress, version: int) -> DataFrame:
     """Return a table's rows at a version as a DataFrame."""
     become_active(spark)
     with spark_errors(f"'{address.name}' cannot be read"):
-        return load(spark, address, {"version": str(version)})
+        return requests.load(spark, address, {"version": str(version)})
 
 
 def sample_of(spark: Any, dataset: lance.LanceDataset, row_numbers: list[int]) -> DataFrame:

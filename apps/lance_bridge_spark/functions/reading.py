@@ -18,11 +18,11 @@ from lance_bridge.tables.history.versions import directory_of
 
 from ..addresses import address_of
 from ..lookup import find_table
-from ..source import arrays
+from ..source import arrays, requests
 from ..source.types import batch_schema, spark_schema
 from ..sql.time_travel import version_at as find_version
 from .filters import Condition, sql_of
-from .rows.snapshot import Snapshot, load
+from .rows.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,7 +72,7 @@ def read(
         "with_row_id": with_row_id or None,
         **options,
     }
-    return load(spark, address_of(spark, table), texts(given))
+    return requests.load(spark, address_of(spark, table), texts(given))
 
 
 def texts(options: dict[str, Any]) -> dict[str, str]:

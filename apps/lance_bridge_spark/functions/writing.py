@@ -12,8 +12,8 @@ from ..addresses import address_of
 from ..lookup import create_table
 from ..source import schema_compat
 from ..source.options import VECTOR_PREFIX
+from ..source.requests import FORMAT, address_options
 from .reading import texts
-from .rows.snapshot import FORMAT, address_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

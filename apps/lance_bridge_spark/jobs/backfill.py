@@ -59,22 +59,24 @@ class LanceSql:
 
 
 @dataclass(frozen=True)
-class _Order:
-    """What a caller asks for."""
+class Backfill:
+    """What to fill, and with what; for the arguments see `backfill`."""
 
     spark: Any
     table: SparkTable
     ref: Ref
     column: str
     expression: str | Function | LanceSql
-    where: str | None
-    columns: tuple[str, ...] | None
-    data_type: pa.DataType | None
-    batch_size: int
-    at_once: int | None
+    where: str | None = None
+    columns: tuple[str, ...] | None = None
+    data_type: pa.DataType | None = None
+    batch_size: int = BATCH_ROWS
+    at_once: int | None = None
+    """How many tasks may run at the same time; as many as Spark likes by default."""
 
     @property
-    def what(self) -> str:
+    def failure(self) -> str:
+        """What messages of a failure begin with."""
         return f"Column '{self.column}' of table '{self.table.address.name}' was not filled"
 
 
@@ -114,57 +116,33 @@ def backfill(
             written. Appends are no conflict; to a new column, their rows get values, too.
         ServiceUnavailableError: (17) a task failed; nothing is changed.
     """
-    with phases(f"backfill {table}.{column}", 3) as shown:
-        shown.begin("plan")
+    with phases(f"backfill {table}.{column}", 3) as progress:
+        progress.begin("plan")
         found = find_table(address_of(spark, table))
-        return fill(
-            spark,
-            found,
-            LATEST,
-            column,
-            expression,
-            where=where,
-            columns=columns,
-            data_type=data_type,
-            batch_size=batch_size,
-            shown=shown,
+        read = None if columns is None else tuple(columns)
+        order = Backfill(
+            spark, found, LATEST, column, expression, where, read, data_type, batch_size
         )
+        return fill(order, progress)
 
 
-def fill(
-    spark: Any,
-    table: SparkTable,
-    ref: Ref,
-    column: str,
-    expression: str | Function | LanceSql,
-    *,
-    where: str | None = None,
-    columns: list[str] | None = None,
-    data_type: pa.DataType | None = None,
-    batch_size: int = BATCH_ROWS,
-    at_once: int | None = None,
-    shown: Phases,
-) -> Backfilled:
-    """Do what `backfill` does, of a table that was found, on a branch if need be."""
-    if batch_size < 1:
-        raise invalid(f"batch_size must be 1 or more, not {batch_size}")
-    read = None if columns is None else tuple(columns)
-    order = _Order(
-        spark, table, ref, column, expression, where, read, data_type, batch_size, at_once
-    )
+def fill(order: Backfill, progress: Phases) -> Backfilled:
+    """Do a backfill of a table that has been found, on a branch if need be."""
+    if order.batch_size < 1:
+        raise invalid(f"batch_size must be 1 or more, not {order.batch_size}")
     known: dict[int, tuple[Any, Filled]] = {}
     schema = ""
     for attempt in range(_ATTEMPTS):
-        dataset = table.open(ref, write=True)
+        dataset = order.table.open(order.ref, write=True)
         filling = _filling(order, dataset)
         if attempt and not filling.is_new:
             # Another writer has added the column.
-            raise concurrent_modification(table.path)
+            raise concurrent_modification(order.table.path)
         if schema != str(dataset.lance_schema):
             known.clear()
             schema = str(dataset.lance_schema)
         try:
-            return _attempt(order, dataset, filling, known, shown)
+            return _attempt(order, dataset, filling, known, progress)
         except ConcurrentModificationError:
             # A new column overwrites no values: what others changed is computed again.
             if not filling.is_new or attempt == _ATTEMPTS - 1:
@@ -173,16 +151,16 @@ def fill(
 
 
 def _attempt(
-    order: _Order,
+    order: Backfill,
     dataset: lance.LanceDataset,
     filling: Filling,
     known: dict[int, tuple[Any, Filled]],
-    shown: Phases,
+    progress: Phases,
 ) -> Backfilled:
     there = {each.fragment_id: each.metadata for each in dataset.get_fragments()}
     kept = {n: each[1] for n, each in known.items() if n in there and each[0] == there[n]}
     todo = [n for n in there if n not in kept]
-    shown.begin(f"fill, {len(todo)} tasks")
+    progress.begin(f"fill, {len(todo)} tasks")
     new = _run(order, filling, dataset, todo)
     if kept and len({str(each.schema) for each in (*kept.values(), *new.values())}) > 1:
         # Another writer changed the schema: the column has another number now.
@@ -190,7 +168,7 @@ def _attempt(
         kept = {}
     filled = {**kept, **new}
     known.update({n: (there[n], done) for n, done in filled.items()})
-    shown.begin("commit")
+    progress.begin("commit")
     transaction = lance.Transaction(
         read_version=int(dataset.version),
         operation=_operation(order, dataset, filling, filled, len(there)),
@@ -202,7 +180,7 @@ def _attempt(
 
 
 def _operation(
-    order: _Order,
+    order: Backfill,
     dataset: lance.LanceDataset,
     filling: Filling,
     filled: dict[int, Filled],
@@ -215,36 +193,38 @@ def _operation(
     if not filled:
         raise invalid(f"Table '{order.table.address.name}' has no rows: add the column without")
     if len(filled) != fragments:
-        raise invalid(f"{order.what}: Spark gave the rows of {len(filled)} fragments only")
+        raise invalid(f"{order.failure}: Spark gave the rows of {len(filled)} fragments only")
     schema = next(iter(filled.values())).schema
     return lance.LanceOperation.Merge(changed, schema, preserves_nullability=True)
 
 
 def _run(
-    order: _Order, filling: Filling, dataset: lance.LanceDataset, todo: list[int]
+    order: Backfill, filling: Filling, dataset: lance.LanceDataset, todo: list[int]
 ) -> dict[int, Filled]:
     if isinstance(order.expression, str):
         made = _by_sql(order, filling, dataset.schema, todo)
     else:
         by = order.expression
         work = SqlFill(filling, by.sql) if isinstance(by, LanceSql) else UdfFill(filling, by)
-        made = dict(enumerate(run(order.spark, todo, work.fill, order.what, order.at_once)))
+        made = dict(enumerate(run(order.spark, todo, work.fill, order.failure, order.at_once)))
     return {todo[i]: result for i, result in made.items() if result is not None}
 
 
-def _by_sql(order: _Order, filling: Filling, schema: pa.Schema, todo: list[int]) -> dict[int, Any]:
+def _by_sql(
+    order: Backfill, filling: Filling, schema: pa.Schema, todo: list[int]
+) -> dict[int, Any]:
     if not todo:
         return {}
     rows, batches = _schemas(schema, filling.columns)
     value = f"CASE WHEN `{CHOSEN}` THEN ({order.expression}\n) END AS `{VALUE}`"
-    with spark_failures(order.what):
+    with spark_failures(order.failure):
         frame = (
             numbers(order.spark, len(todo))
             .mapInArrow(Reading(filling, todo, batches), rows)
             .selectExpr(f"`{TASK}`", f"`{ROW}`", value)
             .mapInArrow(Writing(filling, todo), RESULTS_DDL)
         )
-    return collect(frame, order.what)
+    return collect(frame, order.failure)
 
 
 def _schemas(table: pa.Schema, columns: tuple[str, ...]) -> tuple[Any, pa.Schema]:
@@ -256,7 +236,7 @@ def _schemas(table: pa.Schema, columns: tuple[str, ...]) -> tuple[Any, pa.Schema
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _filling(order: _Order, dataset: lance.LanceDataset) -> Filling:
+def _filling(order: Backfill, dataset: lance.LanceDataset) -> Filling:
     schema = dataset.schema
     names: list[str] = schema.names
     name = order.table.address.name
@@ -280,7 +260,7 @@ def _filling(order: _Order, dataset: lance.LanceDataset) -> Filling:
     return Filling(access, field, is_new, read, order.where, order.batch_size)
 
 
-def _columns(order: _Order, names: list[str]) -> tuple[str, ...]:
+def _columns(order: Backfill, names: list[str]) -> tuple[str, ...]:
     if isinstance(order.expression, LanceSql):
         return ()
     if isinstance(order.expression, str):
@@ -301,10 +281,10 @@ def _require_free(column: str, names: list[str]) -> None:
         raise invalid(f"{column!r} cannot be a new column's name; fields inside cannot be filled")
 
 
-def _sql_type(order: _Order, schema: pa.Schema, columns: tuple[str, ...]) -> pa.DataType:
+def _sql_type(order: Backfill, schema: pa.Schema, columns: tuple[str, ...]) -> pa.DataType:
     """Return the type that Spark computes, on no rows."""
     rows, _ = _schemas(schema, columns)
-    with spark_failures(order.what):
+    with spark_failures(order.failure):
         empty = order.spark.createDataFrame([], rows)
         made = empty.selectExpr(f"({order.expression}\n) AS `{VALUE}`").schema
         counted = empty.selectExpr("count(1)", f"first(({order.expression}\n))")

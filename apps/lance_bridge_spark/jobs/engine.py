@@ -16,7 +16,7 @@ from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..spark_tables import SparkTable
 from . import views
-from .backfill import BATCH_ROWS, LanceSql, fill
+from .backfill import BATCH_ROWS, Backfill, LanceSql, fill
 from .tasks import phases
 
 
@@ -37,9 +37,9 @@ class SparkEngine:
         address = address_in(namespace, record.path)
         bridge = require_lance_bridge(namespace, type(namespace).__name__)._bridge
         table = SparkTable(bridge, record, address)
-        with phases(f"backfill {address.name}.{order.column}", 3) as shown:
-            shown.begin("plan")
-            filled = fill(
+        with phases(f"backfill {address.name}.{order.column}", 3) as progress:
+            progress.begin("plan")
+            job = Backfill(
                 self._spark,
                 table,
                 ref,
@@ -48,9 +48,8 @@ class SparkEngine:
                 where=order.where,
                 at_once=order.at_once,
                 batch_size=order.batch_rows or BATCH_ROWS,
-                shown=shown,
             )
-        return filled.transaction_id
+            return fill(job, progress).transaction_id
 
     def create_materialized_view(
         self,
@@ -63,13 +62,13 @@ class SparkEngine:
     ) -> port.ViewMade:
         """Create a view. Source: `lance_bridge.engine.Engine`."""
         address = address_in(namespace, path)
-        with phases(f"create view {address.name}", 4 if with_data else 1) as shown:
-            shown.begin("plan")
+        with phases(f"create view {address.name}", 4 if with_data else 1) as progress:
+            progress.begin("plan")
             views.create(self._spark, address, query, schema)
             version = int(find_table(address).open().version)
             if not with_data:
                 return port.ViewMade(version)
-            made = views.refresh(self._spark, address, full=True, shown=shown)
+            made = views.refresh(self._spark, address, full=True, progress=progress)
         return port.ViewMade(version, made.transaction_id)
 
     def refresh_materialized_view(
@@ -82,14 +81,14 @@ class SparkEngine:
     ) -> str:
         """Refresh a view. Source: `lance_bridge.engine.Engine`."""
         address = address_in(namespace, path)
-        with phases(f"refresh view {address.name}", 3) as shown:
+        with phases(f"refresh view {address.name}", 3) as progress:
             made = views.refresh(
                 self._spark,
                 address,
                 full=source_version is not None,
                 rows=max_rows_per_fragment,
                 source_version=source_version,
-                shown=shown,
+                progress=progress,
             )
         return made.transaction_id or ""
 

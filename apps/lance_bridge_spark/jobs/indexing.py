@@ -158,21 +158,21 @@ def build_index(
 ) -> Indexed:
     """Do what `create_index` does, for a table of any catalog."""
     table, column = address.name, request.column
-    with phases(f"index {table}.{column}", 5) as shown:
-        shown.begin("plan")
+    with phases(f"index {table}.{column}", 5) as progress:
+        progress.begin("plan")
         plan = _plan(find_table(address), request, replace=replace)
         access = plan.table.access(plan.dataset, write=True)
         groups = grouped(plan.dataset, rows_per_task)
         what = f"No index was built on column '{column}' of table '{table}'"
-        shown.begin("train")
+        progress.begin("train")
         model = _trained(spark, plan, access, groups, what)
-        shown.begin(f"build, {len(groups)} tasks")
+        progress.begin(f"build, {len(groups)} tasks")
         segments = run(spark, _segments(plan, access, groups, model), _Segment.build, what)
-        shown.begin("merge")
+        progress.begin("merge")
         may_merge = merge and len(segments) > 1 and _can_merge(plan)
         if may_merge or (segments and _must_merge(plan)):
             segments = run(spark, [_Merge(access, tuple(segments))], _Merge.merge, what)
-        shown.begin("commit")
+        progress.begin("commit")
         version = _commit(plan, segments)
     rows = plan.dataset.count_rows()
     return Indexed(version, plan.name, plan.kind.name, rows, len(segments), len(groups))

@@ -97,17 +97,17 @@ def compact(
         "max_source_fragments": max_source_fragments,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    with phases(f"compact {table}", 3) as shown:
-        shown.begin("plan")
+    with phases(f"compact {table}", 3) as progress:
+        progress.begin("plan")
         found = find_table(address_of(spark, table))
         dataset = found.open(write=True)
         with translate_lance_errors(f"No compaction of table '{table}' could be planned"):
             plan = _lance.Compaction.plan(dataset, given)
-        shown.begin(f"rewrite, {plan.num_tasks()} tasks")
+        progress.begin(f"rewrite, {plan.num_tasks()} tasks")
         access = found.access(dataset, write=True)
         tasks = [_Rewrite(access, task.json()) for task in plan.tasks]
         written = run(spark, tasks, _Rewrite.execute, f"Table '{table}' was not compacted")
-        shown.begin("commit")
+        progress.begin("commit")
         return _commit(
             found, dataset, [_lance.RewriteResult.from_json(each) for each in written], given
         )
@@ -188,8 +188,8 @@ def clean_up(
         ServiceUnavailableError: (17) some files may be gone; clean up again.
     """
     cleanup.check_ages(older_than, keep_versions)
-    with phases(f"clean up {table}", 1) as shown:
-        shown.begin("explain" if dry_run else "delete")
+    with phases(f"clean up {table}", 1) as progress:
+        progress.begin("explain" if dry_run else "delete")
         found = find_table(address_of(spark, table))
         return cleanup.clean_up(
             found,

@@ -30,8 +30,6 @@ from .commits import transactions
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
-FORMAT = "lance"
-
 
 @dataclass(frozen=True)
 class Source:
@@ -86,7 +84,7 @@ def find_sources(spark: Any, query: str, versions: Mapping[str, int] | None = No
 
 def _address(spark: Any, name: str) -> TableAddress | None:
     first, *rest = parts_of(name)
-    if first == FORMAT and len(rest) == 1 and "/" in rest[0]:
+    if first == requests.FORMAT and len(rest) == 1 and "/" in rest[0]:
         return TableAddress(location=rest[0])
     if first in catalogs_of(spark) or first in named_catalogs():
         return address_of(spark, name)
@@ -131,17 +129,7 @@ def _frame(spark: Any, query: str, source: Source, parts: Sequence[Part] | None)
 
 def _read(spark: Any, address: TableAddress, schema: Any, part: Part) -> Any:
     scan = {"version": part.version, "fragments": part.fragments}
-    reader = spark.read.format(FORMAT).schema(schema).option(requests.SCAN, json.dumps(scan))
-    if address.catalog is None:
-        return reader.options(**{f"storage.{k}": v for k, v in address.storage.items()}).load(
-            address.location
-        )
-    fields = {"name": address.catalog.name, "properties": dict(address.catalog.properties)}
-    return (
-        reader.option(requests.CATALOG, json.dumps(fields))
-        .option(requests.TABLE, json.dumps(list(address.path)))
-        .load()
-    )
+    return requests.load(spark, address, {requests.SCAN: json.dumps(scan)}, schema)
 
 
 def appended_since(source: Source, since: int) -> list[Part] | None:

@@ -192,6 +192,6 @@ def phases(job: str, count: int, *, stream: Any = None) -> Iterator[Phases]:
     columns = (TextColumn(job, markup=False), BarColumn(), MofNCompleteColumn())
     phase = TextColumn("{task.description}", markup=False)
     with Progress(*columns, phase, console=Console(file=stream)) as bar:
-        shown = Phases(bar, bar.add_task("", total=count))
-        yield shown
-        shown.end()
+        progress = Phases(bar, bar.add_task("", total=count))
+        yield progress
+        progress.end()

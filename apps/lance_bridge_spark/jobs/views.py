@@ -110,13 +110,13 @@ def create_materialized_view(
             no place for.
         ServiceUnavailableError: (17) the rows could not be computed. The view exists and is empty.
     """
-    with phases(f"create view {table}", 4 if with_data else 1) as shown:
-        shown.begin("plan")
+    with phases(f"create view {table}", 4 if with_data else 1) as progress:
+        progress.begin("plan")
         address = address_of(spark, table)
         create(spark, address, query)
         if not with_data:
             return Refreshed(int(find_table(address).open().version))
-        return refresh(spark, address, full=True, rows=max_rows_per_fragment, shown=shown)
+        return refresh(spark, address, full=True, rows=max_rows_per_fragment, progress=progress)
 
 
 def create(spark: Any, address: TableAddress, query: str, schema: pa.Schema | None = None) -> None:
@@ -168,9 +168,9 @@ def refresh_materialized_view(
         ConcurrentModificationError: (14) it was refreshed or changed concurrently.
         ServiceUnavailableError: (17) the view is as it was.
     """
-    with phases(f"refresh view {table}", 3) as shown:
+    with phases(f"refresh view {table}", 3) as progress:
         address = address_of(spark, table)
-        return refresh(spark, address, full=full, rows=max_rows_per_fragment, shown=shown)
+        return refresh(spark, address, full=full, rows=max_rows_per_fragment, progress=progress)
 
 
 def refresh(
@@ -180,12 +180,12 @@ def refresh(
     full: bool = False,
     rows: int | None = None,
     source_version: int | None = None,
-    shown: Phases,
+    progress: Phases,
 ) -> Refreshed:
     """Do what `refresh_materialized_view` does; from a version of the one source, if given."""
     if rows is not None and rows < 1:
         raise invalid(f"max_rows_per_fragment must be 1 or more, not {rows}")
-    shown.begin("plan")
+    progress.begin("plan")
     table = find_table(address)
     dataset = table.open(write=True)
     definition = Definition.of(table, dataset.schema)
@@ -202,9 +202,9 @@ def refresh(
     if known is not None and parts == [] and _version_in(known[0], sources) == sources[0].version:
         return Refreshed(int(dataset.version), sources=versions, transaction_id=known[1])
     job = _Job(spark, table, dataset, definition.query, sources, parts, rows)
-    shown.begin("compute")
+    progress.begin("compute")
     fragments = job.write()
-    shown.begin("commit")
+    progress.begin("commit")
     operation = job.operation(fragments)
     transaction = lance.Transaction(
         read_version=int(dataset.version),

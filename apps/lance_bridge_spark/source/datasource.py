@@ -35,8 +35,6 @@ from .stream_reader import LanceStreamReader, Limit, Stream, reading_of
 from .stream_writer import LanceStreamWriter
 from .writer import Job, LanceWriter
 
-NAME = "lance"
-
 
 class LanceSource(DataSource):
     """Reads and writes tables of Lance, by name or by location."""
@@ -49,7 +47,7 @@ class LanceSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return NAME
+        return requests.FORMAT
 
     def schema(self) -> StructType:
         """Return the table's columns as Spark has them; or the answer to a metadata call."""

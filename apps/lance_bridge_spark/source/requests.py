@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lance_bridge.errors import invalid
 from lance_bridge.records import TableRecord
 
 from ..addresses import CatalogAddress, TableAddress
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+FORMAT = "lance"
 PREFIX = "lance_bridge."
 CATALOG = "lance_bridge.secret.catalog"
 """{"name": …, "properties": {…}}; Spark redacts options with this word in their name."""
@@ -142,3 +147,30 @@ def _json(options: Mapping[str, str], key: str) -> Any:
         return json.loads(options[key])
     except (KeyError, ValueError) as error:
         raise invalid(f"Option '{key}' is for the SQL catalog alone, and must be JSON") from error
+
+
+def load(
+    spark: Any,
+    address: TableAddress,
+    options: Mapping[str, str],
+    schema: StructType | None = None,
+) -> DataFrame:
+    """Return what the data source reads of a table."""
+    reader = spark.read.format(FORMAT).options(**address_options(address), **options)
+    frame: DataFrame = (reader if schema is None else reader.schema(schema)).load()
+    return frame
+
+
+def address_options(address: TableAddress) -> dict[str, str]:
+    """Return the options of the data source that name a table."""
+    if address.catalog is None:
+        storage = {f"storage.{key}": value for key, value in address.storage.items()}
+        return {"location": address.location, **storage}
+    catalog = {
+        "name": address.catalog.name,
+        "properties": dict(address.catalog.properties),
+    }
+    return {
+        CATALOG: json.dumps(catalog),
+        TABLE: json.dumps(list(address.path)),
+    }

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
 
-from .types import COMMENT, batch_schema, read_type, refuse_unstorable
+from .types import COMMENT, batch_schema, is_list, read_type, refuse_unstorable
 
 VECTOR_SIZE = "arrow.fixed-size-list.size"
 """The key in a column's metadata for how many numbers each of its vectors has."""
@@ -136,7 +136,7 @@ def fits(given: pa.DataType, stored: pa.DataType) -> bool:
         return True
     if arrow.is_dictionary(stored):
         return fits(given, stored.value_type)
-    if _is_list(given) and _is_list(stored):
+    if is_list(given) and is_list(stored):
         return fits(given.value_type, stored.value_type)
     if arrow.is_map(given) and arrow.is_map(stored):
         return fits(given.key_type, stored.key_type) and fits(given.item_type, stored.item_type)
@@ -160,10 +160,6 @@ def _is_wider(given: pa.DataType, stored: pa.DataType) -> bool:
             and given.precision - given.scale <= stored.precision - stored.scale
         )
     return False
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
 
 
 def _list(names: Sequence[str] | set[str]) -> str:

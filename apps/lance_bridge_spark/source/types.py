@@ -60,7 +60,7 @@ def read_type(kind: pa.DataType) -> pa.DataType:
         return read_type(kind.storage_type)
     if arrow.is_dictionary(kind):
         return read_type(kind.value_type)
-    if _is_list(kind):
+    if is_list(kind):
         element = kind.value_field
         return pa.list_(pa.field("element", read_type(element.type), element.nullable))
     if arrow.is_struct(kind):
@@ -101,7 +101,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
 
 
@@ -195,7 +195,7 @@ def check_readable(asked: StructType, table: pa.Schema, name: str, search: Searc
         if field.name in added and field.name not in schema.fieldNames():
             continue
         there = _require_column(schema, field.name, name)
-        if _nullable(there) != _nullable(field):
+        if there.dataType.simpleString() != field.dataType.simpleString():
             raise invalid(
                 f"Column '{field.name}' of table '{name}' is {there.dataType.simpleString()}, and "
                 f"cannot be read as {field.dataType.simpleString()}: read it as it is, and cast it"
@@ -217,7 +217,3 @@ def _require_column(schema: StructType, column: str, table: str) -> StructField:
     near = difflib.get_close_matches(column, names, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(names)}"
     raise TableColumnNotFoundError(f"Table '{table}' has no column '{column}': {hint}")
-
-
-def _nullable(field: StructField) -> str:
-    return field.dataType.simpleString()

@@ -12,7 +12,7 @@ from core.memory_catalog import CAPABILITIES, SERVERS, MemoryServer
 from lance_bridge.catalog import NamespaceRecord
 from lance_bridge_spark.addresses import CatalogAddress
 
-from .asking import CATALOG, NAMESPACE
+from .service_requests import CATALOG, NAMESPACE
 
 
 @pytest.fixture

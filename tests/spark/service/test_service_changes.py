@@ -12,7 +12,18 @@ from core.memory_catalog import MemoryServer
 from lance_bridge.catalog import IMPLEMENTATION
 from lance_bridge_spark.addresses import CatalogAddress
 
-from .asking import ID, NAME, TABLE, append, ask, create, dataset, fields_of, ids_in, refusal
+from .service_requests import (
+    ID,
+    NAME,
+    TABLE,
+    append,
+    ask,
+    create,
+    dataset,
+    fields_of,
+    ids_in,
+    refusal,
+)
 
 INNER = {"type": "struct", "fields": [NAME]}
 PLACE = {"name": "place", "type": INNER, "nullable": True, "metadata": {}}
@@ -42,46 +53,46 @@ def refused(catalog: CatalogAddress, *changes: dict[str, Any]) -> tuple[int, str
 def test_columns_are_added_together_with_comments(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, 1)
-    told = alter(
+    answer = alter(
         catalog,
         add("a", "integer", comment="An A"),
         add("b", {"type": "array", "elementType": "float", "containsNull": True}),
         add("c", "timestamp"),
         add("d", "decimal(10,2)"),
     )
-    fields = fields_of(told)
+    fields = fields_of(answer)
     assert list(fields) == ["id", "name", "a", "b", "c", "d"]
     assert fields["a"]["metadata"] == {"comment": "An A"}
     assert [fields[each]["type"] for each in "acd"] == ["integer", "timestamp", "decimal(10,2)"]
-    assert told["version"] == 3
-    assert told["rows"] == 1
+    assert answer["version"] == 3
+    assert answer["rows"] == 1
 
 
 def test_fields_are_added_to_structs(catalog: CatalogAddress) -> None:
     create(catalog, TABLE, ID, PLACE)
-    told = alter(catalog, add("place.zip", "integer"), add("place.street"), add("note"))
-    inner = fields_of(told)["place"]["type"]["fields"]
+    answer = alter(catalog, add("place.zip", "integer"), add("place.street"), add("note"))
+    inner = fields_of(answer)["place"]["type"]["fields"]
     assert [each["name"] for each in inner] == ["name", "zip", "street"]
-    assert list(fields_of(told)) == ["id", "place", "note"]
+    assert list(fields_of(answer)) == ["id", "place", "note"]
 
 
 def test_columns_are_renamed_retyped_loosened_and_dropped(catalog: CatalogAddress) -> None:
     number = {**NAME, "name": "n", "type": "integer", "nullable": False}
     create(catalog, TABLE, ID, NAME, number, PLACE)
-    told = alter(
+    answer = alter(
         catalog,
         on("name", "rename_column", to="title"),
         on("place.name", "rename_column", to="city"),
         on("n", "update_type", type='"long"'),
     )
-    fields = fields_of(told)
+    fields = fields_of(answer)
     assert list(fields) == ["id", "title", "n", "place"]
     assert fields["n"] == {**number, "type": "long"}
     assert fields["place"]["type"]["fields"][0]["name"] == "city"
-    told = alter(catalog, on("n", "update_nullability", nullable=True))
-    assert fields_of(told)["n"]["nullable"]
-    told = alter(catalog, on("title", "drop_column"), on("gone", "drop_column", if_exists=True))
-    assert list(fields_of(told)) == ["id", "n", "place"]
+    answer = alter(catalog, on("n", "update_nullability", nullable=True))
+    assert fields_of(answer)["n"]["nullable"]
+    answer = alter(catalog, on("title", "drop_column"), on("gone", "drop_column", if_exists=True))
+    assert list(fields_of(answer)) == ["id", "n", "place"]
 
 
 @pytest.mark.parametrize(
@@ -102,24 +113,24 @@ def test_plain_types_become_wider_ones(
 
 def test_a_string_that_loses_its_length_is_a_plain_one(catalog: CatalogAddress) -> None:
     create(catalog, TABLE, ID, {**NAME, "type": "varchar(5)"})
-    told = alter(catalog, on("name", "update_type", type='"varchar(9)"'))
-    assert fields_of(told)["name"]["metadata"] == {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}
-    told = alter(catalog, on("name", "update_type", type='"string"'))
-    assert fields_of(told)["name"]["metadata"] == {}
+    answer = alter(catalog, on("name", "update_type", type='"varchar(9)"'))
+    assert fields_of(answer)["name"]["metadata"] == {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)"}
+    answer = alter(catalog, on("name", "update_type", type='"string"'))
+    assert fields_of(answer)["name"]["metadata"] == {}
 
 
 def test_comments_of_columns_are_set_and_removed(catalog: CatalogAddress) -> None:
     create(catalog, TABLE, ID, PLACE)
-    told = alter(
+    answer = alter(
         catalog,
         on("id", "update_comment", comment="the key"),
         on("place.name", "update_comment", comment="where"),
     )
-    assert fields_of(told)["id"]["metadata"] == {"comment": "the key"}
-    assert fields_of(told)["place"]["type"]["fields"][0]["metadata"] == {"comment": "where"}
-    assert told["version"] == 2
-    told = alter(catalog, on("id", "update_comment", comment=None))
-    assert fields_of(told)["id"]["metadata"] == {}
+    assert fields_of(answer)["id"]["metadata"] == {"comment": "the key"}
+    assert fields_of(answer)["place"]["type"]["fields"][0]["metadata"] == {"comment": "where"}
+    assert answer["version"] == 2
+    answer = alter(catalog, on("id", "update_comment", comment=None))
+    assert fields_of(answer)["id"]["metadata"] == {}
 
 
 @pytest.mark.parametrize(
@@ -169,17 +180,17 @@ def test_properties_and_the_comment_are_set_and_removed_in_one_change(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:
     create(catalog, TABLE, k="1", l="2")
-    told = alter(
+    answer = alter(
         catalog,
         {"kind": "set_property", "key": "k", "value": "3"},
         {"kind": "remove_property", "key": "l"},
         {"kind": "set_property", "key": "comment", "value": "All orders"},
     )
-    shown = {key: told["properties"].get(key) for key in ("k", "l", "comment")}
+    shown = {key: answer["properties"].get(key) for key in ("k", "l", "comment")}
     assert shown == {"k": "3", "l": None, "comment": "All orders"}
     assert server.effects.count("alter_table") == 1
     assert server.tables[tuple(TABLE)].properties["lance_bridge.id"]
-    assert told["version"] == 1
+    assert answer["version"] == 1
 
 
 def test_the_catalog_takes_over_the_versions_of_a_table_and_gives_them_back(
@@ -189,9 +200,9 @@ def test_the_catalog_takes_over_the_versions_of_a_table_and_gives_them_back(
     append(catalog, TABLE, 1)
     alter(catalog, {"kind": "set_property", "key": "managed_by", "value": IMPLEMENTATION})
     assert server.tables[tuple(TABLE)].properties["managed_by"] == IMPLEMENTATION
-    told = alter(catalog, add("a"), {"kind": "set_property", "key": "k", "value": "v"}, add("b"))
-    assert list(fields_of(told)) == ["id", "name", "a", "b"]
-    assert told["version"] == 4
+    answer = alter(catalog, add("a"), {"kind": "set_property", "key": "k", "value": "v"}, add("b"))
+    assert list(fields_of(answer)) == ["id", "name", "a", "b"]
+    assert answer["version"] == 4
     ask(catalog, "delete_where", table=TABLE, where="id = 1")
     assert ask(catalog, "load_table", table=TABLE)["rows"] == 0
     alter(catalog, {"kind": "set_property", "key": "managed_by", "value": "storage"})

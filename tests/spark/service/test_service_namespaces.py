@@ -12,7 +12,7 @@ from lance_bridge.catalog import NamespaceWords
 from lance_bridge.errors import OutcomeUnknownError
 from lance_bridge_spark.addresses import CatalogAddress
 
-from .asking import NAMESPACE, TABLE, ask, create, refusal
+from .service_requests import NAMESPACE, TABLE, ask, create, refusal
 
 
 def _properties(catalog: CatalogAddress, namespace: list[str]) -> dict[str, str]:
@@ -30,7 +30,7 @@ def test_namespaces_are_made_listed_and_dropped(catalog: CatalogAddress) -> None
         assert refusal(catalog, op, namespace=["a"])[0] == 1
 
 
-def test_nested_namespaces_are_told_by_their_whole_paths(
+def test_nested_namespaces_are_listed_by_their_whole_paths(
     catalog: CatalogAddress, server: MemoryServer
 ) -> None:
     server.capabilities = replace(CAPABILITIES, no_alter="", no_rename="")

@@ -20,8 +20,8 @@ from lance_bridge_spark.source import requests
 from lance_bridge_spark.source.errors import LanceError
 from lance_bridge_spark.sql import service
 
-from .. import sourcing
-from .asking import (
+from .. import source_helpers
+from .service_requests import (
     ID,
     NAME,
     NAMESPACE,
@@ -47,34 +47,34 @@ def test_a_created_table_is_described_with_columns_comments_and_properties(
     inner = {**NAME, "name": "city", "metadata": {"comment": "where"}}
     place = {**NAME, "name": "place", "type": {"type": "struct", "fields": [inner]}}
     create(catalog, TABLE, key, place, comment="All orders", team="sales", owner="spark")
-    told = ask(catalog, "load_table", table=TABLE)
-    fields = fields_of(told)
+    answer = ask(catalog, "load_table", table=TABLE)
+    fields = fields_of(answer)
     assert fields["id"] == key
     assert fields["place"]["type"]["fields"] == [inner]
-    assert told["properties"] == {
+    assert answer["properties"] == {
         "comment": "All orders",
         "team": "sales",
         "provider": "lance",
-        "location": told["properties"]["location"],
+        "location": answer["properties"]["location"],
     }
-    assert (told["version"], told["rows"]) == (1, 0)
+    assert (answer["version"], answer["rows"]) == (1, 0)
 
 
-def test_vectors_are_made_by_property_or_metadata_and_told_in_metadata(
+def test_vectors_are_made_by_property_or_metadata_and_described_in_metadata(
     catalog: CatalogAddress,
 ) -> None:
     by_metadata = {**VECTOR, "name": "w", "metadata": {"arrow.fixed-size-list.size": 3}}
-    told = create(catalog, TABLE, ID, VECTOR, by_metadata, **{"vector.v": "16"})
+    answer = create(catalog, TABLE, ID, VECTOR, by_metadata, **{"vector.v": "16"})
     schema = dataset(catalog, TABLE).schema
     assert schema.field("v").type == pa.list_(pa.float32(), 16)
     assert schema.field("w").type == pa.list_(pa.float32(), 3)
-    assert fields_of(told)["v"]["metadata"] == {"arrow.fixed-size-list.size": 16}
-    assert fields_of(told)["v"]["type"]["type"] == "array"
+    assert fields_of(answer)["v"]["metadata"] == {"arrow.fixed-size-list.size": 16}
+    assert fields_of(answer)["v"]["type"]["type"] == "array"
 
 
 def test_lengths_of_strings_are_kept_for_spark_to_check(catalog: CatalogAddress) -> None:
-    told = create(catalog, TABLE, {**NAME, "type": "varchar(10)"}, {**ID, "type": "char(3)"})
-    fields = fields_of(told).values()
+    answer = create(catalog, TABLE, {**NAME, "type": "varchar(10)"}, {**ID, "type": "char(3)"})
+    fields = fields_of(answer).values()
     assert [each["type"] for each in fields] == ["string", "string"]
     assert [each["metadata"] for each in fields] == [
         {"__CHAR_VARCHAR_TYPE_STRING": "varchar(10)"},
@@ -178,7 +178,7 @@ def write(
     }
     if loaded["entry"] is not None:
         options[requests.ENTRY] = loaded["entry"]
-    sourcing.write(options, pa.table({"id": pa.array(ids, pa.int64())}))
+    source_helpers.write(options, pa.table({"id": pa.array(ids, pa.int64())}))
 
 
 def _counted(calls: list[str], name: str) -> Callable[..., Any]:
@@ -194,9 +194,9 @@ def _counted(calls: list[str], name: str) -> Callable[..., Any]:
 def test_rows_and_bytes_are_those_of_the_version(catalog: CatalogAddress) -> None:
     create(catalog, TABLE)
     append(catalog, TABLE, 1, 2, 3)
-    told = ask(catalog, "load_table", table=TABLE)
-    assert (told["rows"], told["version"]) == (3, 2)
-    assert told["bytes"] > 0
+    answer = ask(catalog, "load_table", table=TABLE)
+    assert (answer["rows"], answer["version"]) == (3, 2)
+    assert answer["bytes"] > 0
     assert ask(catalog, "load_table", table=TABLE, version="1")["rows"] == 0
 
 
@@ -220,7 +220,7 @@ def test_a_namespace_of_namespaces_holds_no_tables(catalog: CatalogAddress) -> N
     assert refusal(catalog, "list_tables", namespace=["none"])[0] == 1
 
 
-def test_missing_names_are_told_apart(catalog: CatalogAddress) -> None:
+def test_missing_tables_and_namespaces_have_their_own_errors(catalog: CatalogAddress) -> None:
     assert refusal(catalog, "load_table", table=["db", "none"])[0] == 4
     assert refusal(catalog, "load_table", table=["none", "t"])[0] == 1
     assert ask(catalog, "table_exists", table=["db", "none"]) == {"exists": False}
@@ -276,8 +276,10 @@ def test_without_columns_a_location_names_the_table_that_lies_there(
     place = str(tmp_path / "there.lance")
     lance.write_dataset(pa.table({"id": [1, 2]}), place)
     nothing = struct()
-    told = ask(catalog, "create_table", table=TABLE, schema=nothing, properties={"location": place})
-    assert told["rows"] == 2
+    answer = ask(
+        catalog, "create_table", table=TABLE, schema=nothing, properties={"location": place}
+    )
+    assert answer["rows"] == 2
     for properties in ({"location": str(tmp_path / "none.lance")}, {}):
         code, message = refusal(
             catalog, "create_table", table=["db", "u"], schema=nothing, properties=properties
@@ -309,14 +311,14 @@ def test_options_of_a_relation_choose_a_version_too(catalog: CatalogAddress) -> 
     there.create_branch("dev", 1)
     for options, rows in (({"version": "1"}, 0), ({"tag": "release"}, 0), ({"limit": "5"}, 1)):
         assert ask(catalog, "load_table", table=TABLE, options=options)["rows"] == rows
-    told = ask(catalog, "load_table", table=TABLE, options={"branch": "dev"})
-    assert (told["branch"], told["rows"]) == ("dev", 0)
+    answer = ask(catalog, "load_table", table=TABLE, options={"branch": "dev"})
+    assert (answer["branch"], answer["rows"]) == ("dev", 0)
     moment = {"timestamp": "2001-01-01"}
     assert refusal(catalog, "load_table", table=TABLE, options=moment)[0] == 11
     assert refusal(catalog, "load_table", table=TABLE, options={"versoin": "1"})[0] == 13
 
 
-def test_columns_are_told_whose_values_spark_does_not_have_as_they_are_stored(
+def test_the_answer_names_columns_whose_values_spark_does_not_have_as_stored(
     catalog: CatalogAddress, tmp_path: Path
 ) -> None:
     same = {
@@ -411,9 +413,9 @@ def test_rows_for_a_table_that_was_dropped_do_not_go_to_the_next_one_of_its_name
     catalog: CatalogAddress,
 ) -> None:
     location = create(catalog, TABLE)["properties"]["location"]
-    told = {"name": catalog.name, "properties": dict(catalog.properties)}
+    answer = {"name": catalog.name, "properties": dict(catalog.properties)}
     rows = pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]})
-    writer, messages = sourcing.begun({requests.CATALOG: told, requests.TABLE: TABLE}, rows)
+    writer, messages = source_helpers.begun({requests.CATALOG: answer, requests.TABLE: TABLE}, rows)
     ask(catalog, "drop_table", table=TABLE, purge=False)
     assert create(catalog, TABLE)["properties"]["location"] == location
     with pytest.raises(LanceError, match="was dropped"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from lance_bridge.ref import LATEST, Ref
 
-from ...addresses import Access, TableAddress, address_of
+from ...addresses import Access, address_of
 from ...lookup import find_table
 from ...source import requests
 from ...source.types import spark_schema
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ...spark_tables import SparkTable
 
-FORMAT = "lance"
 ROW_ID = "_rowid"
 """What a row is read by; the same after compaction where the table keeps stable ids."""
 ROW_ADDRESS = "_rowaddr"
@@ -115,31 +114,4 @@ class Snapshot:
         fields = [each for each in self.types.fields if each.name in wanted]
         fields += [StructField(mark, LongType(), nullable=False) for mark in marks]
         scan = {requests.SCAN: json.dumps({"version": self.version})}
-        return load(self.spark, self.table.address, scan, StructType(fields))
-
-
-def load(
-    spark: Any,
-    address: TableAddress,
-    options: Mapping[str, str],
-    schema: StructType | None = None,
-) -> DataFrame:
-    """Return what the data source reads of a table."""
-    reader = spark.read.format(FORMAT).options(**address_options(address), **options)
-    frame: DataFrame = (reader if schema is None else reader.schema(schema)).load()
-    return frame
-
-
-def address_options(address: TableAddress) -> dict[str, str]:
-    """Return the options of the data source that name a table."""
-    if address.catalog is None:
-        storage = {f"storage.{key}": value for key, value in address.storage.items()}
-        return {"location": address.location, **storage}
-    catalog = {
-        "name": address.catalog.name,
-        "properties": dict(address.catalog.properties),
-    }
-    return {
-        requests.CATALOG: json.dumps(catalog),
-        requests.TABLE: json.dumps(list(address.path)),
-    }
+        return requests.load(self.spark, self.table.address, scan, StructType(fields))

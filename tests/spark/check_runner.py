@@ -1,4 +1,4 @@
-"""Runs checks of a module with one session after another catalog, and tells of each."""
+"""Runs checks of a module with one session after another catalog, and reports each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def checks(
                 started = time.monotonic()
                 try:
                     check(spark, catalog, ".".join(path))
-                except Exception:  # noqa: BLE001 - whatever it is, the others run, and it is told
+                except Exception:  # noqa: BLE001 - every failure is reported, and the others run
                     wrong[f"{catalog}: {check.__name__}"] = traceback.format_exc()[-3000:]
                     print(wrong[f"{catalog}: {check.__name__}"])
                 print(

@@ -12,7 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 
-def at_once(spark: SparkSession, jobs: Sequence[Callable[[], Any]]) -> list[Exception | None]:
+def run_concurrently(
+    spark: SparkSession, jobs: Sequence[Callable[[], Any]]
+) -> list[Exception | None]:
     """Start all jobs together; return the error of each, None where it did what it should."""
     start = threading.Barrier(len(jobs))
 

@@ -75,9 +75,9 @@ def ids_in(catalog: CatalogAddress, table: list[str]) -> list[int]:
     return sorted(dataset(catalog, table).to_table()["id"].to_pylist())
 
 
-def write_staged(catalog: CatalogAddress, told: Mapping[str, Any], *ids: int) -> None:
+def write_staged(catalog: CatalogAddress, answer: Mapping[str, Any], *ids: int) -> None:
     """Write a row for each id as two tasks and the writer of a staged table do."""
-    stage = staging.Stage.from_json(told)
+    stage = staging.Stage.from_json(answer)
     access, schema = staging.access(catalog, stage), stage.schema()
     written = []
     for part in (ids[:1], ids[1:]):

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 from lance_bridge_migrate.report import Report
-from lance_bridge_migrate.report.page import page_of
-from lance_bridge_migrate.report.plots import plots_of
+from lance_bridge_migrate.report.page import page_of, plots_of
 
 _VOID = {"meta", "br", "link", "img", "input", "hr", "base", "source", "embed", "track", "wbr"}
 _LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "formaction", "poster",

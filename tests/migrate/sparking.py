@@ -63,16 +63,16 @@ class Scene:
     def run(self, name: str) -> Iterator[Run]:
         """Yield a migration from the session to the metastore."""
         with self.place.connect() as namespace:
-            yield Run(
-                name,
-                Endpoints(
-                    self.spark,
-                    namespace,
-                    address_of_session(self.spark),
-                    address_of(namespace),
-                ),
-                self.migrations,
-            )
+            addresses = (address_of_session(self.spark), address_of(namespace))
+            endpoints = Endpoints(self.spark, namespace, *addresses)
+            yield Run(name, endpoints, self.migrations)
+
+    @contextmanager
+    def converting(self, database: str, **options: Any) -> Iterator[Run]:
+        """Yield a conversion of all tables of a database, planned with more options."""
+        with self.run("convert") as run:
+            run.plan(include=[f"{database}.*"], namespace=[self.target], **options)
+            yield run
 
     def dataset(self, table: str, database: str = "") -> lance.LanceDataset:
         """Return a table as pylance opens it by its name."""

@@ -301,8 +301,7 @@ def test_values_that_are_hard_to_compare_are_the_same(scene: Scene) -> None:
 
 def test_differences_are_found(scene: Scene) -> None:
     database = orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         assert failed(run.execute()) == []
         scene.spark.sql(
             f"INSERT OVERWRITE {database}.orders SELECT * FROM "

@@ -24,7 +24,7 @@ Command = Callable[..., None]
 
 
 def with_options(command: Command) -> Command:
-    """Return a command that takes the fields of its dataclasses as options of its own."""
+    """Return a command that takes the fields of its dataclasses as options."""
     signature = inspect.signature(command)
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}

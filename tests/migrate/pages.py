@@ -77,7 +77,7 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, {key: value or "" for key, value in attrs})
-        assert len(element.attributes) == len(attrs), f"an attribute of {tag} is there twice"
+        assert len(element.attributes) == len(attrs), f"an attribute of {tag} is set twice"
         self.open[-1].children.append(element)
         if tag not in _VOID:
             self.open.append(element)

@@ -1,4 +1,4 @@
-"""The command line of migrations: planned and shown by default, carried out when told to."""
+"""The command line of migrations: planned and shown by default, carried out with --execute."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def test_a_plan_with_blocked_tables_ends_with_3_and_is_refused(prod: Place, lake
 
 def test_a_command_is_run_at_the_end(prod: Place, lake: Path, tmp_path: Path) -> None:
     write(lake, "a", "b")
-    told = tmp_path / "told"
-    script = f'echo "$LANCE_BRIDGE_MIGRATION $LANCE_BRIDGE_MIGRATION_STATE" >> {told}'
+    said = tmp_path / "said"
+    script = f'echo "$LANCE_BRIDGE_MIGRATION $LANCE_BRIDGE_MIGRATION_STATE" >> {said}'
     command = ["migrate", "register", str(lake), "prod", "-n", prod.prefix, "--execute"]
     done = answer_of(*command, "--when-done", script)
-    assert told.read_text() == f"{done['plan']['id']} done\n"
+    assert said.read_text() == f"{done['plan']['id']} done\n"
     failed = run("migrate", "resume", done["plan"]["id"], "--when-done", "echo output; exit 7")
     assert "exit code 7" in failed.stderr
     assert "output" not in failed.stdout

@@ -1,4 +1,4 @@
-"""Conversions that are killed, stopped, or in the way of others: nobody's rows are lost."""
+"""Conversions that are killed or stopped, and concurrent writers: no rows are lost."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
         assert passed() > 15
         assert undoing() > 8
         assert passed() > undoing()
-        for moment, goes_on in product(range(passed()), (True, False)):
+        for moment, is_resumed in product(range(passed()), (True, False)):
             again(run)
             with pytest.raises(Died), moments(moment):
                 run.execute(at_once=1)
-            if goes_on:  # or else it is undone from where it is
+            if is_resumed:  # or else it is undone from where it is
                 assert failed(run.execute(at_once=1)) == [], moment
                 assert rows_of(scene.dataset("orders").to_table()) == expected, moment
                 assert len(scene.dataset("orders").versions()) == versions, moment

@@ -34,7 +34,7 @@ def source(hive: Place, lake: Path) -> Place:
 
 @pytest.fixture
 def target(glue: Place, tmp_path: Path) -> Place:
-    """Glue, with a root of its own for new tables."""
+    """Glue, with a root for new tables."""
     properties = {**glue.properties, "root": str(tmp_path / "copies")}
     return Place(glue.impl, properties, glue.outer, glue.prefix, glue.raw)
 
@@ -109,7 +109,7 @@ def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_n
 ) -> None:
     with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         for moment in count():
-            # It dies again and again, until the entry is there, and nothing of the data.
+            # It dies again and again, until the entry exists, and none of the data.
             with pytest.raises(Died), moments(moment):
                 run.execute(at_once=1)
             if ".".join(target.table("a")) in target.entries():

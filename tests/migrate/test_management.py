@@ -120,18 +120,18 @@ def test_a_recreated_table_is_neither_converted_nor_converted_back(
     with within(place) as endpoints, place.connect() as namespace:
         stale = Run("management", endpoints, migrations)
         stale.plan(**select(place, "catalog"))
-        made_anew(namespace, table, lake)
+        recreate_table(namespace, table, lake)
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             stale.execute()
         run = Run("management", endpoints, migrations)
         run.plan(**select(place, "catalog"))
         run.execute()
-        made_anew(namespace, table, lake)
+        recreate_table(namespace, table, lake)
         with pytest.raises(InvalidTableStateError, match="is not the table"):
             run.undo()
 
 
-def made_anew(namespace: Any, table: tuple[str, ...], lake: Path) -> None:
+def recreate_table(namespace: Any, table: tuple[str, ...], lake: Path) -> None:
     namespace.deregister_table(api.DeregisterTableRequest(id=list(table)))
     namespace.register_table(
         api.RegisterTableRequest(id=list(table), location=str(lake / "t.lance"))

@@ -190,6 +190,17 @@ class Execution:
     output: OutputOption = Output.TEXT
 
 
+@dataclass(frozen=True)
+class Reconnection:
+    """How the source and target of a migration that is kept are connected again."""
+
+    at_once: Parallelism = None
+    source_properties: SourceProperties = None
+    properties: Properties = None
+    state: StateDirectory = None
+    output: OutputOption = Output.TEXT
+
+
 Execute = Annotated[
     bool,
     typer.Option(

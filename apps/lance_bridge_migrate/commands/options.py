@@ -47,15 +47,18 @@ def with_options(command: Command) -> Command:
 
 
 def _parameters_of(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as keyword parameters."""
+    """Return the fields of a dataclass as keyword parameters, those of its bases last."""
     hints = get_type_hints(group, include_extras=True)
+    own = [name for each in group.__mro__ for name in inspect.get_annotations(each)]
     return [
         inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY,
-            default=each.default, annotation=hints[each.name],
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=hints[each.name],
         )
-        for each in fields(group)
-    ]  # fmt: skip
+        for each in sorted(fields(group), key=lambda each: own.index(each.name))
+    ]
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -114,27 +117,6 @@ def http_url(value: str | None) -> str | None:
     if value is not None and not value.lower().startswith(("http://", "https://")):
         raise misused("--when-done-url must begin with http:// or https://")
     return value
-
-
-@dataclass(frozen=True)
-class Selected:
-    """Which tables are migrated."""
-
-    include: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--include", "-i", help="Pattern of tables to take: sales.*. Repeatable; default all."
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", "-x", help="Pattern of tables to leave out. Repeatable."),
-    ] = None
-
-    def as_options(self) -> dict[str, Any]:
-        """Return the options of a migration that selects tables."""
-        chosen = {"include": list(self.include or ()), "exclude": list(self.exclude or ())}
-        return {key: value for key, value in chosen.items() if value}
 
 
 @dataclass(frozen=True)
@@ -201,12 +183,39 @@ class Reconnection:
     output: OutputOption = Output.TEXT
 
 
-Execute = Annotated[
-    bool,
-    typer.Option(
-        "--execute/--dry-run", help="Carry the plan out, or show and keep it and change nothing."
-    ),
-]
+@dataclass(frozen=True)
+class Planning(Execution):
+    """What a plan is made for: to be shown, or to be carried out as well."""
+
+    execute: Annotated[
+        bool,
+        typer.Option(
+            "--execute/--dry-run",
+            help="Carry the plan out, or show and keep it and change nothing.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class SelectedTables(Planning):
+    """Planning for the tables of a catalog that are selected."""
+
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include", "-i", help="Pattern of tables to take: sales.*. Repeatable; default all."
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", "-x", help="Pattern of tables to leave out. Repeatable."),
+    ] = None
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The options of a migration that selects tables."""
+        chosen = {"include": list(self.include or ()), "exclude": list(self.exclude or ())}
+        return {key: value for key, value in chosen.items() if value}
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Reconnection:
-    """How the source and target of a migration that is kept are connected again."""
+    """Options of a command for a migration that is kept."""
 
     at_once: Parallelism = None
     source_properties: SourceProperties = None
@@ -185,7 +185,7 @@ class Reconnection:
 
 @dataclass(frozen=True)
 class Planning(Execution):
-    """What a plan is made for: to be shown, or to be carried out as well."""
+    """Options of a command that plans, and may carry the plan out."""
 
     execute: Annotated[
         bool,
@@ -198,7 +198,7 @@ class Planning(Execution):
 
 @dataclass(frozen=True)
 class SelectedTables(Planning):
-    """Planning for the tables of a catalog that are selected."""
+    """Options of a command that plans for selected tables."""
 
     include: Annotated[
         list[str] | None,
@@ -234,7 +234,7 @@ class SparkSettings:
 
 @dataclass(frozen=True)
 class LanceFiles:
-    """What Lance's files are like."""
+    """Options of Lance's files."""
 
     data_storage_version: Annotated[
         str | None,

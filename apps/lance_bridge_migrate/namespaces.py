@@ -55,7 +55,7 @@ def namespace_steps() -> list[Step]:
 def _create(work: Work) -> None:
     catalog = work.target_bridge.catalog
     record = NamespaceRecord(work.item.target, {MARK: work.mark})
-    # Whoever has created it meanwhile, it exists, which is all that is needed.
+    # If another process has created it, that is fine: it exists.
     with suppress(NamespaceAlreadyExistsError):
         settle(lambda: catalog.create_namespace(record), lambda: _is_own(work))
 

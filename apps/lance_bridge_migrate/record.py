@@ -22,7 +22,7 @@ class State(str, Enum):
     NOTHING_TO_DO = "nothing to do"
     BLOCKED = "blocked"
     STARTED = "started"
-    """Begun, and neither done nor failed: it runs, or was interrupted."""
+    """Started, and neither done nor failed: it runs, or was interrupted."""
     FAILED = "failed"
     DIFFERS = "differs"
     """Done, and verifying found a difference."""

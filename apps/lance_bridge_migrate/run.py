@@ -300,7 +300,8 @@ def undo(
     with migration.journal() as journal:
         record = migration.record()
         session = RunSession(migration_type, endpoints, record, journal, progress)
-        items = [each.item for each in record.items.values() if _is_to_undo(each)]
+        states = record.items.values()
+        items = [each.item for each in states if each.has_started and not each.is_undone]
         refused = _refused(session, items, at_once)
         if refused and not skip_changed:
             raise _refusal(record, refused)
@@ -309,10 +310,6 @@ def undo(
             session.fail(item, error, undoing=True)
         _undo_items(session, [item for item in items if item.key not in refused], at_once)
         return record
-
-
-def _is_to_undo(state: ItemState) -> bool:
-    return state.has_started and not state.is_undone
 
 
 def _steps_to_undo(session: RunSession, item: Item) -> list[Step]:

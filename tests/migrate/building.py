@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,25 @@ class Run:
 
     def undo(self, *, skip_changed: bool = False) -> Record:
         return undo(self.type, self.endpoints, self.migration, skip_changed=skip_changed)
+
+
+@contextmanager
+def planned(
+    name: str, endpoints: AbstractContextManager[Endpoints], migrations: Migrations, **options: Any
+) -> Iterator[Run]:
+    """Yield a migration that is planned with these options."""
+    with endpoints as connected:
+        run = Run(name, connected, migrations)
+        run.plan(**options)
+        yield run
+
+
+def registering(
+    directory: Path, target: Place, migrations: Migrations
+) -> AbstractContextManager[Run]:
+    """Return `planned` for a directory's tables, which go into the test's own database."""
+    endpoints = from_directory(directory, target)
+    return planned("register", endpoints, migrations, namespace=target.namespace())
 
 
 def counts_of(record: Record) -> Mapping[str, int]:

@@ -43,7 +43,7 @@ def migrations(tmp_path: Path) -> Migrations:
 
 @pytest.fixture(scope="package")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    """A process whose children run migrations, and die where they are told to."""
+    """A process whose children run migrations, and die at a given moment."""
     with Runner(tmp_path_factory.mktemp("runner") / "errors.log") as running:
         yield running
 
@@ -104,7 +104,7 @@ def glue_server() -> Iterator[GlueServer]:
 
 @pytest.fixture
 def glue(glue_server: GlueServer) -> Place:
-    """The Glue that tests share; each has databases of its own."""
+    """The Glue that tests share; each has its own databases."""
     return Place("glue", glue_server.properties, (), _prefix(), glue_reader(glue_server))
 
 

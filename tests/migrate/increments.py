@@ -86,7 +86,7 @@ def add(scene: Scene, database: str, start: int, end: int) -> None:
     )
 
 
-def made_anew(scene: Scene) -> None:
+def recreate_table(scene: Scene) -> None:
     """Drop the table ``t_new``, and make another of the name, with as many versions."""
     rows, table = scene.dataset("t_new").to_table().sort_by("id"), [scene.target, "t_new"]
     with scene.place.connect() as namespace:

@@ -1,4 +1,4 @@
-"""What the sessions of `test_killed` do: one is killed while its tasks write, another goes on."""
+"""What the sessions of `test_killed` do: one is killed while its tasks write, another resumes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def begin(spark: Any, uri: str, directory: str) -> list[str]:
         return failed(run.execute())
 
 
-def go_on(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as this process's own
-    """Go on with the one migration of a state directory, tell of its table, and undo it."""
+def resume(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as this process's own
+    """Resume the one migration of a state directory, describe its table, and undo it."""
     migrations = Migrations(Path(state))
     [id] = migrations.ids()
     migration = migrations.get(id)

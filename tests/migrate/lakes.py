@@ -16,7 +16,7 @@ class Lake:
         catalog: Spark's name of the catalog that they are in.
         properties: Of a table whose rows are deleted without their files being written again, and
             whose columns can be renamed.
-        maintenance: SQL that writes the files of ``{table}`` anew, and changes no row.
+        maintenance: SQL that rewrites the files of ``{table}``, and changes no row.
         forget: SQL after which older snapshots of ``{table}`` cannot be read.
     """
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 from lance_bridge_migrate.report import Report
-from lance_bridge_migrate.report.page import page_of
-from lance_bridge_migrate.report.plots import plots_of
+from lance_bridge_migrate.report.page import page_of, plots_of
 
 _VOID = {"meta", "br", "link", "img", "input", "hr", "base", "source", "embed", "track", "wbr"}
 _LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "formaction", "poster",
@@ -78,7 +77,7 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, {key: value or "" for key, value in attrs})
-        assert len(element.attributes) == len(attrs), f"an attribute of {tag} is there twice"
+        assert len(element.attributes) == len(attrs), f"an attribute of {tag} is set twice"
         self.open[-1].children.append(element)
         if tag not in _VOID:
             self.open.append(element)

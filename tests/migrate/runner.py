@@ -1,4 +1,4 @@
-"""A program that runs or undoes migrations, and may be told where to die.
+"""A program that runs or undoes migrations, and may die at a given moment.
 
 ``python -m migrate.runner`` reads jobs from its standard input, one in JSON on each line, does each
 in a child of its own, and writes how that ended. A child dies by SIGKILL, as a crash would: nothing
@@ -112,7 +112,7 @@ def do(job: Job) -> int:
 
 
 def serve() -> None:
-    """Do jobs until there are no more; tell of each the signal that killed it, and its moments."""
+    """Do jobs until there are no more; print the signal that killed each, and its moments."""
     for line in sys.stdin:
         job = Job(**json.loads(line))
         reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""Processes that run migrations, and die where they are told to: see `migrate.runner`."""
+"""Processes that run migrations, and die at a given moment: see `migrate.runner`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def job_of(migration: Migration, action: str = "execute", **more: Any) -> Job:
 
 
 class Runner:
-    """One process that does jobs in children of its own; what it prints on errors is in a file."""
+    """One process that does jobs in child processes; what it prints on errors is in a file."""
 
     def __init__(self, log: Path) -> None:
         self._log = log

@@ -56,23 +56,23 @@ class Scene:
 
     @property
     def target(self) -> str:
-        """The database that tables of Lance go to; it is not there at first."""
+        """The database that tables of Lance go to; it does not exist at first."""
         return f"{self.prefix}_lance"
 
     @contextmanager
     def run(self, name: str) -> Iterator[Run]:
         """Yield a migration from the session to the metastore."""
         with self.place.connect() as namespace:
-            yield Run(
-                name,
-                Endpoints(
-                    self.spark,
-                    namespace,
-                    address_of_session(self.spark),
-                    address_of(namespace),
-                ),
-                self.migrations,
-            )
+            addresses = (address_of_session(self.spark), address_of(namespace))
+            endpoints = Endpoints(self.spark, namespace, *addresses)
+            yield Run(name, endpoints, self.migrations)
+
+    @contextmanager
+    def converting(self, database: str, **options: Any) -> Iterator[Run]:
+        """Yield a conversion of all tables of a database, planned with more options."""
+        with self.run("convert") as run:
+            run.plan(include=[f"{database}.*"], namespace=[self.target], **options)
+            yield run
 
     def dataset(self, table: str, database: str = "") -> lance.LanceDataset:
         """Return a table as pylance opens it by its name."""
@@ -81,7 +81,7 @@ class Scene:
             return lance.dataset(namespace_client=namespace, table_id=identifier)
 
     def tables(self) -> list[str]:
-        """Return the names of the target's tables; none where its database is not there."""
+        """Return the names of the target's tables; none where its database does not exist."""
         with self.place.connect() as namespace:
             names = namespace.list_namespaces(api.ListNamespacesRequest(id=[])).namespaces
             if self.target not in names:
@@ -158,7 +158,7 @@ def moments(
 
 @contextmanager
 def each_file_by_itself(spark: Any) -> Iterator[None]:
-    """Have each file of a source be a task of its own, however small."""
+    """Make each file of a source a task, however small."""
     key = "spark.sql.files.maxPartitionBytes"
     before = spark.conf.get(key)
     spark.conf.set(key, spark.conf.get("spark.sql.files.openCostInBytes"))
@@ -209,13 +209,13 @@ def run_checks(
     directory: str,
     names: Sequence[str],
 ) -> dict[str, str]:
-    """Do some of these checks, each in a scene of its own; return the traces of those that fail."""
+    """Call some of these tests, each with a new scene; return the traces of those that fail."""
     found = {}
     for name in names:
         scene = Scene(spark, uri, directory)
         try:
             checks[name](scene)
-        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - told of, and fails its test
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - returned, and fails its test
             found[name] = traceback.format_exc()
         finally:
             scene.clean()
@@ -223,7 +223,7 @@ def run_checks(
 
 
 def serve(spark: Any, uri: str, directory: str, port: int) -> None:
-    """Do checks that are asked for by lines of JSON, each in a scene of its own; answer traces."""
+    """Call tests that lines of JSON name, each with a new scene; answer with traces."""
     with socket.create_connection(("127.0.0.1", port)) as peer:
         lines = peer.makefile("rw", encoding="utf-8")
         for line in lines:

@@ -22,9 +22,9 @@ from migrate.increments import (
     converted,
     done,
     ids,
-    made_anew,
     only_item,
     plan_next,
+    recreate_table,
     rows_in_spark,
 )
 from migrate.places import Place
@@ -102,7 +102,7 @@ def test_rows_with_greater_values_are_added_up_to_those_of_the_plan(scene: Scene
         add(scene, database, 20, 35)
         plan = plan_next(run, by="column", column="id")
         assert only_item(plan).rows == 15
-        add(scene, database, 35, 37)  # after the plan: the round does not take them
+        add(scene, database, 35, 37)  # after the plan: the increment does not take them
         record = done(run)
         assert record.items[f"{database}/t"].facts["rows_written"] == 15
         assert ids(scene) == list(range(35))
@@ -201,7 +201,7 @@ def test_rows_that_a_column_does_not_show_are_reported(scene: Scene) -> None:
         scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, NULL), (3, NULL)")
         [problem] = failed(run.execute(at_once=1))
         assert "'x' is null in 2 rows, and in 1 of the table" in problem
-        # Row 2 is there once more, with a greater value: no row of the table's is missing.
+        # Row 2 has a greater value now: no row of the table's is missing.
         scene.spark.sql(f"INSERT OVERWRITE {database}.t VALUES (1, 1.0), (2, 5.0), (3, NULL)")
         run.migration = first
         assert problems() == []
@@ -299,7 +299,7 @@ def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
         sql(f"ALTER TABLE {database}.t DROP PARTITION (day = DATE'2024-01-03', place = 'y')")
         sql(f"INSERT INTO {database}.t VALUES (2, 'b', DATE'2024-01-04', 'x')")
         plan = plan_next(run, by="partition", key=["id"])
-        assert only_item(plan).rows == 5, "four that are there, and one that is gone"
+        assert only_item(plan).rows == 5, "four that exist, and one that is gone"
         record = done(run)
         assert record.items[f"{database}/t"].facts["rows_deleted"] == 1
         assert rows_of(scene.dataset("t_new").to_table()) == rows_in_spark(scene, f"{database}.t")
@@ -307,7 +307,7 @@ def test_partitions_that_changed_are_merged_by_key(scene: Scene) -> None:
         assert "There are no new rows" in only_item(plan).nothing_to_do
 
 
-# -- what keeps a round from being planned ---------------------------------------------------------
+# -- what blocks an increment ---------------------------------------------------------------------
 
 
 def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
@@ -317,7 +317,7 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
         scene.spark.sql(
             f"INSERT INTO {database}.t VALUES (20, 'a', 2), (20, 'b', 2), (NULL, 'c', 2)"
         )
-        for options, told in (
+        for options, text in (
             ({"by": "column", "column": "none"}, "There is no column 'none'"),
             ({"by": "snapshot"}, "parquet has no snapshots"),
             ({"by": "partition", "key": ["none"]}, "none"),
@@ -325,7 +325,7 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
             ({"by": "partition", "switch_to": "t_new"}, "already has the name 't_new'"),
         ):
             run.migration = first
-            assert told in blocked(plan_next(run, **options)), options
+            assert text in blocked(plan_next(run, **options)), options
         run.migration = first
         with pytest.raises(InvalidInputError, match="is needed with by=column"):
             plan_next(run, by="column")
@@ -374,18 +374,18 @@ def test_a_table_of_the_same_name_is_left_alone(scene: Scene) -> None:
         plan_next(run, by="column", column="id", switch_to="t")
         with pytest.raises(Died), moments(AT_COMMIT, ((Commit, "run"),)):
             run.execute(at_once=1)
-        made_anew(scene)
+        recreate_table(scene)
         version = scene.dataset("t_new").version
         assert version == first.record().items[f"{database}/t"].facts["version"]
         [problem] = failed(run.execute(at_once=1))
         assert "has been recreated since the plan was made" in problem
         assert run.undo().state is State.UNDONE
-        rounds: tuple[dict[str, Any], ...] = (
+        increments: tuple[dict[str, Any], ...] = (
             {"by": "column", "column": "id"},
             {"by": "column", "column": "id", "key": ["id"], "switch_to": "t"},
             {"by": "partition", "key": ["id"]},
         )
-        for options in rounds:
+        for options in increments:
             run.migration = first
             assert "not the table that was converted" in blocked(plan_next(run, **options))
             with pytest.raises(InvalidInputError, match="are blocked"):

@@ -1,4 +1,4 @@
-"""The commands that move data, as the installed program runs them with a Spark of its own."""
+"""The commands that move data, as the installed program runs them with its own Spark."""
 
 from __future__ import annotations
 

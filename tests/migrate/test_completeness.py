@@ -91,8 +91,7 @@ def test_missing_files_block_the_plan(scene: Scene) -> None:
 
 def test_files_that_vanish_before_the_run_fail_their_tables(scene: Scene) -> None:
     database, raw = make_tables(scene, "whole", "gone", "less", "parts", "added")
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         for name in ("gone", "less", "parts"):
             shutil.copytree(raw / name, scene.directory / "kept" / name)
         shutil.rmtree(raw / "gone")

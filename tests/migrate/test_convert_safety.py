@@ -1,4 +1,4 @@
-"""Conversions that are killed, stopped, or in the way of others: nobody's rows are lost."""
+"""Conversions that are killed or stopped, and concurrent writers: no rows are lost."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
         assert passed() > 15
         assert undoing() > 8
         assert passed() > undoing()
-        for moment, goes_on in product(range(passed()), (True, False)):
+        for moment, is_resumed in product(range(passed()), (True, False)):
             again(run)
             with pytest.raises(Died), moments(moment):
                 run.execute(at_once=1)
-            if goes_on:  # or else it is undone from where it is
+            if is_resumed:  # or else it is undone from where it is
                 assert failed(run.execute(at_once=1)) == [], moment
                 assert rows_of(scene.dataset("orders").to_table()) == expected, moment
                 assert len(scene.dataset("orders").versions()) == versions, moment
@@ -82,8 +82,7 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
 
 def test_rows_of_others_are_not_undone(scene: Scene) -> None:
     database = orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         assert failed(run.execute()) == []
         dataset = scene.dataset("orders")
         dataset.delete("id = 1")
@@ -94,8 +93,7 @@ def test_rows_of_others_are_not_undone(scene: Scene) -> None:
 
 def test_branches_of_others_are_not_undone(scene: Scene) -> None:
     database = orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         assert failed(run.execute()) == []
         made = scene.dataset("orders")
         lance.dataset(made.uri).create_branch("theirs", made.version)
@@ -113,8 +111,7 @@ def _failing(_: object) -> Callable[..., None]:
 
 def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
     database = orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         assert failed(run.execute()) == []
         dataset = scene.dataset("orders")
         before = dataset.count_rows()
@@ -131,8 +128,7 @@ def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
 
 def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) -> None:
     database = orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         for moment in count():
             with pytest.raises(Died), moments(moment):
                 run.execute(at_once=1)
@@ -147,8 +143,7 @@ def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) 
 
 def test_a_source_that_changed_since_the_plan_is_refused(scene: Scene) -> None:
     database = orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         scene.spark.sql(f"ALTER TABLE {database}.orders ADD COLUMNS (more INT)")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
@@ -167,8 +162,7 @@ def test_of_several_at_once_one_fails_and_the_others_are_done(scene: Scene) -> N
             f"CREATE TABLE {database}.{name} USING parquet AS "
             f"SELECT id, '{name}' AS name, {lists} AS vector FROM range(0, 20, 1, 2)"
         )
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target], vectors={"vector": 2})
+    with scene.converting(database, vectors={"vector": 2}) as run:
         for _ in range(2):  # the next run tries it again
             record = run.execute(at_once=4)
             assert counts_of(record) == {"done": 5, "failed": 1}
@@ -195,8 +189,7 @@ def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scen
     def written() -> list[str]:
         return [each for each in scene.files() if "/data/" in each]
 
-    with scene.run("convert") as run, each_file_by_itself(scene.spark):
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run, each_file_by_itself(scene.spark):
         with interrupted(lambda: bool(written())):
             run.execute()
         assert 0 < len(written()) < files_of_source, "it did not wait for all of them"
@@ -214,8 +207,7 @@ def test_ctrl_c_cancels_the_jobs_of_spark_and_the_next_run_continues(scene: Scen
 def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
     database = orders(scene)
     occupied = scene.directory / "lance" / f"{scene.target}.db" / "orders.lance"
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
         with run.migration.journal(), pytest.raises(ConcurrentModificationError, match="being run"):
             run.execute()
         occupied.mkdir(parents=True)
@@ -228,14 +220,13 @@ def test_files_and_tables_of_others_are_left_alone(scene: Scene) -> None:
         # Lance's own tables are none to be converted.
         plan = run.plan(include=[f"{scene.prefix}_*"], namespace=[scene.target], name="{table}_2")
         assert [item.source for item in plan.to_do] == [(database, "orders")]
-        shown = f"1 views and tables of Lance are left out: {scene.target}.orders"
+        shown = f"1 views and Lance tables are left out: {scene.target}.orders"
         assert shown in plan.notes
 
 
 def test_a_table_that_others_write_to_before_the_load_is_not_touched(scene: Scene) -> None:
     database = orders(scene)
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+    with scene.converting(database) as run:
 
         def theirs_first(call: Any) -> Any:
             def between(table: Any, rows: Any) -> Any:
@@ -266,10 +257,8 @@ def test_files_of_failed_tasks_are_named_with_the_command_for_them(scene: Scene)
 
         return leave_and_append
 
-    with scene.run("convert") as run:
-        run.plan(include=[f"{database}.*"], namespace=[scene.target])
-        with replaced(loading, "append", leaving_a_file):
-            record = run.execute(verify="checksums")
+    with scene.converting(database) as run, replaced(loading, "append", leaving_a_file):
+        record = run.execute(verify="checksums")
     assert record.state is State.DONE, failed(record)
     state = record.items[f"{database}/t"]
     assert (state.facts["orphaned_files_left"], state.facts["orphaned_bytes_left"]) == (1, 7)

@@ -10,7 +10,7 @@ import lance
 import pytest
 from lance_namespace import RegisterTableRequest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import Run, between, counts_of, read_by_name, register_rows, rows
+from migrate.building import Run, between, counts_of, planned, read_by_name, register_rows, rows
 from migrate.places import Place, files
 from migrate.sparking import Died, moments
 
@@ -34,7 +34,7 @@ def source(hive: Place, lake: Path) -> Place:
 
 @pytest.fixture
 def target(glue: Place, tmp_path: Path) -> Place:
-    """Glue, with a root of its own for new tables."""
+    """Glue, with a root for new tables."""
     properties = {**glue.properties, "root": str(tmp_path / "copies")}
     return Place(glue.impl, properties, glue.outer, glue.prefix, glue.raw)
 
@@ -73,9 +73,7 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
     source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
     copies = tmp_path / "copies"
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        run.plan(**_options(source, target))
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         with moments() as passed:
             run.execute(at_once=1)
         expected = files(copies)
@@ -97,9 +95,7 @@ def test_killed_at_every_moment_and_run_again_it_is_the_same_copy(
 def test_what_others_wrote_to_a_copy_is_not_undone(
     source: Place, target: Place, migrations: Migrations, tmp_path: Path
 ) -> None:
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        run.plan(**_options(source, target))
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         run.execute()
         place = str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance")
         lance.write_dataset(rows(1, 900), place, mode="append")
@@ -111,11 +107,9 @@ def test_what_others_wrote_to_a_copy_is_not_undone(
 def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_nor_deleted(
     source: Place, target: Place, migrations: Migrations, tmp_path: Path
 ) -> None:
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        run.plan(**_options(source, target))
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         for moment in count():
-            # It dies again and again, until the entry is there, and nothing of the data.
+            # It dies again and again, until the entry exists, and none of the data.
             with pytest.raises(Died), moments(moment):
                 run.execute(at_once=1)
             if ".".join(target.table("a")) in target.entries():
@@ -133,9 +127,7 @@ def test_a_table_that_others_made_in_the_declared_entry_is_neither_overwritten_n
 def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
     source: Place, target: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        run.plan(**_options(source, target))
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         assert counts_of(run.execute()) == {"done": 2}
         made = lance.dataset(str(tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"))
         made.create_branch("theirs", made.version)
@@ -151,9 +143,7 @@ def test_tables_with_branches_are_refused_and_those_that_got_one_are_not_undone(
 def test_tables_whose_versions_the_catalog_holds_and_changed_entries_are_refused(
     source: Place, target: Place, migrations: Migrations
 ) -> None:
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        run.plan(**_options(source, target))
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         with source.connect() as namespace:
             namespace.manage_table(source.table("a"))
         with pytest.raises(ConcurrentModificationError, match="plan again"):
@@ -167,9 +157,7 @@ def test_files_of_others_are_neither_copied_nor_deleted(
 ) -> None:
     (lake / "a.lance" / "data" / "notes.parquet").write_text("theirs")
     copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        run.plan(**_options(source, target))
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         assert counts_of(run.execute()) == {"done": 2}
         assert not (copy / "data" / "notes.parquet").exists()
         (copy / "data" / "mine.parquet").write_text("kept")
@@ -181,9 +169,7 @@ def test_a_copy_that_an_entry_of_the_source_is_for_is_not_undone(
     source: Place, target: Place, migrations: Migrations, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copies" / f"{target.prefix}.db" / "a.lance"
-    with between(source, target) as endpoints:
-        run = Run("copy", endpoints, migrations)
-        run.plan(**_options(source, target))
+    with planned("copy", between(source, target), migrations, **_options(source, target)) as run:
         run.execute()
         with source.connect() as namespace:
             request = RegisterTableRequest(id=list(source.table("b")), location=str(copy))

@@ -51,14 +51,14 @@ def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> 
         assert error.code == ConcurrentModificationError.code
         assert "1 rows have a greater value" in error.message
         assert scene.tables() == ["t_new"]
-        assert ids(scene) == list(range(25)), "the round's rows are in"
-        # Run again, it looks again; another round takes what is missing.
+        assert ids(scene) == list(range(25)), "the increment's rows are in"
+        # Run again, it checks again; another increment takes what is missing.
         assert run.execute().state is State.FAILED
         plan_next(run, by="column", column="id", switch_to="{table}")
         done(run)
         assert scene.tables() == ["t"]
         assert rows_of(scene.dataset("t").to_table()) == rows_in_spark(scene, f"{database}.t")
-        # Whoever writes to it by its new name keeps it from being undone, before a thing is done.
+        # If others write to it by its new name, undoing is refused before anything is done.
         version = scene.dataset("t").version
         scene.dataset("t").delete("id = 0")
         with pytest.raises(InvalidTableStateError, match="did not write"):
@@ -142,7 +142,7 @@ def test_with_concurrent_writers_no_row_is_lost_or_duplicated(scene: Scene) -> N
 
 
 def _killed_at_every_moment(scene: Scene, run: Run, table: str) -> None:
-    """Kill the round of a plan at every moment, go on, kill its undoing, and go on with that."""
+    """Kill an increment at every moment, resume it, kill its undoing, and resume that."""
 
     def execute(moment: int = -1) -> int:
         with moments(moment, _CHANGES) as passed:
@@ -204,7 +204,7 @@ def test_increments_are_undone_one_by_one_and_rows_of_others_are_kept(scene: Sce
         done(run, "none")
         second, run.migration = run.migration, first
         with pytest.raises(InvalidTableStateError, match="did not write"):
-            run.undo()  # the later round has to be undone first
+            run.undo()  # the later increment must be undone first
         run.migration = second
         assert run.undo().state is State.UNDONE
         run.migration = first
@@ -234,7 +234,7 @@ def test_rows_that_others_write_while_it_is_cut_off_stay(scene: Scene) -> None:
             error = record.items[f"{database}/t"].error
             assert error is not None
             assert error.code == ConcurrentModificationError.code, error
-            assert run.undo().state is State.UNDONE, "there is nothing of the round to take back"
+            assert run.undo().state is State.UNDONE, "there is nothing to undo"
             assert ids(scene) == [0, *range(2, 20)]
             before.restore()  # type: ignore[no-untyped-call]  # pylance's
 

@@ -1,7 +1,7 @@
 """Killed at every moment and run again, a migration ends as if it had never been killed.
 
-Each run is a process of its own, which ends by SIGKILL before one event of the journal or one
-change of the catalog, and so after the one before. The next run goes on, in this process. Undoing
+Each run is a process, which ends by SIGKILL before one event of the journal or one
+change of the catalog, and so after the one before. The next run continues, in this process. Undoing
 is killed alike.
 """
 

@@ -8,7 +8,16 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidInputError
-from migrate.building import Run, between, counts_of, read_by_name, register_rows, rows, within
+from migrate.building import (
+    Run,
+    between,
+    counts_of,
+    planned,
+    read_by_name,
+    register_rows,
+    rows,
+    within,
+)
 from migrate.places import Place, files
 from servers.hive_raw import raw_client
 
@@ -45,9 +54,7 @@ def test_entries_are_copied_and_neither_source_nor_files_change(
         namespace.register_table(request)
     before, data = source.entries(), files(lake)
     found = target.entries()
-    with between(source, target) as connected:
-        run = Run("entries", connected, migrations)
-        run.plan(**into(source, target))
+    with planned("entries", between(source, target), migrations, **into(source, target)) as run:
         record = run.execute(verify="checksums")
         assert counts_of(record) == {"done": 5}
         # Source and target have databases of the same names.
@@ -68,9 +75,13 @@ def test_all_tables_can_go_into_one_namespace(
         hive.make_namespace(database)
     register_rows(hive, "a", lake / "a.lance", "one")
     register_rows(hive, "b", lake / "b.lance", "two")
-    with between(hive, glue) as connected:
-        run = Run("entries", connected, migrations)
-        run.plan(include=[f"{hive.prefix}*"], namespace=glue.namespace())
+    with planned(
+        "entries",
+        between(hive, glue),
+        migrations,
+        include=[f"{hive.prefix}*"],
+        namespace=glue.namespace(),
+    ) as run:
         run.execute()
     assert set(glue.entries()) == {glue.prefix, f"{glue.prefix}.a", f"{glue.prefix}.b"}
 
@@ -103,9 +114,10 @@ def test_a_source_that_changed_since_the_plan_is_refused(
 ) -> None:
     hive.make_namespace()
     table = register_rows(hive, "a", lake / "a.lance")
-    with between(hive, glue) as connected, hive.connect() as namespace:
-        run = Run("entries", connected, migrations)
-        run.plan(**into(hive, glue))
+    with (
+        planned("entries", between(hive, glue), migrations, **into(hive, glue)) as run,
+        hive.connect() as namespace,
+    ):
         namespace.deregister_table(api.DeregisterTableRequest(id=list(table)))
         lance.write_dataset(rows(), str(lake / "other.lance"))
         request = api.RegisterTableRequest(id=list(table), location=str(lake / "other.lance"))
@@ -120,9 +132,7 @@ def test_rows_that_are_added_since_the_plan_do_not_make_it_wrong(
 ) -> None:
     hive.make_namespace()
     register_rows(hive, "a", lake / "a.lance")
-    with between(hive, glue) as connected:
-        run = Run("entries", connected, migrations)
-        run.plan(**into(hive, glue))
+    with planned("entries", between(hive, glue), migrations, **into(hive, glue)) as run:
         lance.write_dataset(rows(2, 3), str(lake / "a.lance"), mode="append")
         assert counts_of(run.execute(verify="sample")) == {"done": 2}
 

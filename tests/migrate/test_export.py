@@ -1,4 +1,4 @@
-"""Tables of Lance are written as Parquet by a real session, and taken back."""
+"""Tables of Lance are written as Parquet by a real session, and undone."""
 
 from __future__ import annotations
 
@@ -278,12 +278,12 @@ def test_a_rename_that_was_cut_off_is_repeated(scene: Scene) -> None:
         return copy
 
     with exporting(scene) as run:
-        for goes_on in (True, False):
+        for is_resumed in (True, False):
             run.plan(include=[f"{scene.target}.*"], directory=str(out))
             with pytest.raises(Died), replaced(files, "rename", copying):
                 run.execute()
             assert len(list(place.iterdir())) == 1
-            if goes_on:
+            if is_resumed:
                 assert failed(run.execute(verify="checksums")) == []
             assert run.undo().state is State.UNDONE
             assert list(place.parent.iterdir()) == []
@@ -326,11 +326,11 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
             assert run.undo().state is State.UNDONE
         assert passed() >= 10
         assert undoing() >= 5
-        for moment, goes_on in product(range(passed()), (True, False)):
+        for moment, is_resumed in product(range(passed()), (True, False)):
             again(run)
             with pytest.raises(Died), moments(moment, _CHANGES):
                 run.execute(at_once=1)
-            if goes_on:  # or else it is undone from where it is
+            if is_resumed:  # or else it is undone from where it is
                 assert failed(run.execute(at_once=1)) == [], moment
                 ids = [row["id"] for row in scene.spark.table(f"{database}.t").collect()]
                 assert sorted(ids) == [0, 1, 2, 3], moment

@@ -1,4 +1,4 @@
-"""Runs end early where nothing answers, and where they are asked to; the next run goes on."""
+"""Runs end early where nothing answers, and where they are asked to; the next run continues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES = 40
 
 
 class Touch(MigrationType):
-    """A migration that changes nothing, and fails as it is told to."""
+    """A migration that changes nothing, and fails where it should."""
 
     name = "touch"
     options_type = Options

@@ -87,7 +87,7 @@ class Scene:
         return ["migrate", "convert", "hive", *what, *where, *how, *self._common()]
 
     def resuming(self) -> list[str]:
-        """Return the arguments of the command that goes on."""
+        """Return the arguments of the command that resumes."""
         how = ["--skip-blocked", "--verify", "counts", "--at-once", "4"]
         how += ["--source-property", _OF_JAVA]
         return ["migrate", "resume", self.id, *how, *self._common()]

@@ -18,7 +18,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.user_files import STATE_VARIABLE, default_directory
-from lance_bridge_migrate import Address, Item, Migrations, Plan, State
+from lance_bridge_migrate import Address, Item, Migrations, Plan, State, migration_type
 from lance_bridge_migrate.journal import Event, Failure, Journal, read
 from lance_bridge_migrate.plan import blocker, new_id, now, warning, without_clashes
 from lance_bridge_migrate.record import Record
@@ -121,6 +121,17 @@ def test_damage_before_the_end_is_refused_and_nothing_is_cut_off(tmp_path: Path)
     assert path.read_bytes() == before
 
 
+def test_a_journal_that_cannot_be_written_says_so_when_it_is_closed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(Event(event="run"))
+    journal._file.close()
+    journal._file = Path("/dev/full").open("ab")  # noqa: SIM115 - closed by what is tested
+    with pytest.raises(ServiceUnavailableError, match="cannot be used"):
+        journal.append(Event(event="ended"))
+    with pytest.raises(ServiceUnavailableError, match="cannot be used"):
+        journal.close()
+
+
 # -- plans ---------------------------------------------------------------------------------------
 
 
@@ -163,6 +174,16 @@ def test_marks_are_unique_to_items_and_migrations() -> None:
     marks = {first.mark(item) for item in first.items} | {plan().mark(first.items[0])}
     assert len(marks) == 3
     assert all(len(mark) <= 255 for mark in marks)
+
+
+def test_a_location_with_a_password_is_refused_without_repeating_it() -> None:
+    path = "https://user:hunter2@host/files"
+    given = {"path": path, "format": "csv", "table": "t"}
+    with pytest.raises(InvalidInputError, match="no plan keeps a password") as refused:
+        migration_type("convert").parse_options({"paths": [given], "namespace": ["db"]})
+    assert "hunter2" not in str(refused.value)
+    with pytest.raises(InvalidInputError, match="no plan keeps a password"):
+        migration_type("export").parse_options({"directory": path})
 
 
 # -- the state directory -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A conversion whose process is killed while Spark's tasks write goes on in another process."""
+"""A conversion whose process is killed while Spark's tasks write continues in another process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_killed_while_tasks_write_it_continues_in_another_process(
     assert len(list(versions.glob("*.manifest"))) == 1, "nothing was committed"
     [state] = scenes.glob("*/state")
     found = spark.run(
-        "migrate.killing:go_on", tmp_path / "second", seconds=_SECONDS, state=str(state)
+        "migrate.killing:resume", tmp_path / "second", seconds=_SECONDS, state=str(state)
     )
     expected = {"wrong": [], "ids": list(range(ROWS)), "versions": 2, "orphans": 0}
     assert found == {**expected, "undone": "undone"}

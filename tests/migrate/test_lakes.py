@@ -120,7 +120,7 @@ def _plan(run: Run, scene: Scene, lake: Lake, table: str, name: str = "t_new") -
 
 
 def _state(run: Run) -> ItemState:
-    """Return what became of the one table of a migration."""
+    """Return the state of the one table of a migration."""
     [state] = [each for each in run.migration.record().items.values() if "source" in each.facts]
     return state
 
@@ -296,11 +296,11 @@ def _forgotten_snapshot(scene: Scene, lake: Lake) -> None:
         assert scene.tables() == []
         _plan(run, scene, lake, table)
         done(run)
-        # The snapshot that the table was made of is gone when the round is planned.
+        # The snapshot that the table was made of is gone when the increment is planned.
         _sql(scene, table, "DELETE FROM {table} WHERE id IN (2, 8)", *lake.forget)
-        told = blocked(plan_next(run, by="snapshot", key=["id"]))
-        assert "vacuumed" in told, told
-        assert "convert it again" in told, told
+        text = blocked(plan_next(run, by="snapshot", key=["id"]))
+        assert "vacuumed" in text, text
+        assert "convert it again" in text, text
 
 
 def _refusal(run: Run) -> str:
@@ -318,7 +318,7 @@ def test_a_snapshot_of_iceberg_that_expired_must_be_planned_again(scene: Scene) 
     _forgotten_snapshot(scene, ICEBERG)
 
 
-def _made_anew(scene: Scene, lake: Lake) -> None:
+def _recreate_table(scene: Scene, lake: Lake) -> None:
     table = _made(scene, lake)
     with scene.run("convert") as run:
         _plan(run, scene, lake, table)
@@ -333,16 +333,16 @@ def _made_anew(scene: Scene, lake: Lake) -> None:
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
         run.migration = first
-        told = blocked(plan_next(run, by="snapshot", key=["id"]))
-        assert "convert it again" in told, told
+        text = blocked(plan_next(run, by="snapshot", key=["id"]))
+        assert "convert it again" in text, text
 
 
 def test_a_recreated_table_of_delta_is_not_caught_up_with(scene: Scene) -> None:
-    _made_anew(scene, DELTA)
+    _recreate_table(scene, DELTA)
 
 
 def test_a_recreated_table_of_iceberg_is_not_caught_up_with(scene: Scene) -> None:
-    _made_anew(scene, ICEBERG)
+    _recreate_table(scene, ICEBERG)
 
 
 def test_directories_of_delta_and_iceberg_have_snapshots_too(scene: Scene) -> None:

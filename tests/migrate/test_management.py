@@ -9,7 +9,7 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import Run, counts_of, read_by_name, register_rows, rows, within
+from migrate.building import Run, counts_of, planned, read_by_name, register_rows, rows, within
 from migrate.places import Place, files
 
 from lance_bridge_migrate import Migrations
@@ -46,20 +46,18 @@ def test_tables_are_converted_to_the_catalog_and_back_without_losing_a_version(
 ) -> None:
     table = register_rows(place, "t", lake / "t.lance")
     before, data = place.state(), files(lake)
-    with within(place) as endpoints:
-        run = Run("management", endpoints, migrations)
-        run.plan(**select(place, "catalog"))
+    with planned("management", within(place), migrations, **select(place, "catalog")) as run:
         assert counts_of(run.execute()) == {"done": 1}
         assert is_managed(place, table)
         assert files(lake) == data
         run.undo()
         assert not is_managed(place, table)
         assert place.state() == before
-        again = Run("management", endpoints, migrations)
+        again = Run("management", run.endpoints, migrations)
         again.plan(**select(place, "catalog"))
         again.execute()
         append(place, table)
-        back = Run("management", endpoints, migrations)
+        back = Run("management", run.endpoints, migrations)
         back.plan(**select(place, "storage"))
         assert counts_of(back.execute()) == {"done": 1}
     assert not is_managed(place, table)
@@ -70,9 +68,7 @@ def test_undoing_keeps_what_was_committed_since(
     place: Place, lake: Path, migrations: Migrations
 ) -> None:
     table = register_rows(place, "t", lake / "t.lance")
-    with within(place) as endpoints:
-        run = Run("management", endpoints, migrations)
-        run.plan(**select(place, "catalog"))
+    with planned("management", within(place), migrations, **select(place, "catalog")) as run:
         run.execute()
         append(place, table)
         run.undo()
@@ -84,12 +80,10 @@ def test_versions_written_past_the_catalog_block_the_way_back(
     place: Place, lake: Path, migrations: Migrations
 ) -> None:
     register_rows(place, "t", lake / "t.lance")
-    with within(place) as endpoints:
-        run = Run("management", endpoints, migrations)
-        run.plan(**select(place, "catalog"))
+    with planned("management", within(place), migrations, **select(place, "catalog")) as run:
         run.execute()
         lance.write_dataset(rows(), str(lake / "t.lance"), mode="append")
-        plan = Run("management", endpoints, migrations).plan(**select(place, "storage"))
+        plan = Run("management", run.endpoints, migrations).plan(**select(place, "storage"))
         assert "adopt or discard" in plan.blocked[0].blockers[0].text
         with pytest.raises(InvalidTableStateError, match="adopt or discard"):
             run.undo()
@@ -126,18 +120,18 @@ def test_a_recreated_table_is_neither_converted_nor_converted_back(
     with within(place) as endpoints, place.connect() as namespace:
         stale = Run("management", endpoints, migrations)
         stale.plan(**select(place, "catalog"))
-        made_anew(namespace, table, lake)
+        recreate_table(namespace, table, lake)
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             stale.execute()
         run = Run("management", endpoints, migrations)
         run.plan(**select(place, "catalog"))
         run.execute()
-        made_anew(namespace, table, lake)
+        recreate_table(namespace, table, lake)
         with pytest.raises(InvalidTableStateError, match="is not the table"):
             run.undo()
 
 
-def made_anew(namespace: Any, table: tuple[str, ...], lake: Path) -> None:
+def recreate_table(namespace: Any, table: tuple[str, ...], lake: Path) -> None:
     namespace.deregister_table(api.DeregisterTableRequest(id=list(table)))
     namespace.register_table(
         api.RegisterTableRequest(id=list(table), location=str(lake / "t.lance"))

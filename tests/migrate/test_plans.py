@@ -116,9 +116,9 @@ def test_a_session_without_a_package_names_it(scene: Scene) -> None:
             client.create_table(_entry(scene, database, name, parameters))
     with scene.run("convert") as run:
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target])
-        told = {item.source[-1]: item.blockers[0].text for item in plan.blocked}
-    assert "io.delta:delta-spark" in told["a_delta"], told
-    assert "org.apache.iceberg:iceberg-spark-runtime" in told["an_iceberg"], told
+        texts = {item.source[-1]: item.blockers[0].text for item in plan.blocked}
+    assert "io.delta:delta-spark" in texts["a_delta"], texts
+    assert "org.apache.iceberg:iceberg-spark-runtime" in texts["an_iceberg"], texts
 
 
 def _entry(scene: Scene, database: str, name: str, parameters: dict[str, str]) -> Any:

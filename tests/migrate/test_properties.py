@@ -9,7 +9,7 @@ import lance
 import lance_namespace as api
 import pytest
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
-from migrate.building import Run, counts_of, read_by_name, register_rows, rows, within
+from migrate.building import Run, counts_of, planned, read_by_name, register_rows, rows, within
 from migrate.places import Place, files, without
 from servers.glue_server import GlueServer
 from servers.hive_raw import MARKS, raw_client, raw_table
@@ -109,9 +109,7 @@ def test_a_table_of_another_implementation_in_glue_gets_our_properties_and_back(
     }
     glue_server.glue.create_table(DatabaseName=glue.prefix, TableInput=entry)
     before = glue.entries()
-    with within(glue) as endpoints:
-        run = Run("properties", endpoints, migrations)
-        run.plan(**select(glue))
+    with planned("properties", within(glue), migrations, **select(glue)) as run:
         assert counts_of(run.execute()) == {"done": 1}
         now = glue.state()[f"{glue.prefix}.theirs"]
         assert now["type"] == "EXTERNAL_TABLE"
@@ -185,9 +183,7 @@ def test_verifying_finds_properties_that_others_changed(
 ) -> None:
     hive.make_namespace()
     table = make_theirs(hive, lake, "upper_case_type")
-    with within(hive) as endpoints:
-        run = Run("properties", endpoints, migrations)
-        run.plan(**select(hive))
+    with planned("properties", within(hive), migrations, **select(hive)) as run:
         run.execute()
         with hive.connect() as namespace:
             namespace.deregister_table(api.DeregisterTableRequest(id=list(table)))

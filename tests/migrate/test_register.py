@@ -14,7 +14,16 @@ from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
 )
-from migrate.building import Run, counts_of, from_directory, read_by_name, rows, write
+from migrate.building import (
+    Run,
+    counts_of,
+    from_directory,
+    planned,
+    read_by_name,
+    registering,
+    rows,
+    write,
+)
 from migrate.places import Place, files
 from servers.glue_server import GlueServer
 
@@ -70,9 +79,9 @@ def test_a_directory_with_a_manifest_keeps_its_namespaces_and_properties(
     made.create_namespace(api.CreateNamespaceRequest(id=[hive.prefix + "inner"]))
     request = api.CreateTableRequest(id=[hive.prefix + "inner", "deep"], properties={"a": "b"})
     made.create_table(request, ipc(rows()))
-    with from_directory(lake, hive) as endpoints:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace("outer"))
+    with planned(
+        "register", from_directory(lake, hive), migrations, namespace=hive.namespace("outer")
+    ) as run:
         assert counts_of(run.execute()) == {"done": 4}
     found = hive.entries()
     assert found[f"{hive.prefix}inner.deep"]["parameters"]["a"] == "b"
@@ -197,9 +206,7 @@ def test_a_plan_whose_source_is_gone_is_refused_before_the_first_change(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a", "b")
-    with from_directory(lake, hive) as endpoints:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run:
         (lake / "b.lance").rename(lake / "elsewhere")
         with pytest.raises(ConcurrentModificationError, match="plan again"):
             run.execute()
@@ -212,9 +219,7 @@ def test_a_name_that_is_taken_after_the_plan_fails_alone_and_is_tried_again(
 ) -> None:
     write(lake, "a", "b")
     hive.make_namespace()
-    with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
         request = api.RegisterTableRequest(id=list(hive.table("b")), location=str(tmp_path / "x"))
         namespace.register_table(request)
         record = run.execute()
@@ -249,9 +254,7 @@ def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(
     target: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a", "b", "c")
-    with from_directory(lake, target) as endpoints, target.connect() as namespace:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=target.namespace())
+    with registering(lake, target, migrations) as run, target.connect() as namespace:
         run.execute()
         identifier = list(target.table("a"))
         namespace.deregister_table(api.DeregisterTableRequest(id=identifier))
@@ -266,3 +269,19 @@ def test_what_others_changed_since_is_not_undone_unless_it_is_left_alone(
         record = run.undo(skip_changed=True)
         assert counts_of(record) == {"failed": 1, "undone": 3}
     assert [name.split(".")[-1] for name in target.entries()] == [target.prefix, "a"]
+
+
+def test_a_table_that_was_renamed_since_is_named_and_not_undone(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "a")
+    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
+        run.execute()
+        renamed = api.RenameTableRequest(id=list(hive.table("a")), new_table_name="b")
+        namespace.rename_table(renamed)
+        with pytest.raises(InvalidTableStateError, match=r"was renamed to '.*\.b'"):
+            run.undo()
+        back = api.RenameTableRequest(id=list(hive.table("b")), new_table_name="a")
+        namespace.rename_table(back)
+        assert counts_of(run.undo()) == {"undone": 2}
+    assert hive.entries() == {}

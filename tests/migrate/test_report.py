@@ -41,9 +41,9 @@ def test_a_migration_is_reported_by_the_command(
         id = ran.plan(namespace=hive.namespace()).id
         ran.execute(verify="checksums")
         kept = ["--state", str(tmp_path / "state")]
-        told = run("migrate", "report", id, *kept)
+        printed = run("migrate", "report", id, *kept)
         files = [ran.migration.directory / f"report.{each}" for each in ("html", "json")]
-        assert told.stdout.split() == [str(each) for each in files]
+        assert printed.stdout.split() == [str(each) for each in files]
         found = Report.model_validate_json(files[1].read_bytes())
         assert (found.migration, found.state.value) == (id, "done")
         assert found.counts == {"done": 3}

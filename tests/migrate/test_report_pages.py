@@ -22,8 +22,7 @@ from lance_bridge_migrate import Record
 from lance_bridge_migrate.journal import Check, Event, Failure
 from lance_bridge_migrate.plan import Address, Item, ItemType, warning
 from lance_bridge_migrate.report import report_of
-from lance_bridge_migrate.report.page import MAX_LINES, page_of
-from lance_bridge_migrate.report.plots import MAX_ROWS, plots_of
+from lance_bridge_migrate.report.page import MAX_LINES, MAX_ROWS, page_of, plots_of
 
 
 def test_a_thousand_tables_make_a_page_that_opens_and_json_that_has_all() -> None:

@@ -14,9 +14,9 @@ from lance_namespace.errors import (
     InvalidInputError,
     InvalidTableStateError,
 )
-from migrate.building import Run, between, counts_of, from_directory, write
+from migrate.building import Run, counts_of, registering, write
 from migrate.places import Place
-from migrate.running import Runner, job_of, secrets_of
+from migrate.running import Runner, job_of
 
 from lance_bridge_migrate import Item, Level, Migrations, RunOptions, State, execute, verify
 from lance_bridge_migrate.endpoints import address_of, catalog_at
@@ -29,9 +29,7 @@ def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
     hive: Place, lake: Path, migrations: Migrations, runner: Runner, tmp_path: Path
 ) -> None:
     write(lake, "a", "b")
-    with from_directory(lake, hive) as endpoints:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run:
         reached = str(tmp_path / "reached")
         with runner.paused(job_of(run.migration, waits_at=6, reached=reached)):
             assert run.migration.is_running
@@ -42,7 +40,7 @@ def test_two_runners_at_once_are_refused_and_a_killed_one_gives_way(
             with refused:
                 run.undo()
             with refused:
-                verify(run.type, endpoints, run.migration)
+                verify(run.type, run.endpoints, run.migration)
             assert run.migration.record().state is State.STARTED
             assert hive.entries() == before
         assert counts_of(run.execute()) == {"done": 3}
@@ -64,11 +62,11 @@ def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, *"abcdef")
-    with from_directory(lake, hive) as endpoints:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run:
         with pytest.raises(KeyboardInterrupt):
-            execute(run.type, endpoints, run.migration, RunOptions(at_once=1), Interrupting("b"))
+            execute(
+                run.type, run.endpoints, run.migration, RunOptions(at_once=1), Interrupting("b")
+            )
         record = run.migration.record()
         assert record.runs[-1].ended is not None
         states = [record.items[key].state for key in "ab"]
@@ -81,9 +79,7 @@ def test_ctrl_c_ends_after_the_current_steps_and_notes_the_state(
 
 def test_what_is_done_is_not_done_again(hive: Place, lake: Path, migrations: Migrations) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as endpoints:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run:
         run.execute()
         before = hive.entries()
         again = run.execute()
@@ -101,16 +97,14 @@ def test_a_migration_that_was_undone_is_not_run_again(
     hive: Place, lake: Path, migrations: Migrations
 ) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as endpoints:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run:
         run.execute()
         run.undo()
         assert run.undo().state is State.UNDONE
         with pytest.raises(InvalidInputError, match="was undone"):
             run.execute()
         with pytest.raises(InvalidTableStateError, match="nothing to verify"):
-            verify(run.type, endpoints, run.migration)
+            verify(run.type, run.endpoints, run.migration)
     assert hive.entries() == {}
 
 
@@ -118,9 +112,7 @@ def test_a_namespace_that_others_use_stays_when_it_is_undone(
     hive: Place, lake: Path, migrations: Migrations, tmp_path: Path
 ) -> None:
     write(lake, "a")
-    with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
         run.execute()
         request = api.DeclareTableRequest(
             id=list(hive.table("others")), location=str(tmp_path / "others.lance")
@@ -132,33 +124,14 @@ def test_a_namespace_that_others_use_stays_when_it_is_undone(
 
 def test_verifying_finds_what_differs(hive: Place, lake: Path, migrations: Migrations) -> None:
     write(lake, "a", "b")
-    with from_directory(lake, hive) as endpoints, hive.connect() as namespace:
-        run = Run("register", endpoints, migrations)
-        run.plan(namespace=hive.namespace())
+    with registering(lake, hive, migrations) as run, hive.connect() as namespace:
         record = run.execute(verify="none")
         assert record.items["a"].verified is None
         namespace.deregister_table(api.DeregisterTableRequest(id=list(hive.table("a"))))
-        record = verify(run.type, endpoints, run.migration, Level.CHECKSUMS)
+        record = verify(run.type, run.endpoints, run.migration, Level.CHECKSUMS)
         assert counts_of(record) == {"differs": 1, "done": 2}
         [check] = record.items["a"].checks
         assert (check.name, check.ok, check.found) == ("entry", False, None)
-
-
-def test_a_plan_keeps_no_secret_and_connects_again_with_one_that_is_given(
-    hive: Place, glue: Place, migrations: Migrations
-) -> None:
-    hive.make_namespace()
-    with between(hive, glue) as endpoints:
-        run = Run("entries", endpoints, migrations)
-        run.plan(include=[f"{hive.prefix}*"])
-    kept = (run.migration.directory / "plan.json").read_text()
-    assert glue.properties["access_key_id"] in kept
-    assert glue.properties["secret_access_key"] not in kept
-    address = run.migration.plan().target
-    with pytest.raises(InvalidInputError, match="secret_access_key"), catalog_at(address, {}):
-        raise AssertionError("not reached")
-    with catalog_at(address, secrets_of(glue)) as again:
-        assert address_of(again) == address
 
 
 def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Path) -> None:

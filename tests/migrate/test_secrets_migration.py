@@ -83,7 +83,7 @@ def secrets() -> Secrets:
 def program(
     hive: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secrets: Secrets
 ) -> Iterator[Program]:
-    """The command, with the catalogs ``prod`` and ``other`` and a state directory of its own."""
+    """The command, with the catalogs ``prod`` and ``other`` and a state directory."""
     monkeypatch.delenv("LANCE_BRIDGE_STATE", raising=False)
     left = tmp_path / "left"
     (left / "events").mkdir(parents=True)

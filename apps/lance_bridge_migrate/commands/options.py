@@ -24,7 +24,7 @@ Command = Callable[..., None]
 
 
 def with_options(command: Command) -> Command:
-    """Return a command that takes the fields of its dataclasses as options of its own."""
+    """Return a command that takes the fields of its dataclasses as options."""
     signature = inspect.signature(command)
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -47,15 +47,18 @@ def with_options(command: Command) -> Command:
 
 
 def _parameters_of(group: Any) -> list[inspect.Parameter]:
-    """Return the fields of a dataclass as keyword parameters."""
+    """Return the fields of a dataclass as keyword parameters, those of its bases last."""
     hints = get_type_hints(group, include_extras=True)
+    own = [name for each in group.__mro__ for name in inspect.get_annotations(each)]
     return [
         inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY,
-            default=each.default, annotation=hints[each.name],
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=each.default,
+            annotation=hints[each.name],
         )
-        for each in fields(group)
-    ]  # fmt: skip
+        for each in sorted(fields(group), key=lambda each: own.index(each.name))
+    ]
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -117,27 +120,6 @@ def http_url(value: str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class Selected:
-    """Which tables are migrated."""
-
-    include: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--include", "-i", help="Pattern of tables to take: sales.*. Repeatable; default all."
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option("--exclude", "-x", help="Pattern of tables to leave out. Repeatable."),
-    ] = None
-
-    def as_options(self) -> dict[str, Any]:
-        """Return the options of a migration that selects tables."""
-        chosen = {"include": list(self.include or ()), "exclude": list(self.exclude or ())}
-        return {key: value for key, value in chosen.items() if value}
-
-
-@dataclass(frozen=True)
 class TargetNamespace:
     """Where tables go in the target."""
 
@@ -190,12 +172,50 @@ class Execution:
     output: OutputOption = Output.TEXT
 
 
-Execute = Annotated[
-    bool,
-    typer.Option(
-        "--execute/--dry-run", help="Carry the plan out, or show and keep it and change nothing."
-    ),
-]
+@dataclass(frozen=True)
+class Reconnection:
+    """Options of a command for a migration that is kept."""
+
+    at_once: Parallelism = None
+    source_properties: SourceProperties = None
+    properties: Properties = None
+    state: StateDirectory = None
+    output: OutputOption = Output.TEXT
+
+
+@dataclass(frozen=True)
+class Planning(Execution):
+    """Options of a command that plans, and may carry the plan out."""
+
+    execute: Annotated[
+        bool,
+        typer.Option(
+            "--execute/--dry-run",
+            help="Carry the plan out, or show and keep it and change nothing.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class SelectedTables(Planning):
+    """Options of a command that plans for selected tables."""
+
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include", "-i", help="Pattern of tables to take: sales.*. Repeatable; default all."
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", "-x", help="Pattern of tables to leave out. Repeatable."),
+    ] = None
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The options of a migration that selects tables."""
+        chosen = {"include": list(self.include or ()), "exclude": list(self.exclude or ())}
+        return {key: value for key, value in chosen.items() if value}
 
 
 @dataclass(frozen=True)
@@ -214,7 +234,7 @@ class SparkSettings:
 
 @dataclass(frozen=True)
 class LanceFiles:
-    """What Lance's files are like."""
+    """Options of Lance's files."""
 
     data_storage_version: Annotated[
         str | None,

@@ -21,12 +21,11 @@ from lance_bridge_cli.common import (
 
 from .options import (
     CreateNamespaces,
-    Execute,
-    Execution,
     LanceFiles,
     MigrationId,
     NameTemplate,
-    Selected,
+    Planning,
+    SelectedTables,
     SourceProperties,
     SparkSettings,
     TargetNamespace,
@@ -51,10 +50,8 @@ def register(
         bool, typer.Option("--flatten", help="Put tables of child namespaces there, too.")
     ] = False,
     make_namespaces: CreateNamespaces = True,
-    selected: Selected,
     source_properties: SourceProperties = None,
-    execute: Execute = False,
-    execution: Execution,
+    planning: SelectedTables,
 ) -> None:
     """Register a directory of Lance tables in a catalog. No data is moved.
 
@@ -66,15 +63,15 @@ def register(
         "namespace": parse_name(namespace),
         "flatten": flatten,
         "make_namespaces": make_namespaces,
-        **selected.as_options(),
+        **planning.selection,
     }
     given = {k.removeprefix("storage."): v for k, v in parse_key_values(source_properties).items()}
-    with connected(catalog, execution.properties) as target:
+    with connected(catalog, planning.properties) as target:
         with exit_on_error():
             source = migrations.Directory.at(directory, given)
         address = migrations.address_of(target)
         endpoints = migrations.Endpoints(source, target, source.address, address)
-        plan_and_run("register", endpoints, options, execution, execute=execute)
+        plan_and_run("register", endpoints, options, planning)
 
 
 @app.command()
@@ -84,17 +81,15 @@ def entries(
     target: CatalogName,
     *,
     into: TargetNamespace,
-    selected: Selected,
     source_properties: SourceProperties = None,
-    execute: Execute = False,
-    execution: Execution,
+    planning: SelectedTables,
 ) -> None:
     """Register the Lance tables of one catalog in another. No data is moved.
 
     Example: lance-bridge migrate entries prod backup --include 'sales.*'
     """
-    options = {**into.as_options(), **selected.as_options()}
-    _between("entries", (source, source_properties), target, options, execution, execute=execute)
+    options = {**into.as_options(), **planning.selection}
+    _between("entries", (source, source_properties), target, options, planning)
 
 
 @app.command()
@@ -104,17 +99,15 @@ def copy(
     target: CatalogName,
     *,
     into: TargetNamespace,
-    selected: Selected,
     source_properties: SourceProperties = None,
-    execute: Execute = False,
-    execution: Execution,
+    planning: SelectedTables,
 ) -> None:
     """Copy the Lance tables of one catalog into another, with their data and all versions.
 
     Example: lance-bridge migrate copy prod backup --include 'sales.*'
     """
-    options = {**into.as_options(), **selected.as_options()}
-    _between("copy", (source, source_properties), target, options, execution, execute=execute)
+    options = {**into.as_options(), **planning.selection}
+    _between("copy", (source, source_properties), target, options, planning)
 
 
 def _between(
@@ -122,15 +115,13 @@ def _between(
     source: tuple[str, list[str] | None],
     target: str,
     options: Mapping[str, Any],
-    execution: Execution,
-    *,
-    execute: bool,
+    planning: SelectedTables,
 ) -> None:
     """Migrate from one catalog, given by its name and properties, into another."""
-    with connected(*source) as one, connected(target, execution.properties) as other:
+    with connected(*source) as one, connected(target, planning.properties) as other:
         addresses = (migrations.address_of(one), migrations.address_of(other))
         endpoints = migrations.Endpoints(one, other, *addresses)
-        plan_and_run(migration, endpoints, options, execution, execute=execute)
+        plan_and_run(migration, endpoints, options, planning)
 
 
 @app.command()
@@ -145,17 +136,15 @@ def properties(
     managed_by: Annotated[
         str, typer.Option("--managed-by", help="With others: storage, catalog, or nothing.")
     ] = "storage",
-    selected: Selected,
-    execute: Execute = False,
-    execution: Execution,
+    planning: SelectedTables,
 ) -> None:
     """Give entries the table-format properties that lance-bridge writes, or those of others.
 
     Example: lance-bridge migrate properties prod --to ours --include 'sales.*'
     """
     style = {} if to == "ours" else {"table_type": table_type, "managed_by": managed_by}
-    options = {"to": to, **style, **selected.as_options()}
-    _within("properties", catalog, options, execution, execute=execute)
+    options = {"to": to, **style, **planning.selection}
+    _within("properties", catalog, options, planning)
 
 
 @app.command()
@@ -164,31 +153,27 @@ def management(
     catalog: CatalogName,
     *,
     to: Annotated[str, typer.Option("--to", help="What holds the versions: catalog or storage.")],
-    selected: Selected,
-    execute: Execute = False,
-    execution: Execution,
+    planning: SelectedTables,
 ) -> None:
     """Move the versions of tables into the catalog, or back to their storage.
 
     Example: lance-bridge migrate management prod --to catalog --include sales.orders
     """
-    options = {"to": to, **selected.as_options()}
-    _within("management", catalog, options, execution, execute=execute)
+    options = {"to": to, **planning.selection}
+    _within("management", catalog, options, planning)
 
 
 def _within(
     migration: str,
     catalog: str,
     options: Mapping[str, Any],
-    execution: Execution,
-    *,
-    execute: bool,
+    planning: SelectedTables,
 ) -> None:
     """Migrate inside one catalog, which is source and target."""
-    with connected(catalog, execution.properties) as namespace:
+    with connected(catalog, planning.properties) as namespace:
         address = migrations.address_of(namespace)
         endpoints = migrations.Endpoints(namespace, namespace, address, address)
-        plan_and_run(migration, endpoints, options, execution, execute=execute)
+        plan_and_run(migration, endpoints, options, planning)
 
 
 @app.command()
@@ -258,10 +243,8 @@ def convert(
         list[str] | None, typer.Option("--table-property", help="Of the new tables: key=value.")
     ] = None,
     files: LanceFiles,
-    selected: Selected,
-    execute: Execute = False,
     spark: SparkSettings,
-    execution: Execution,
+    planning: SelectedTables,
 ) -> None:
     """Convert tables that Spark reads to Lance: Parquet, ORC, CSV, Delta, Iceberg and more.
 
@@ -285,20 +268,20 @@ def convert(
         "data_storage_version": files.data_storage_version,
         "max_rows_per_file": files.max_rows_per_file,
         **into.as_options(),
-        **selected.as_options(),
+        **planning.selection,
     }
     if path is not None:
         if table is None:
             raise usage_error("--path needs --table, the name of the new table")
         source = {"path": path, "format": format, "read_options": parse_key_values(read_option)}
         options["paths"] = [{**source, "table": table}]
-    with connected(catalog, execution.properties) as target:
+    with connected(catalog, planning.properties) as target:
         tables_of = target if path is None else None
-        with spark_session(tables_of, spark, execution.state) as (session, session_address):
+        with spark_session(tables_of, spark, planning.state) as (session, session_address):
             options = _with_settings(options, settings)
             address = migrations.address_of(target)
             endpoints = migrations.Endpoints(session, target, session_address, address)
-            plan_and_run("convert", endpoints, options, execution, execute=execute)
+            plan_and_run("convert", endpoints, options, planning)
 
 
 def _with_settings(given: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
@@ -351,8 +334,7 @@ def catch_up(
     ] = None,
     files: LanceFiles,
     source_properties: SourceProperties = None,
-    execute: Execute = False,
-    execution: Execution,
+    planning: Planning,
 ) -> None:
     """Bring converted tables up to date with their sources, and rename them at the end.
 
@@ -363,7 +345,7 @@ def catch_up(
     with exit_on_error():
         from ..migrations.catchup import next_increment  # noqa: PLC0415 - it needs Spark
 
-        migration = migrations.Migrations(execution.state).get(id)
+        migration = migrations.Migrations(planning.state).get(id)
         options = next_increment(
             migration.record(),
             by=by,
@@ -373,8 +355,8 @@ def catch_up(
             data_storage_version=files.data_storage_version,
             max_rows_per_file=files.max_rows_per_file,
         )
-        with reconnected(migration, source_properties, execution.properties) as (_, endpoints):
-            plan_and_run("catch-up", endpoints, options, execution, execute=execute, follows=id)
+        with reconnected(migration, source_properties, planning.properties) as (_, endpoints):
+            plan_and_run("catch-up", endpoints, options, planning, follows=id)
 
 
 @app.command()
@@ -391,10 +373,8 @@ def export(
         list[str] | None, typer.Option("--partition-by", help="A column. Repeatable.")
     ] = None,
     compression: Annotated[str, typer.Option("--compression", help="Of the files.")] = "zstd",
-    selected: Selected,
-    execute: Execute = False,
     spark: SparkSettings,
-    execution: Execution,
+    planning: SelectedTables,
 ) -> None:
     """Write Lance tables as Parquet, into directories or tables of Spark's.
 
@@ -406,11 +386,11 @@ def export(
         "name": name,
         "partition_by": partition_by or [],
         "compression": compression,
-        **selected.as_options(),
+        **planning.selection,
     }
-    with connected(catalog, execution.properties) as source:
+    with connected(catalog, planning.properties) as source:
         tables_of = source if database is not None else None
-        with spark_session(tables_of, spark, execution.state) as (session, session_address):
+        with spark_session(tables_of, spark, planning.state) as (session, session_address):
             if database is not None and has_temporary_catalog(session):
                 raise usage_error(
                     "--database needs a catalog of Spark's that outlives the command: name its "
@@ -418,4 +398,4 @@ def export(
                 )
             address = migrations.address_of(source)
             endpoints = migrations.Endpoints(source, session, address, session_address)
-            plan_and_run("export", endpoints, options, execution, execute=execute)
+            plan_and_run("export", endpoints, options, planning)

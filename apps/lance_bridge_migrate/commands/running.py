@@ -13,7 +13,7 @@ from lance_bridge.exit_codes import FAILED, FOUND, INTERRUPTED
 from lance_bridge_cli.common import exit_on_error, parse_key_values
 from lance_bridge_cli.output import message, spinner
 
-from .options import Execution
+from .options import Execution, Planning
 from .output import print_plan, print_record
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ def plan_and_run(
     name: str,
     endpoints: Endpoints,
     options: Mapping[str, Any],
-    execution: Execution,
-    *,
-    execute: bool,
+    planning: Planning,
     follows: str | None = None,
 ) -> None:
     """Plan a migration, keep the plan, and show it or carry it out; exit by its state.
@@ -44,11 +42,11 @@ def plan_and_run(
         )
         with spinner(f"plan {name}"):
             plan = migrations.make_plan(migration_type, endpoints, dict(options), follows)
-        migration = migrations.Migrations(execution.state).add(plan)
-        if execute:
-            run(migration_type, endpoints, migration, execution)
+        migration = migrations.Migrations(planning.state).add(plan)
+        if planning.execute:
+            run(migration_type, endpoints, migration, planning)
             return
-    print_plan(plan, execution.output)
+    print_plan(plan, planning.output)
     if plan.blocked:
         raise typer.Exit(FOUND)
 

@@ -16,8 +16,7 @@ from ..levels import Level
 from .options import (
     Execution,
     MigrationId,
-    Parallelism,
-    Properties,
+    Reconnection,
     SourceProperties,
     StateDirectory,
     with_options,
@@ -82,17 +81,14 @@ def show(id: MigrationId, state: StateDirectory = None, output: OutputOption = O
 
 
 @saved.command()
+@with_options
 def verify(
     id: MigrationId,
     *,
     level: Annotated[
         Level, typer.Option("--level", "-l", help="How thoroughly: each includes the one before.")
     ] = Level.COUNTS,
-    at_once: Parallelism = None,
-    source_properties: SourceProperties = None,
-    properties: Properties = None,
-    state: StateDirectory = None,
-    output: OutputOption = Output.TEXT,
+    again: Reconnection,
 ) -> None:
     """Compare what a migration made with its source. The exit code is 3 if they differ.
 
@@ -101,30 +97,33 @@ def verify(
     from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
 
     with exit_on_error():
-        migration = migrations.Migrations(state).get(id)
+        migration = migrations.Migrations(again.state).get(id)
+        connection = reconnected(migration, again.source_properties, again.properties)
         with (
-            reconnected(migration, source_properties, properties) as (migration_type, endpoints),
+            connection as (migration_type, endpoints),
             progress_bar(f"verify {id}") as bar,
         ):
             record = migrations.verify(
-                migration_type, endpoints, migration, level, at_once=at_once or 8, progress=bar
+                migration_type,
+                endpoints,
+                migration,
+                level,
+                at_once=again.at_once or 8,
+                progress=bar,
             )
-    print_record(record, output)
+    print_record(record, again.output)
     exit_by_state(record)
 
 
 @saved.command()
+@with_options
 def undo(
     id: MigrationId,
     *,
     skip_changed: Annotated[
         bool, typer.Option("--skip-changed", help="Skip what others have changed since.")
     ] = False,
-    at_once: Parallelism = None,
-    source_properties: SourceProperties = None,
-    properties: Properties = None,
-    state: StateDirectory = None,
-    output: OutputOption = Output.TEXT,
+    again: Reconnection,
 ) -> None:
     """Undo what a migration did, unless others have changed it since. The source stays.
 
@@ -133,9 +132,10 @@ def undo(
     from .progress import progress_bar  # noqa: PLC0415 - takes seconds to import
 
     with exit_on_error():
-        migration = migrations.Migrations(state).get(id)
+        migration = migrations.Migrations(again.state).get(id)
+        connection = reconnected(migration, again.source_properties, again.properties)
         with (
-            reconnected(migration, source_properties, properties) as (migration_type, endpoints),
+            connection as (migration_type, endpoints),
             progress_bar(f"undo {id}") as bar,
             interruptible(f"lance-bridge migrate undo {id}"),
         ):
@@ -144,10 +144,10 @@ def undo(
                 endpoints,
                 migration,
                 skip_changed=skip_changed,
-                at_once=at_once or 8,
+                at_once=again.at_once or 8,
                 progress=bar,
             )
-    print_record(record, output)
+    print_record(record, again.output)
     exit_by_state(record)
 
 

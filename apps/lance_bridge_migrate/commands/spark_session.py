@@ -69,7 +69,7 @@ def spark_log(state_directory: Path) -> Iterator[Path]:
     """Redirect the standard error of processes that the block starts to a log file, for good.
 
     Log4j writes its first lines before any setting of the session counts, and the JVM writes lines
-    of its own. This process writes to its standard error again when the block is left.
+    itself. This process writes to its standard error again when the block is left.
 
     Secrets are replaced, line by line. A file that has grown too large is replaced.
 

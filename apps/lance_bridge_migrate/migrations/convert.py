@@ -186,7 +186,6 @@ def _candidate(
     read, found_footers = _read(spark, source)
     source = source.model_copy(update={"columns": read.schema.json()})
     frame = schema.as_target(read, options.casts, options.renames)
-    names = {name.lower() for name in frame.columns}
     unread = sources.unread_problems(spark, source, frame)
     # Footers also count files that Spark lists below a partition, and then leaves out.
     is_whole = found_footers is not None and found_footers.are_all and not unread
@@ -204,14 +203,35 @@ def _candidate(
         if found_footers is not None:
             problems += footers.check_types(spark, source, read.schema, found_footers)
         hints = schema.vector_hints(frame, vectors, source.name)
-    indices = indices_on(options.indices, frame.columns)
+    facts = _facts(source, frame, vectors, options, inventory)
     if not any(each.severity is Severity.BLOCKER for each in problems):
-        problems += index_problems(indices, schema.schema_for(frame.schema, vectors))
-    is_sorted = all(column.lower() in names for column in options.sort_by)
-    if not is_sorted:
+        indices = indices_on(options.indices, frame.columns)
+        problems += index_problems(indices, facts.schema_of_table)
+    if options.sort_by and not facts.sort_by:
         problems.append(warning("It is not sorted: it lacks some of the columns to sort by"))
-    size = sources.size_of(frame) if inventory.size is None else inventory.size.bytes
-    facts = ConvertFacts(
+    return Candidate(
+        source=source.names,
+        target=target,
+        facts=facts,
+        fingerprint=source.fingerprint(),
+        problems=tuple(problems),
+        rows=rows,
+        bytes=facts.bytes_before,
+        hints=tuple(hints),
+    )
+
+
+def _facts(
+    source: SourceTable,
+    frame: Any,
+    vectors: dict[str, int],
+    options: ConvertOptions,
+    inventory: completeness.Inventory,
+) -> ConvertFacts:
+    names, size = {name.lower() for name in frame.columns}, inventory.size
+    indices = indices_on(options.indices, frame.columns)
+    is_sorted = all(column.lower() in names for column in options.sort_by)
+    return ConvertFacts(
         properties=options.properties,
         source=source,
         columns=frame.schema.json(),
@@ -221,18 +241,8 @@ def _candidate(
         vectors=vectors,
         sort_by=options.sort_by if is_sorted else (),
         indices=tuple(each for each in indices if each.column in frame.columns),
-        bytes_before=size,
-        files=inventory.size,
-    )
-    return Candidate(
-        source=source.names,
-        target=target,
-        facts=facts,
-        fingerprint=source.fingerprint(),
-        problems=tuple(problems),
-        rows=rows,
-        bytes=size,
-        hints=tuple(hints),
+        bytes_before=sources.size_of(frame) if size is None else size.bytes,
+        files=size,
     )
 
 

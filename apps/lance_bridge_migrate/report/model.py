@@ -11,8 +11,9 @@ from pydantic import Field
 
 from lance_bridge.errors import display
 
+from ..journal import Check
 from ..plan import ItemType, Model
-from ..record import State
+from ..record import State, StepState
 
 FORMAT: Final = 1
 """Of the JSON."""
@@ -20,14 +21,10 @@ GENERATOR: Final = "lance-bridge migrate report"
 """Marks a file as a report, as a page and as JSON."""
 
 
-class StepLine(Model):
+class StepLine(StepState):
     """One step of one table; ``seconds`` is of the attempt that finished."""
 
     name: str
-    started: str
-    done: str | None = None
-    seconds: float | None = None
-    undone: str | None = None
 
 
 class ItemLine(Model):
@@ -84,15 +81,10 @@ class ItemLine(Model):
         return "" if self.type is ItemType.NAMESPACE else display(self.source)
 
 
-class CheckLine(Model):
+class CheckLine(Check):
     """One thing that verifying compared."""
 
     table: str
-    name: str
-    column: str = ""
-    ok: bool
-    expected: Any = None
-    found: Any = None
 
 
 class ProblemLine(Model):

@@ -70,10 +70,7 @@ _SEVERITIES = {"error": 0, "blocker": 1, "warning": 2}
 
 def _item(state: ItemState) -> ItemLine:
     item, facts, checks = state.item, state.facts, state.checks
-    steps = tuple(
-        StepLine(name=name, **each.model_dump(include={"started", "done", "seconds", "undone"}))
-        for name, each in state.steps.items()
-    )
+    steps = tuple(StepLine(name=name, **each.model_dump()) for name, each in state.steps.items())
     seconds = state.seconds if any(each.done for each in steps) else None
     rows_written, bytes_written = _count(facts, "rows_written"), _count(facts, "bytes_written")
     location = facts.get("location")

@@ -76,11 +76,11 @@ def column_range(source: DataFrame, target: DataFrame, column: str) -> RangeSize
     Raises:
         InvalidInputError: (13) there is no such column. And as `spark_errors` does.
     """
-    kind, value = column_type(source, column), F.col(quoted((column,)))
-    parts = (_text(F.max(value), kind), F.count(F.lit(1)), _count_if(value.isNull()))
+    data_type, value = column_type(source, column), F.col(quoted((column,)))
+    parts = (_text(F.max(value), data_type), F.count(F.lit(1)), _count_if(value.isNull()))
     with spark_errors(f"The greatest value of column '{column}' cannot be read"):
         low, there, target_nulls = target.agg(*parts).collect()[0]
-        is_new = value.isNotNull() if low is None else value > _value(low, kind)
+        is_new = value.isNotNull() if low is None else value > _value(low, data_type)
         high, total, nulls, rows = source.agg(*parts, _count_if(is_new)).collect()[0]
     return RangeSize(ChangeRange(low=low, high=high), rows, total, there, nulls, target_nulls)
 
@@ -91,8 +91,8 @@ def _count_if(condition: Column) -> Column:
 
 def is_above_nan(source: DataFrame, column: str, range: ChangeRange) -> bool:
     """Return whether `low` is NaN: for Spark no value is greater."""
-    kind = column_type(source, column)
-    return range.low == "NaN" and isinstance(kind, (spark.FloatType, spark.DoubleType))
+    data_type = column_type(source, column)
+    return range.low == "NaN" and isinstance(data_type, (spark.FloatType, spark.DoubleType))
 
 
 def column_type(frame: DataFrame, column: str) -> spark.DataType:
@@ -107,9 +107,9 @@ def above(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
     """Return the rows with values after `low` and up to `high`."""
     if range.high is None:
         return frame.where(F.lit(False))
-    kind, value = column_type(frame, column), F.col(quoted((column,)))
-    found = frame.where(value <= _value(range.high, kind))
-    return found if range.low is None else found.where(value > _value(range.low, kind))
+    data_type, value = column_type(frame, column), F.col(quoted((column,)))
+    found = frame.where(value <= _value(range.high, data_type))
+    return found if range.low is None else found.where(value > _value(range.low, data_type))
 
 
 def up_to(frame: DataFrame, column: str, range: ChangeRange) -> DataFrame:
@@ -133,12 +133,12 @@ def _changed_at_low(
     return rows.exceptAll(_like(source, target.where(is_low)))
 
 
-def _has_map(kind: spark.DataType) -> bool:
-    if isinstance(kind, spark.ArrayType):
-        return _has_map(kind.elementType)
-    if isinstance(kind, spark.StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    return isinstance(kind, spark.MapType)
+def _has_map(data_type: spark.DataType) -> bool:
+    if isinstance(data_type, spark.ArrayType):
+        return _has_map(data_type.elementType)
+    if isinstance(data_type, spark.StructType):
+        return any(_has_map(field.dataType) for field in data_type.fields)
+    return isinstance(data_type, spark.MapType)
 
 
 def _like(source: DataFrame, target: DataFrame) -> DataFrame:
@@ -148,19 +148,19 @@ def _like(source: DataFrame, target: DataFrame) -> DataFrame:
 # Timestamps as numbers do not depend on the zone of a session. Bytes need not be UTF-8.
 
 
-def _text(value: Column, kind: spark.DataType) -> Column:
-    if isinstance(kind, spark.BinaryType):
+def _text(value: Column, data_type: spark.DataType) -> Column:
+    if isinstance(data_type, spark.BinaryType):
         return F.hex(value)
-    is_time = isinstance(kind, spark.TimestampType)
+    is_time = isinstance(data_type, spark.TimestampType)
     return (F.unix_micros(value) if is_time else value).cast("string")
 
 
-def _value(text: str, kind: spark.DataType) -> Column:
-    if isinstance(kind, spark.BinaryType):
+def _value(text: str, data_type: spark.DataType) -> Column:
+    if isinstance(data_type, spark.BinaryType):
         return F.unhex(F.lit(text))
-    if isinstance(kind, spark.TimestampType):
+    if isinstance(data_type, spark.TimestampType):
         return F.timestamp_micros(F.lit(int(text)))
-    return F.lit(text).cast(kind)
+    return F.lit(text).cast(data_type)
 
 
 # -- by partitions ---------------------------------------------------------------------------------
@@ -195,25 +195,25 @@ def in_partitions(
 
 
 def _are_of(frame: DataFrame, columns: Sequence[str], values: Iterable[Partition]) -> Column:
-    kinds = [column_type(frame, column) for column in columns]
-    return _is_one_of(list(zip(columns, kinds, strict=True)), list(values))
+    data_types = [column_type(frame, column) for column in columns]
+    return _is_one_of(list(zip(columns, data_types, strict=True)), list(values))
 
 
 def _is_one_of(
     columns: Sequence[tuple[str, spark.DataType]], values: Sequence[Partition]
 ) -> Column:
-    (name, kind), *inner = columns
+    (name, data_type), *inner = columns
     value = F.col(quoted((name,)))
     if not inner:
         texts = [each[0] for each in values]
-        found = value.isin(*[_value(text, kind) for text in texts if text is not None])
+        found = value.isin(*[_value(text, data_type) for text in texts if text is not None])
         return found | value.isNull() if None in texts else found
     groups: dict[str | None, list[Partition]] = {}
     for first, *rest in values:
         groups.setdefault(first, []).append(tuple(rest))
     return _any(
         [
-            (value.isNull() if first is None else value == _value(first, kind))
+            (value.isNull() if first is None else value == _value(first, data_type))
             & _is_one_of(inner, rest)
             for first, rest in groups.items()
         ]
@@ -311,7 +311,7 @@ def _by_partition(source: DataFrame, target: DataFrame | None, increment: Increm
     if target is None or not range.changed:
         return rows, None
     left = in_partitions(target, increment.columns, range.changed).select(*keys)
-    # A row may be in another partition by now.
+    # A row may be in another partition now.
     return rows, left.join(source.select(*keys), list(increment.key), "left_anti")
 
 
@@ -323,7 +323,7 @@ def _by_snapshot(came: DataFrame, went: DataFrame | None, increment: Increment) 
         return rows, None
     keys = increment.key_columns
     left = went.exceptAll(came).select(*keys)
-    # What has the key of a row that is there now has only changed.
+    # A row whose key still exists has only changed.
     return rows, left.join(rows.select(*keys), list(increment.key), "left_anti")
 
 

@@ -34,26 +34,26 @@ def hashed(field: spark.StructField) -> Column:
     return F.when(value.isNotNull(), F.xxhash64(*_parts(value, field.dataType)))
 
 
-def _parts(value: Column, kind: spark.DataType) -> list[Column]:
-    if isinstance(kind, spark.ArrayType):
-        if isinstance(kind.elementType, spark.NumericType):
+def _parts(value: Column, data_type: spark.DataType) -> list[Column]:
+    if isinstance(data_type, spark.ArrayType):
+        if isinstance(data_type.elementType, spark.NumericType):
             return [value, F.size(value)]
-        return [_marked_list(value, kind.elementType), F.size(value)]
-    if isinstance(kind, spark.MapType):
-        entry = spark.StructType().add("key", kind.keyType).add("value", kind.valueType)
+        return [_marked_list(value, data_type.elementType), F.size(value)]
+    if isinstance(data_type, spark.MapType):
+        entry = spark.StructType().add("key", data_type.keyType).add("value", data_type.valueType)
         return [_marked_list(F.map_entries(value), entry), F.size(value)]
-    if isinstance(kind, spark.StructType):
-        fields = [_marked(value.getField(each.name), each.dataType) for each in kind.fields]
+    if isinstance(data_type, spark.StructType):
+        fields = [_marked(value.getField(each.name), each.dataType) for each in data_type.fields]
         return [part for each in fields for part in each]
     return [value]
 
 
-def _marked_list(value: Column, kind: spark.DataType) -> Column:
-    return F.transform(value, lambda each: F.xxhash64(*_marked(each, kind)))
+def _marked_list(value: Column, data_type: spark.DataType) -> Column:
+    return F.transform(value, lambda each: F.xxhash64(*_marked(each, data_type)))
 
 
-def _marked(value: Column, kind: spark.DataType) -> list[Column]:
-    return [value.isNull(), *_parts(value, kind)]
+def _marked(value: Column, data_type: spark.DataType) -> list[Column]:
+    return [value.isNull(), *_parts(value, data_type)]
 
 
 def checksums(frame: DataFrame, what: str) -> dict[str, Any]:

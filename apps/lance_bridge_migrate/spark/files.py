@@ -1,4 +1,8 @@
-"""Directories in Spark's own file systems: listed, renamed and deleted."""
+"""Directories in Spark's own file systems: listed, renamed and deleted.
+
+Functions that take a session raise UnsupportedOperation (0) for one of Spark Connect, and
+ServiceUnavailable (17) where the file system fails.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +54,7 @@ def require_absolute(directory: str) -> None:
 
 
 def listing(spark: Any, directory: str) -> Listing | None:
-    """Return all files below a directory; None where it does not exist.
-
-    Raises:
-        UnsupportedOperationError: (0) the session is one of Spark Connect.
-        ServiceUnavailableError: (17)
-    """
+    """Return all files below a directory; None where it does not exist."""
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
         if not system.exists(path):
             return None
@@ -69,12 +68,7 @@ def listing(spark: Any, directory: str) -> Listing | None:
 
 
 def size_of(spark: Any, directory: str) -> Size | None:
-    """Return the size of a directory, or of a file; None where it does not exist.
-
-    Raises:
-        UnsupportedOperationError: (0) the session is one of Spark Connect.
-        ServiceUnavailableError: (17)
-    """
+    """Return the size of a directory, or of a file; None where it does not exist."""
     with _file_system(spark, directory, f"{directory} cannot be read") as (system, path):
         try:
             found = system.getContentSummary(path)
@@ -92,10 +86,6 @@ def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[st
 
     Args:
         partitions: How many levels of directories are partitions, whatever their names.
-
-    Raises:
-        UnsupportedOperationError: (0) the session is one of Spark Connect.
-        ServiceUnavailableError: (17)
     """
     require_files(spark)
     if _OF_PATTERNS.search(directory):
@@ -112,12 +102,7 @@ def in_plain_directories(spark: Any, directory: str, partitions: int) -> list[st
 
 
 def rename(spark: Any, directory: str, to: str) -> bool:
-    """Rename a directory; return False where the new name exists already.
-
-    Raises:
-        UnsupportedOperationError: (0) the session is one of Spark Connect.
-        ServiceUnavailableError: (17)
-    """
+    """Rename a directory; return False where the new name exists already."""
     with _file_system(spark, directory, f"{directory} cannot be renamed to {to}") as (system, path):
         target = _path(spark, to)
         if system.exists(target):
@@ -134,12 +119,7 @@ def rename(spark: Any, directory: str, to: str) -> bool:
 
 
 def delete(spark: Any, directory: str) -> None:
-    """Delete a directory with its content, if it exists.
-
-    Raises:
-        UnsupportedOperationError: (0) the session is one of Spark Connect.
-        ServiceUnavailableError: (17)
-    """
+    """Delete a directory with its content, if it exists."""
     with _file_system(spark, directory, f"{directory} cannot be deleted") as (system, path):
         system.delete(path, True)
 

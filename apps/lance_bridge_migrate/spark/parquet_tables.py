@@ -39,8 +39,10 @@ def column_problems(columns: pa.Schema) -> list[Problem]:
     return found
 
 
-def _is_plain_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) and read_type(kind.value_type).equals(kind.value_type))
+def _is_plain_list(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(data_type) and read_type(data_type.value_type).equals(data_type.value_type)
+    )
 
 
 def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
@@ -53,12 +55,12 @@ def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
         return [blocker("All of its columns would be partitions: leave one to the files")]
     found: list[Problem] = []
     for name in by:
-        kind = read_type(columns.field(name).type)
-        if pa.types.is_nested(kind):
-            found.append(blocker(f"{kind} cannot be in the names of directories", name))
-        elif pa.types.is_binary(kind):
+        data_type = read_type(columns.field(name).type)
+        if pa.types.is_nested(data_type):
+            found.append(blocker(f"{data_type} cannot be in the names of directories", name))
+        elif pa.types.is_binary(data_type):
             found.append(blocker("Binary values cannot be in the names of directories", name))
-        elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        elif pa.types.is_timestamp(data_type) and data_type.tz is not None:
             found.append(
                 warning(
                     "The names of its directories are times of the session's zone "
@@ -66,7 +68,7 @@ def partition_problems(columns: pa.Schema, by: Sequence[str]) -> list[Problem]:
                     name,
                 )
             )
-        elif pa.types.is_string(kind):
+        elif pa.types.is_string(data_type):
             found.append(
                 warning("An empty text becomes null, as in all partitions of Spark's", name)
             )

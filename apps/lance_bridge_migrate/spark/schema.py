@@ -66,9 +66,11 @@ def _bad_name(name: str) -> Iterable[Problem]:
 
 
 def _changes(field: spark.StructField) -> Iterable[Problem]:
-    kind = (field.metadata or {}).get("__CHAR_VARCHAR_TYPE_STRING") or field.dataType.typeName()
-    if str(kind).lower().startswith(_TEXTS):
-        yield warning(f"{kind} becomes a string without a limit to its length", field.name)
+    data_type = (field.metadata or {}).get(
+        "__CHAR_VARCHAR_TYPE_STRING"
+    ) or field.dataType.typeName()
+    if str(data_type).lower().startswith(_TEXTS):
+        yield warning(f"{data_type} becomes a string without a limit to its length", field.name)
 
 
 def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Problem]:
@@ -173,14 +175,14 @@ def cast(frame: DataFrame, casts: Mapping[str, str]) -> DataFrame:
     """Return a frame with some columns as other types. Raises InvalidInput (13)."""
     if not casts:
         return frame
-    wanted = {name.lower(): kind for name, kind in casts.items()}
+    wanted = {name.lower(): data_type for name, data_type in casts.items()}
     # Spark reads the name of a type as soon as a cast is made.
     with spark_errors("The option casts cannot be applied"):
         chosen: list[Any] = []
         for field in frame.schema.fields:
             column = F.col(quoted((field.name,)))
-            kind = wanted.get(field.name.lower())
-            chosen.append(column if kind is None else column.cast(kind).alias(field.name))
+            data_type = wanted.get(field.name.lower())
+            chosen.append(column if data_type is None else column.cast(data_type).alias(field.name))
         return frame.select(*chosen)
 
 

@@ -302,7 +302,7 @@ def _iceberg_snapshot(spark: Any, table: SourceTable) -> int | None:
 
 
 def size_of(frame: DataFrame) -> int | None:
-    """Return the bytes of the files that Spark would read, or None where it cannot tell."""
+    """Return the bytes of the files that Spark would read, or None where that is not known."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return None

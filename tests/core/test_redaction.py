@@ -1,15 +1,10 @@
-"""What a plan must not keep is known by its name, or by what it says."""
+"""Secrets are recognised by the name of a setting, or by its text."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from lance_namespace.errors import InvalidInputError, ServiceUnavailableError
 
 from lance_bridge.redaction import is_secret, redact, tells_secret
-from lance_bridge_migrate import migration_type
-from lance_bridge_migrate.journal import Event, Journal
 
 
 @pytest.mark.parametrize(
@@ -107,24 +102,3 @@ def test_other_texts_are_kept(text: str) -> None:
     assert not tells_secret(text)
     assert not is_secret(text)
     assert redact(text) == text
-
-
-def test_a_location_with_a_password_is_refused_without_repeating_it() -> None:
-    path = "https://user:hunter2@host/files"
-    given = {"path": path, "format": "csv", "table": "t"}
-    with pytest.raises(InvalidInputError, match="no plan keeps a password") as refused:
-        migration_type("convert").parse_options({"paths": [given], "namespace": ["db"]})
-    assert "hunter2" not in str(refused.value)
-    with pytest.raises(InvalidInputError, match="no plan keeps a password"):
-        migration_type("export").parse_options({"directory": path})
-
-
-def test_a_journal_that_cannot_be_written_says_so_when_it_is_closed(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
-    journal.append(Event(event="run"))
-    journal._file.close()
-    journal._file = Path("/dev/full").open("ab")  # noqa: SIM115 - closed by what is tested
-    with pytest.raises(ServiceUnavailableError, match="cannot be used"):
-        journal.append(Event(event="ended"))
-    with pytest.raises(ServiceUnavailableError, match="cannot be used"):
-        journal.close()

@@ -41,6 +41,11 @@ class UnityConfig(CatalogConfig):
         "`DATABRICKS_HOST`, then the host of `profile`.",
         examples=["https://dbc-a1b2.cloud.databricks.com"],
     )
+    endpoint: str | None = Field(
+        default=None,
+        description="Another name for `host`.",
+        examples=["http://localhost:8080"],
+    )
     api_path: str = Field(
         default="/api/2.1/unity-catalog",
         pattern=r"^(/[A-Za-z0-9._~-]+)+$",

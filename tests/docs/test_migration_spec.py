@@ -55,8 +55,8 @@ def test_every_type_has_a_section_and_every_section_a_type() -> None:
 
 def test_the_options_of_every_kind_are_those_of_the_code() -> None:
     assert stated(SELECTING) == declared(Selection)
-    for kind in KINDS:
-        options = kind_named(kind).options_type
+    for kind in MIGRATION_TYPES:
+        options = migration_type(kind).options_type
         common = Selection.model_fields if issubclass(options, Selection) else {}
         own = {name: each for name, each in declared(options).items() if name not in common}
         assert stated(kind) == own, kind

@@ -258,7 +258,9 @@ def convert(
         "name": name,
         "casts": parse_key_values(cast),
         "renames": parse_key_values(rename_column),
-        "vectors": {key: _vector_length(key, value) for key, value in parse_key_values(vector).items()},
+        "vectors": {
+            key: _vector_length(key, value) for key, value in parse_key_values(vector).items()
+        },
         "find_vectors": find_vectors,
         "count_rows": count,
         "ignore_statistics": ignore_statistics,

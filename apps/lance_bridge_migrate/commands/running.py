@@ -100,8 +100,12 @@ def reconnected(
         with ExitStack() as starting:
             if SPARK in (plan.source.name, plan.target.name):
                 starting.enter_context(spark_log(migration.directory.parent.parent))
-            one = stack.enter_context(migration_type.connect_source(plan.source, parse_key_values(source)))
-            other = stack.enter_context(migration_type.connect_target(plan.target, parse_key_values(target)))
+            one = stack.enter_context(
+                migration_type.connect_source(plan.source, parse_key_values(source))
+            )
+            other = stack.enter_context(
+                migration_type.connect_target(plan.target, parse_key_values(target))
+            )
         yield migration_type, migrations.Endpoints(one, other, plan.source, plan.target)
 
 

@@ -22,6 +22,7 @@ from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
 from lance_bridge_spark.functions.rows.merge import Merge
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
+from lance_bridge_spark.lookup import find_table
 
 from ..migration import ItemFacts, Options, Work
 from ..plan import Facts, Item
@@ -202,7 +203,7 @@ def _append(work: Work, rows: Any, version: int) -> Facts:
 
 def _merge(work: Work, rows: Any, version: int) -> Facts:
     spark = work.endpoints.source
-    table = address_at(work.endpoints.target, work.item.target).find()
+    table = find_table(address_at(work.endpoints.target, work.item.target))
     snapshot = Snapshot(spark, table, table.open(Ref(version=version), write=True))
     is_deleted = f"source.`{DELETED}`"
     clauses = Clauses((Delete(is_deleted), Update()), Insert(where=f"NOT {is_deleted}"))

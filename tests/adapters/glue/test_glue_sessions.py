@@ -247,7 +247,7 @@ def test_no_log_and_no_error_holds_a_secret(
             calls.describe_table(unreadable)
         errors.append(caught.value)
     text = "".join(["".join(traceback.format_exception(each)) for each in errors])
-    text += caplog.text + repr(calls.namespace) + calls.namespace.namespace_id()
+    text += caplog.text + repr(calls.client) + calls.client.namespace_id()
     secrets = {request.headers["x-amz-security-token"] for request in proxy.requests}
     secrets.add(made.storage_options["aws_secret_access_key"])
     assert len(secrets) >= 2

@@ -135,12 +135,12 @@ def test_pylance_writes_and_reads_with_the_credentials_of_the_role(
     )
     with server.known_keys_only():
         lance.write_dataset(
-            pa.table({"x": [1, 2, 3]}), namespace_client=calls.namespace, table_id=[database, "t"]
+            pa.table({"x": [1, 2, 3]}), namespace_client=calls.client, table_id=[database, "t"]
         )
         described = calls.describe_table([database, "t"])
         assert described.storage_options is not None
         assert int(described.storage_options["expires_at_millis"]) / 1000 > time.time()
-        read = lance.dataset(namespace_client=calls.namespace, table_id=[database, "t"])
+        read = lance.dataset(namespace_client=calls.client, table_id=[database, "t"])
         assert read.to_table()["x"].to_pylist() == [1, 2, 3]
         assert described.location == f"s3://{BUCKET}/lake/{database}.db/t.lance"
 

@@ -141,7 +141,7 @@ def test_cascade_drops_the_tables_of_a_whole_catalog(
     calls.create_namespace([name, "db"])
     for database in ("db", "default"):
         table_id = [name, database, "t"]
-        written = lance.write_dataset(ROWS, namespace_client=calls.namespace, table_id=table_id)
+        written = lance.write_dataset(ROWS, namespace_client=calls.client, table_id=table_id)
         assert Path(written.uri).exists()
     calls.drop_namespace([name], behavior="Cascade")
     assert list(tmp_path.rglob("*.lance")) == []

@@ -23,7 +23,7 @@ ROWS = pa.table({"id": [0, 1, 2], "name": ["a", "b", "c"]})
 def test_our_entry_carries_the_marks_that_others_look_for(
     metastore: Metastore, calls: Calls, database: str
 ) -> None:
-    lance.write_dataset(ROWS, namespace_client=calls.namespace, table_id=[database, "ours"])
+    lance.write_dataset(ROWS, namespace_client=calls.client, table_id=[database, "ours"])
     with raw_client(metastore.port) as client:
         (table,) = client.get_table_objects_by_name(database, ["ours"])
     assert table.tableType == "EXTERNAL_TABLE"

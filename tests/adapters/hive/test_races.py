@@ -47,7 +47,7 @@ def test_racing_creators_lose_no_data(calls: Calls, database: str) -> None:
         losers = [answer for answer in answers if not isinstance(answer, int)]
         assert len(winners) == 1
         assert all(isinstance(error, TableAlreadyExistsError) for error in losers)
-        found = lance.dataset(namespace_client=calls.namespace, table_id=table_id)
+        found = lance.dataset(namespace_client=calls.client, table_id=table_id)
         assert found.to_table()["by"].to_pylist() == [winners[0]] * (winners[0] + 1)
 
 
@@ -67,7 +67,7 @@ def test_one_of_many_concurrent_renames_succeeds(
         for turn in range(ROUNDS):
             table_id = ["default", f"race_{turn}"]
             lance.write_dataset(
-                pa.table({"i": [1]}), namespace_client=calls.namespace, table_id=table_id
+                pa.table({"i": [1]}), namespace_client=calls.client, table_id=table_id
             )
 
             def rename(number: int, table_id: list[str] = table_id) -> int:
@@ -82,7 +82,7 @@ def test_one_of_many_concurrent_renames_succeeds(
             allowed = (TableNotFoundError, ConcurrentModificationError)
             assert all(isinstance(error, allowed) for error in losers), losers
             moved = ["default", f"{table_id[1]}_{winners[0]}"]
-            assert lance.dataset(namespace_client=calls.namespace, table_id=moved).count_rows() == 1
+            assert lance.dataset(namespace_client=calls.client, table_id=moved).count_rows() == 1
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lance_bridge_migrate import Level
+from lance_bridge_migrate import Level, migration_type
 from lance_bridge_migrate.migration import MIGRATION_TYPES
 from lance_bridge_migrate.run import RunOptions
 from lance_bridge_migrate.selection import Selection

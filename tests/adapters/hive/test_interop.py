@@ -53,15 +53,14 @@ def on_s3(metastore: Metastore, store: MotoServer) -> Iterator[Calls]:
 
 def test_pylance_end_to_end_on_s3(on_s3: Calls, database: str) -> None:
     table_id = [database, "t"]
-    written = lance.write_dataset(ROWS, namespace_client=on_s3.namespace, table_id=table_id)
+    written = lance.write_dataset(ROWS, namespace_client=on_s3.client, table_id=table_id)
     assert written.uri == f"s3://lake/tables/{database}.db/t.lance"
-    lance.write_dataset(ROWS, namespace_client=on_s3.namespace, table_id=table_id, mode="append")
-    assert lance.dataset(namespace_client=on_s3.namespace, table_id=table_id).count_rows() == 6
+    lance.write_dataset(ROWS, namespace_client=on_s3.client, table_id=table_id, mode="append")
+    assert lance.dataset(namespace_client=on_s3.client, table_id=table_id).count_rows() == 6
     assert (
-        lance.dataset(namespace_client=on_s3.namespace, table_id=table_id, version=1).count_rows()
-        == 3
+        lance.dataset(namespace_client=on_s3.client, table_id=table_id, version=1).count_rows() == 3
     )
-    lance.write_dataset(ROWS, namespace_client=on_s3.namespace, table_id=table_id, mode="overwrite")
-    assert lance.dataset(namespace_client=on_s3.namespace, table_id=table_id).count_rows() == 3
+    lance.write_dataset(ROWS, namespace_client=on_s3.client, table_id=table_id, mode="overwrite")
+    assert lance.dataset(namespace_client=on_s3.client, table_id=table_id).count_rows() == 3
     found = on_s3.describe_table(table_id, load_detailed_metadata=True, with_table_uri=True)
     assert (found.version, found.table_uri) == (3, written.uri)

@@ -17,6 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from py4j.protocol import Py4JError
+
 from demo import catalogs, data_operations, spark_side, steps
 from demo.story import Story
 from lance_bridge_metastore import Metastore
@@ -83,9 +85,18 @@ def with_spark(story: Story, uri: str, directory: Path) -> None:
         steps.drop(demo, location)
 
 
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C caused an error: Py4J may raise its own while it handles one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Py4JError) as error:
+        if not _is_interrupt(error):
+            raise
         print("\nInterrupted. All servers are stopped, and all files are removed.")
         sys.exit(128 + signal.SIGINT)

@@ -147,8 +147,9 @@ class Record(BaseModel):
         """The state of the migration as a whole."""
         found = {each.state for each in self.items.values()}
         if self.undo_has_started:
-            left = {State.UNDOING, State.DONE, State.FAILED, State.STARTED, State.DIFFERS}
-            return State.UNDOING if found & left else State.UNDONE
+            # An item that failed before its first step has nothing to undo.
+            left = any(each.has_started and not each.is_undone for each in self.items.values())
+            return State.UNDOING if left else State.UNDONE
         for state in (State.FAILED, State.DIFFERS):
             if state in found:
                 return state

@@ -235,6 +235,18 @@ def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 # -- records -------------------------------------------------------------------------------------
 
 
+def test_what_failed_before_its_first_step_leaves_nothing_to_undo() -> None:
+    items = [Item(source=(name,), target=("db", name)) for name in ("a", "b")]
+    error = Failure(code=17, message="its files are gone")
+    events = [*EVENTS, Event(event="failed", item="b", error=error), Event(event="undo")]
+    made = plan(*items)
+    assert Record.of(made, events).state is State.UNDOING
+    undone = [Event(event="undo_started", item="a"), Event(event="undo_done", item="a")]
+    record = Record.of(made, [*events, *undone])
+    assert record.state is State.UNDONE
+    assert record.items["b"].state is State.FAILED
+
+
 def test_a_record_follows_from_its_events() -> None:
     items = [Item(source=(name,), target=("db", name)) for name in ("a", "b")]
     made = plan(*items)

@@ -9,7 +9,7 @@ from lance_bridge.exit_codes import INTERRUPTED
 
 
 def main() -> None:
-    """Run the command that the arguments name. Ctrl-C ends it without a traceback at any time."""
+    """Run the command of the arguments. Ctrl-C ends it without a traceback at any time."""
     try:
         _require_typer()
         from .app import app  # noqa: PLC0415 - typer may be missing
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _require_typer() -> None:
-    """End the program with the command that installs the extra, where it is missing."""
+    """Exit with the command that installs the extra, if it is missing."""
     if find_spec("typer") is not None:
         return
     from lance_bridge.extras import MissingExtraError, require  # noqa: PLC0415 - takes two seconds

@@ -63,7 +63,7 @@ def main(parent: int, pid_file: str, orphaned: str, command: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     if os.getppid() != parent:
         return 1
-    # preexec_fn is dangerous where there are threads; here there is only this one.
+    # preexec_fn is unsafe with threads; this process has only one.
     prepare = _unblocked(_die_with_parent(os.getpid()))
     child = subprocess.Popen(command, preexec_fn=prepare)  # noqa: PLW1509 - this process has one thread
     with open(f"{pid_file}.part", "w", encoding="ascii") as file:

@@ -37,7 +37,7 @@ _JAVA_FLAGS = (
     "--add-opens=java.base/java.util=ALL-UNNAMED",
 )
 _NOT_DURABLE = ("-Dderby.system.durability=test",)
-"""Survives a killed JVM but not a crash of the machine, and saves seconds where disks are busy."""
+"""Survives a killed JVM but not a crash of the machine, and saves seconds on busy disks."""
 _LOGGING = """\
 status = error
 appender.console.type = Console

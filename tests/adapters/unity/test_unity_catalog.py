@@ -144,6 +144,13 @@ def test_an_entry_without_a_name_is_listed_as_one_that_cannot_be_read(
     assert found[1] == TableRecord.unreadable(("unity", "default", "x7"))
 
 
+def test_properties_cannot_change(connect: Connect) -> None:
+    catalog = connect()
+    made = catalog.create_table(record())
+    with pytest.raises(UnsupportedOperationError, match="no call that changes a table"):
+        catalog.alter_table(made.with_properties({"a": "b"}))
+
+
 def test_dropping_never_asks_for_force(proxy: HttpProxy, connect: Connect) -> None:
     catalog = connect()
     catalog.create_table(record())

@@ -15,7 +15,6 @@ from lance_namespace import errors
 
 from lance_bridge.tables.expressions import columns_in
 
-from .building import TABLE
 from .evolving import (
     ROWS,
     add,
@@ -217,10 +216,3 @@ def test_the_columns_that_an_expression_reads_are_found(names: set[str]) -> None
     expression = f"concat({', '.join(quoted)}, 'other') -- other"
     everything = ["id", "text", "we ird", "c`d", "ük", "other", "concat"]
     assert columns_in(expression, everything) == sorted(names)
-
-
-def test_the_request_names_the_table_of_the_answer(ns: MemoryNamespace) -> None:
-    described = ns.describe_table(api.DescribeTableRequest(id=TABLE, load_detailed_metadata=True))
-    assert described.var_schema is not None
-    field = next(each for each in described.var_schema.fields if each.name == "twice")
-    assert (field.metadata or {})["computed_column.expression"] == "id * 2"

@@ -65,29 +65,6 @@ def test_names_are_folded_only_where_the_catalog_folds() -> None:
     assert parse_namespace(["A"], FOLDING) == ("a",)
 
 
-@pytest.mark.parametrize(("position", "longest"), [(0, 8), (1, 10), (2, 12)])
-def test_each_level_has_a_longest_name_of_its_own(position: int, longest: int) -> None:
-    names = ["a", "b", "c"]
-    names[position] = "x" * longest
-    assert parse_table(names, EXACT) == tuple(names)
-    names[position] += "x"
-    with pytest.raises(InvalidInputError, match=f"{longest + 1} characters; at most {longest}"):
-        parse_table(names, EXACT)
-
-
-@pytest.mark.parametrize("position", [0, 1, 2])
-@pytest.mark.parametrize(
-    "name",
-    ["", " ", "a b", "a\n", "\na", "a.b", "a/b", "..", "a'b", "ä", "a\x00", "a$b", "İ", "\u212a"],
-)
-def test_a_bad_name_is_refused_on_every_level(position: int, name: str) -> None:
-    names = ["a", "b", "c"]
-    names[position] = name
-    for capabilities in (EXACT, FOLDING):
-        with pytest.raises(InvalidInputError, match=r"name is empty|must consist of letters"):
-            parse_table(names, capabilities)
-
-
 @pytest.mark.parametrize("name", [None, 1, b"a", ["a"]])
 def test_a_name_that_is_no_string_is_refused(name: object) -> None:
     with pytest.raises(InvalidInputError, match="must be a string"):

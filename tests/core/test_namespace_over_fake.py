@@ -39,17 +39,6 @@ def test_what_the_catalog_cannot_do_is_refused_with_its_reason(
     assert server.tables == before
 
 
-def test_a_declared_table_is_completed_where_entries_never_change(
-    namespace: MemoryNamespace,
-) -> None:
-    declare = api.DeclareTableRequest(id=TABLE, properties={"owner": "ann"})
-    namespace.declare_table(declare)
-    create(namespace, TABLE)
-    assert count_rows(namespace, TABLE) == 3
-    answer = namespace.describe_table(api.DescribeTableRequest(id=TABLE))
-    assert answer.properties == {"owner": "ann"}
-
-
 @pytest.mark.parametrize("mode", ["Create", "ExistOk", "Overwrite"])
 def test_properties_that_cannot_be_kept_are_refused_before_data_is_written(
     namespace: MemoryNamespace, mode: str

@@ -112,15 +112,3 @@ def test_who_is_to_manage_a_table_is_asked_in_any_letter_case() -> None:
 def test_no_properties_are_no_properties() -> None:
     assert checked(None) == {}
     assert checked({}) == {}
-
-
-@pytest.mark.parametrize("mark", ["lance", "LANCE", "Lance"])
-def test_an_entry_is_of_lance_by_its_mark_in_any_case(mark: str) -> None:
-    assert TableRecord(("t",), properties={"table_type": mark}).is_lance
-
-
-@pytest.mark.parametrize(
-    "properties", [{}, {"table_type": "iceberg"}, {"table_type": " lance "}, {"type": "lance"}]
-)
-def test_an_entry_without_the_mark_is_not(properties: dict[str, str]) -> None:
-    assert not TableRecord(("t",), properties=properties).is_lance

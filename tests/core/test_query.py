@@ -33,10 +33,6 @@ def filled(namespace: MemoryNamespace) -> MemoryNamespace:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def test_k_of_zero_reads_all_rows_where_nothing_is_searched_for(filled: MemoryNamespace) -> None:
-    assert ask(filled, k=0) == ROWS
-
-
 @pytest.mark.parametrize("options", [{"k": -1}, {"offset": -1}])
 def test_a_negative_number_is_invalid_input(
     filled: MemoryNamespace, options: dict[str, int]
@@ -65,13 +61,6 @@ def test_columns_come_in_the_order_of_their_names(filled: MemoryNamespace) -> No
         {"inner.y": "1"},
     ]
     assert ask(filled, columns=[], k=1).schema.names == ROWS.schema.names
-
-
-def test_aliases_name_fields_and_expressions(filled: MemoryNamespace) -> None:
-    columns = {"n": "id", "x": "inner.x", "more": "id * 10 + 1", "loud": "upper(word)"}
-    assert ask(filled, columns=columns, offset=2, k=1).to_pylist() == [
-        {"n": 2, "x": 2, "more": 21, "loud": "WORD 2"}
-    ]
 
 
 @pytest.mark.parametrize("source", ["nope", "id + nope", "lower(nope)", "_distance"])

@@ -92,13 +92,6 @@ def test_a_table_whose_directory_is_gone_has_no_versions(namespace: MemoryNamesp
     assert numbers(namespace) == []
 
 
-@pytest.mark.parametrize("version", [3, 2**63, 2**64, 2**70])
-def test_a_missing_version_is_not_found(namespace: MemoryNamespace, version: int) -> None:
-    build(namespace, 2)
-    with pytest.raises(errors.TableVersionNotFoundError, match=str(version)):
-        namespace.describe_table_version(api.DescribeTableVersionRequest(id=TABLE, version=version))
-
-
 @pytest.mark.parametrize("branch", ["nope", "../main", "a//b", ""])
 def test_versions_of_a_branch_that_is_not_there_are_not_found(
     namespace: MemoryNamespace, branch: str

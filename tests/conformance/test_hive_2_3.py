@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import CatalogSuite, RequestSuite, ServerSuite, Target
+from lance_bridge.testing import CatalogSuite, EntrySuite, RequestSuite, Target
+from lance_bridge.testing.concurrency import ConcurrencyCases
+from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import hive_target
@@ -19,13 +21,13 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(ServerSuite):
+class TestHive(ConcurrencyCases, EntrySuite):
     """Two levels: database, table."""
 
 
 @pytest.mark.slow
-class TestHiveRequests(RequestSuite, StatefulCases):
-    """What depends little on the release."""
+class TestHiveInFull(RestartCases, RequestSuite, StatefulCases):
+    """What depends little on the release, or takes long: restarts, and random sequences."""
 
 
 class TestHiveCatalog(CatalogSuite):

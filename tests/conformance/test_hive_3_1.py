@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target
+from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target
+from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.rename import RenameCases
+from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
 from lance_bridge.testing.tables import TableCases
 
@@ -23,13 +25,13 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(ServerSuite):
+class TestHive(ConcurrencyCases, EntrySuite):
     """Two levels: database, table."""
 
 
 @pytest.mark.slow
-class TestHiveRequests(RequestSuite, StatefulCases):
-    """What depends little on the release."""
+class TestHiveInFull(RestartCases, RequestSuite, StatefulCases):
+    """What depends little on the release, or takes long: restarts, and random sequences."""
 
 
 class OnCatalogs:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import CatalogSuite, ConformanceSuite, RequestSuite, ServerSuite, Target
+from lance_bridge.testing import CatalogSuite, ConformanceSuite, EntrySuite, RequestSuite, Target
+from lance_bridge.testing.concurrency import ConcurrencyCases
 
 from .hive_target import HiveCatalogTarget, HiveWithOtherCatalogsTarget, hive_target
 
@@ -22,13 +23,22 @@ class TestHive(ConformanceSuite):
     """Two levels: database, table."""
 
 
-class TestHiveWithCatalogs(ServerSuite, RequestSuite):
+class OnCatalogs:
     """Three levels: catalog, database, table."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def target(cls, metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> Target:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
+
+
+class TestHiveWithCatalogs(OnCatalogs, EntrySuite, RequestSuite):
+    """What the third level changes."""
+
+
+@pytest.mark.slow
+class TestHiveWithCatalogsAtOnce(OnCatalogs, ConcurrencyCases):
+    """Concurrent clients."""
 
 
 class TestHiveCatalog(CatalogSuite):

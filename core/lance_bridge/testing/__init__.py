@@ -28,8 +28,9 @@ answer Unsupported.
 `ConformanceSuite` is everything, and what a catalog should pass once. For further targets of the
 same kind there are parts of it:
 
-- `ServerSuite`: what depends on the server. Entries, namespaces, concurrent clients, restarts, and
-  a smoke test of the operations on data. It is for further releases of a server.
+- `EntrySuite`: entries and namespaces, and a smoke test of the operations on data.
+- `ServerSuite`: all that depends on the server, for further releases of it. It is `EntrySuite`,
+  concurrent clients and restarts.
 - `RequestSuite`: what depends on the kind of catalog. Identifiers, requests, and whole tables of
   data. It is for another configuration, such as one more level of namespaces.
 
@@ -74,7 +75,7 @@ from .target import Target
 
 if TYPE_CHECKING:
     from .catalog.suite import CatalogSuite
-    from .suite import ConformanceSuite, RequestSuite, ServerSuite
+    from .suite import ConformanceSuite, EntrySuite, RequestSuite, ServerSuite
 
 _CASES = (
     "cases",
@@ -115,6 +116,7 @@ rewrite_asserts()
 __all__ = [
     "CatalogSuite",
     "ConformanceSuite",
+    "EntrySuite",
     "Faults",
     "Features",
     "HeldChange",
@@ -132,6 +134,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "CatalogSuite":
         return import_module(f"{__name__}.catalog.suite").CatalogSuite
-    if name in ("ConformanceSuite", "RequestSuite", "ServerSuite"):
+    if name in ("ConformanceSuite", "EntrySuite", "RequestSuite", "ServerSuite"):
         return getattr(import_module(f"{__name__}.suite"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,11 +31,9 @@ from .stateful import StatefulCases
 from .tables import TableCases
 
 
-class ServerSuite(
-    RestartCases,
+class EntrySuite(
     SmokeCases,
     ManagedCases,
-    ConcurrencyCases,
     ForeignCases,
     PagingCases,
     DropCases,
@@ -46,10 +44,13 @@ class ServerSuite(
     NamespaceCases,
     DeclarationCases,
 ):
+    """The cases of entries and namespaces, and a smoke test of the operations on data."""
+
+
+class ServerSuite(RestartCases, ConcurrencyCases, EntrySuite):
     """The cases whose outcome depends on the server, for further releases of a tested one.
 
-    They are those of entries and namespaces, of concurrent clients, and of restarts, and a smoke
-    test of the operations on data.
+    They are those of `EntrySuite`, of concurrent clients, and of restarts.
     """
 
 

@@ -25,7 +25,7 @@ from servers.metastores import Metastores
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark import functions as F
 from lance_bridge_spark.addresses import TableAddress
-from lance_bridge_spark.functions import batch, col
+from lance_bridge_spark.functions import batch_search, col
 from lance_bridge_spark.functions.rows.snapshot import Snapshot
 from lance_bridge_spark.lookup import find_table
 
@@ -174,13 +174,13 @@ def test_a_batch_finds_what_one_query_at_a_time_finds(
 def test_a_batch_sends_no_columns_around_before_it_knows_the_nearest_rows(vectors: str) -> None:
     table = find_table(TableAddress(location=vectors))
     target = Snapshot(None, table, table.open())
-    search = batch._search(target, "v", {"k": 3}, ("id", "t"), None)
+    search = batch_search._search(target, "v", {"k": 3}, ("id", "t"), None)
     asked = {"_lance_bridge_query": [7], "_lance_bridge_vector": [[0.0, 1.0, 2.0, 0.0]]}
     queries = pa.RecordBatch.from_pydict({**asked, "_lance_bridge_part": [0]})
-    [found] = batch.run(search, iter([queries]))
+    [found] = batch_search.run(search, iter([queries]))
     assert found.schema.names == ["_lance_bridge_query", "_rowid", "_distance"]
     doubled = pa.Table.from_batches([found, found]).combine_chunks().to_batches()
-    [rows] = batch.taken(search, iter(doubled))
+    [rows] = batch_search.take_rows(search, iter(doubled))
     expected = target.dataset.to_table(
         columns=["id", "t", "_distance"], nearest={"column": "v", "q": [0, 1, 2, 0], "k": 3}
     ).to_pylist()

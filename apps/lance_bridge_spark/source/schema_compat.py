@@ -81,7 +81,8 @@ def match_columns(schema: spark.StructType, table: pa.Schema, name: str) -> dict
     """
     refuse_unstorable(schema)
     given = {field.name: field for field in batch_schema(schema)}
-    _require_once(list(given), schema, name)
+    if len(given) != len(schema.fields):
+        raise _mismatch(name, "the DataFrame has two columns of one name")
     found = {field.name: _match(field.name, given) for field in table}
     missing = [each for each, match in found.items() if match is None]
     extra = [each for each in given if each not in found.values()]
@@ -107,11 +108,6 @@ def require_vectors(table: pa.Schema, vectors: Mapping[str, int], name: str) -> 
         if kind is None or not arrow.is_fixed_size_list(kind) or kind.list_size != size:
             there = "no such column" if kind is None else f"{column} as {kind}"
             raise _mismatch(name, f"option 'vector.{column}' is {size}, and the table has {there}")
-
-
-def _require_once(names: Sequence[str], schema: spark.StructType, table: str) -> None:
-    if len(names) != len(schema.fields):
-        raise _mismatch(table, "the DataFrame has two columns of one name")
 
 
 def _match(name: str, given: Mapping[str, pa.Field]) -> str | None:

@@ -37,16 +37,13 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
     """Return the schema that Spark reads a table of Lance with."""
     read = pa.schema([pa.field(f.name, read_type(f.type), f.nullable) for f in schema])
     fields = []
-    for made, field in zip(_from_arrow(read).fields, schema, strict=True):
+    # By default, times without a zone would be moments in the session's zone.
+    converted = from_arrow_schema(read, prefer_timestamp_ntz=True)
+    for made, field in zip(converted.fields, schema, strict=True):
         comment = (field.metadata or {}).get(COMMENT.encode())
         metadata = {COMMENT: comment.decode()} if comment else {}
         fields.append(spark.StructField(made.name, made.dataType, made.nullable, metadata))
     return spark.StructType(fields)
-
-
-def _from_arrow(schema: pa.Schema) -> spark.StructType:
-    # By default, times without a zone would be moments in the session's zone.
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def batch_schema(schema: spark.StructType) -> pa.Schema:
@@ -172,7 +169,9 @@ def read_schema(
     """
     schema = spark_schema(table)
     if options.columns is not None:
-        _require_once(options.columns)
+        for each in options.columns:
+            if options.columns.count(each) > 1:
+                raise invalid(f"Column '{each}' is asked for twice")
         found = [_require_column(schema, each, name) for each in options.columns]
         schema = StructType(found)
     if options.with_row_id and ROW_ID not in schema.fieldNames():
@@ -200,12 +199,6 @@ def check_readable(asked: StructType, table: pa.Schema, name: str, search: Searc
                 f"Column '{field.name}' of table '{name}' is {there.dataType.simpleString()}, and "
                 f"cannot be read as {field.dataType.simpleString()}: read it as it is, and cast it"
             )
-
-
-def _require_once(names: tuple[str, ...]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise invalid(f"Column '{name}' is asked for twice")
 
 
 def _require_column(schema: StructType, column: str, table: str) -> StructField:

@@ -164,9 +164,8 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
         record, _ = create_table(bridge, new)
         record = Table(bridge, record).refreshed().record
-    return describe(
-        Table(bridge, record), SparkTable(bridge, record, _address(catalog, args)).open()
-    )
+    table = Table(bridge, record)
+    return describe(table, table.open())
 
 
 def _registered(bridge: Bridge, definition: Definition) -> TableRecord:
@@ -181,10 +180,6 @@ def _registered(bridge: Bridge, definition: Definition) -> TableRecord:
     return registration.register(
         bridge, definition.path, place, definition.properties, overwrite=False
     )
-
-
-def _address(catalog: CatalogAddress, args: Args) -> TableAddress:
-    return TableAddress(catalog, tuple(args["table"]))
 
 
 def drop(catalog: CatalogAddress, args: Args) -> Answer:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lance_bridge.errors import invalid
+from lance_bridge.names import quoted
 
 from .snapshot import Snapshot
 from .updates import columns_to_set
@@ -185,7 +186,7 @@ def _from_source(target: Snapshot, source: list[str]) -> dict[str, Any]:
             f"{', '.join(lacking)}: give expressions by column"
         )
     names = {name: name if name in source else folded[name.lower()] for name in target.schema.names}
-    return {name: f"{SOURCE}.{_quoted(match)}" for name, match in names.items()}
+    return {name: quoted((SOURCE, match)) for name, match in names.items()}
 
 
 def _require_values(target: Snapshot, values: Mapping[str, Any]) -> None:
@@ -195,7 +196,3 @@ def _require_values(target: Snapshot, values: Mapping[str, Any]) -> None:
             f"Rows to insert into table '{target.name}' need values for {', '.join(missing)}, "
             "which cannot be null"
         )
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

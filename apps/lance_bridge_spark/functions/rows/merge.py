@@ -212,9 +212,11 @@ class Merge:
         self, joined: DataFrame, branches: list[Branch], columns: tuple[str, ...]
     ) -> list[Column]:
         """Return each column's new value, whichever step it is of."""
+        steps = [each.step for each in branches]
+        # Expressions of rows to insert may name the source's columns alone.
         made = [
-            cast_values(self._target, self._seen_by(joined, each.step), each.step.values)
-            for each in branches
+            cast_values(self._target, self._source if each.inserts else joined, each.values)
+            for each in steps
         ]
         values = []
         for name in columns:
@@ -225,10 +227,6 @@ class Merge:
                     value = F.when(is_it, of_step[name]).otherwise(value)
             values.append(value)
         return values
-
-    def _seen_by(self, joined: DataFrame, step: Step) -> DataFrame:
-        """Return the columns that a step's expressions may name: to insert, the source's alone."""
-        return self._source if step.inserts else joined
 
 
 def _action(step: Step) -> Action:

@@ -1,4 +1,4 @@
-"""Tables that were converted get what has come into their sources since."""
+"""Tables that were converted get the rows that their sources have received since."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_what_cannot_be_caught_up_with_is_in_the_plan(scene: Scene) -> None:
             ({"by": "column", "column": "none"}, "There is no column 'none'"),
             ({"by": "snapshot"}, "parquet has no snapshots"),
             ({"by": "partition", "key": ["none"]}, "none"),
-            ({"by": "partition", "key": ["id"]}, "1 rows have a key that is null, and 2 one"),
+            ({"by": "partition", "key": ["id"]}, "key is null in 1 rows, and 2 rows share one"),
             ({"by": "partition", "switch_to": "t_new"}, "already has the name 't_new'"),
         ):
             run.migration = first

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 _CHANGES = (*CHANGES, (HiveCatalog, "rename_table"), (lance.LanceDataset, "restore"))
 
 
-# -- the switch-over -------------------------------------------------------------------------------
+# -- the cutover -----------------------------------------------------------------------------------
 
 
 def test_the_table_gets_its_final_name_once_nothing_is_missing(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""``management``: who holds the versions of tables, converted both ways."""
+"""``management``: the versions of tables, moved into the catalog and back."""
 
 from __future__ import annotations
 

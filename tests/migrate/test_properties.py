@@ -1,4 +1,4 @@
-"""``marks``: entries of other implementations get our marks, ours get theirs, and back."""
+"""``properties``: entries of other implementations get ours, ours get theirs, and back."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _UPSERT = {"on": ["id"], "when_matched_update_all": True, "when_not_matched_inse
 
 
 class SmokeCases(DataOperationCases):
-    """A few tables go through every operation; see `ServerSuite`."""
+    """A few tables go through every operation; see `EntrySuite`."""
 
     def test_rows_and_columns_are_changed_and_queried(self, table: CaseTable) -> None:
         table.call("insert_into_table", items(range(40, 43)))

@@ -94,7 +94,7 @@ def test_a_configuration_file_that_cannot_be_read_is_invalid_input(
 
 
 def test_impl_glue_connects_by_name() -> None:
-    assert isinstance(lance_bridge.connect("glue", {**REGION, **KEYS}), Calls)
+    assert isinstance(lance_bridge.connect("glue", {**REGION, **KEYS}), GlueNamespace)
 
 
 @pytest.mark.parametrize("package", ["boto3", "botocore"])

@@ -79,7 +79,7 @@ def check_connection(
     """
     with connected(catalog, properties) as namespace, spinner(f"call {catalog}"):
         latencies = [_time_call(namespace) for _ in range(calls)]
-        server = dict(namespace._bridge.catalog.describe_server())
+        server = dict(namespace.connection.catalog.describe_server())
     fields: dict[str, Any] = {
         "catalog": catalog,
         "connection": namespace.namespace_id(),

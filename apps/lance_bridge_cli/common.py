@@ -110,8 +110,8 @@ def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
     from lance_bridge.entries import tables as entries  # noqa: PLC0415 - takes seconds to import
     from lance_bridge.table import Table  # noqa: PLC0415 - the same
 
-    bridge = namespace._bridge
-    return Table(bridge, entries.load_lance(bridge, bridge.table_path(names)))
+    connection = namespace.connection
+    return Table(connection, entries.load_lance(connection, connection.table_path(names)))
 
 
 def parse_key_values(given: Sequence[str] | None) -> dict[str, str]:

@@ -85,7 +85,7 @@ def _list_paths(
 
     # ListAllTables joins names with a character that names may contain.
     page = PageRequest.parse("all tables", limit, page_token)
-    return listing.list_all_tables(connection._bridge, page, include_declared=not with_data)
+    return listing.list_all_tables(connection.connection, page, include_declared=not with_data)
 
 
 # -- describe --------------------------------------------------------------------------------------

@@ -11,16 +11,16 @@ from typing import TypeVar
 
 from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.config import named_catalogs
+from lance_bridge.connection import Connection
 from lance_bridge.entries.sharing import innermost_namespaces
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
 
-from . import clock_skew, connection
+from . import clock_skew, reachability
 from .findings import Commands, Finding, Kind
 from .orphans import Candidate, OccupiedLocations, Orphans
 from .tables import TableChecks
@@ -78,7 +78,7 @@ def diagnose(
         commands = replace(commands, is_configured=_is_configured(catalog))
         found = connect(catalog, properties)
     except LanceNamespaceError as error:
-        return Diagnosis((connection.from_properties(error, commands),), 0, 0)
+        return Diagnosis((reachability.from_properties(error, commands),), 0, 0)
     namespace = require_lance_bridge(found, catalog)
     commands = replace(commands, is_secret=namespace.config_type.is_secret)
     page = PageRequest.parse(f"doctor {namespace.namespace_id()}", limit, page_token)
@@ -102,7 +102,7 @@ class _Page:
         report: Report,
     ) -> None:
         self._namespace = namespace
-        self._bridge: Bridge = namespace._bridge
+        self._connection: Connection = namespace.connection
         self._commands = commands
         self._idle = idle
         self._page = page
@@ -112,8 +112,8 @@ class _Page:
         self._counts = {_TABLES: 0, _STORAGE: 0}
 
     def run(self) -> Diagnosis:
-        self._findings += clock_skew.check_servers(self._bridge.config)
-        broken = list(connection.check_catalog(self._namespace, self._commands))
+        self._findings += clock_skew.check_servers(self._connection.config)
+        broken = list(reachability.check_catalog(self._namespace, self._commands))
         self._findings += broken
         if not broken:
             self._check_tables()
@@ -147,7 +147,7 @@ class _Page:
     # -- tables ----------------------------------------------------------------------------------
 
     def _check_tables(self) -> None:
-        checks = TableChecks(self._bridge, self._commands, self._idle)
+        checks = TableChecks(self._connection, self._commands, self._idle)
         self._findings += self._check(self._tables(), checks.check)
 
     def _tables(self) -> Iterator[tuple[Key, list[TableRecord]]]:
@@ -155,7 +155,7 @@ class _Page:
         if after is not None and after[0] != _TABLES:
             return
         try:
-            namespaces = sorted(innermost_namespaces(self._bridge))
+            namespaces = sorted(innermost_namespaces(self._connection))
         except LanceNamespaceError as error:
             self._findings.append(self._unreadable(self._commands.catalog, error, ["ns", "list"]))
             return
@@ -170,7 +170,7 @@ class _Page:
         """Yield the entries by name; only a broken name has more than one."""
         last = after[-1] if after is not None and after[1:-1] == namespace else None
         try:
-            scan = self._bridge.catalog.scan_tables(namespace, lance_only=True, after=last)
+            scan = self._connection.catalog.scan_tables(namespace, lance_only=True, after=last)
             for path, entries in groupby(scan, key=lambda record: record.path):
                 yield (_TABLES, *path), list(entries)
         except NamespaceNotFoundError:
@@ -202,8 +202,8 @@ class _Page:
             self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
 
     def _orphans(self) -> Orphans:
-        occupied = OccupiedLocations.read(self._bridge)
-        return Orphans(self._bridge, self._commands, self._idle, occupied)
+        occupied = OccupiedLocations.read(self._connection)
+        return Orphans(self._connection, self._commands, self._idle, occupied)
 
     def _after(self, candidates: list[Candidate]) -> Iterator[tuple[Key, Candidate]]:
         for each in candidates:

@@ -17,16 +17,16 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import NameRule, Path, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries.sharing import innermost_namespaces
 from lance_bridge.errors import display
 from lance_bridge.names import written
 from lance_bridge.storage import TableStorage, store_errors
 from lance_bridge.tables.history.manifests import TableFiles, VersionDirectory
 
-from .connection import storage_finding
 from .findings import Commands, Finding, Kind
+from .reachability import storage_finding
 
 _ENDING, _NAMESPACE_ENDING = ".lance", ".db"
 _PROBE = "lance_bridge_doctor"
@@ -55,15 +55,15 @@ class OccupiedLocations:
     """What contains a location, without the location itself."""
 
     @classmethod
-    def read(cls, bridge: Bridge) -> OccupiedLocations:
+    def read(cls, connection: Connection) -> OccupiedLocations:
         """Read every entry, Lance or not.
 
         Raises:
             LanceNamespaceError: some of them cannot be read.
         """
-        namespaces = list(innermost_namespaces(bridge))
+        namespaces = list(innermost_namespaces(connection))
         with ThreadPoolExecutor(_THREADS) as threads:
-            pages = list(threads.map(lambda each: _scan(bridge, each), namespaces))
+            pages = list(threads.map(lambda each: _scan(connection, each), namespaces))
         records = [record for page in pages for record in page]
         unreadable = [display(record.path) for record in records if not record.is_readable]
         if unreadable:
@@ -81,9 +81,9 @@ class OccupiedLocations:
         return any(key[:end] in self.locations for end in range(1, len(key) + 1))
 
 
-def _scan(bridge: Bridge, namespace: Path) -> list[TableRecord]:
+def _scan(connection: Connection, namespace: Path) -> list[TableRecord]:
     try:
-        return list(bridge.catalog.scan_tables(namespace))
+        return list(connection.catalog.scan_tables(namespace))
     except NamespaceNotFoundError:  # dropped meanwhile
         return []
 
@@ -123,7 +123,7 @@ class Candidate:
 class Orphans:
     """Finds data without an entry, and changes nothing. ``idle`` is in seconds."""
 
-    bridge: Bridge
+    connection: Connection
     commands: Commands
     idle: float
     occupied: OccupiedLocations
@@ -146,21 +146,21 @@ class Orphans:
         """Yield where tables are created: the namespaces' locations first, whose names we know."""
         for namespace in sorted(self.occupied.namespaces):
             try:
-                record = self.bridge.catalog.load_namespace(namespace)
-                location = self.bridge.catalog.place_for_tables(record)
+                record = self.connection.catalog.load_namespace(namespace)
+                location = self.connection.catalog.place_for_tables(record)
                 if location and locations.is_supported(location):
                     yield TableDirectory(location, 1, self._storage(namespace, location), namespace)
             except LanceNamespaceError as error:
                 name = written(namespace)
                 command = self.commands.on_catalog(["ns", "describe"], name)
                 failed.append(Finding(Kind.CATALOG, name, str(error), command))
-        root = self.bridge.config.root
+        root = self.connection.config.root
         if root is not None:
-            levels = self.bridge.capabilities.levels
-            yield TableDirectory(root, levels + 1, TableStorage(self.bridge.config.storage))
+            levels = self.connection.capabilities.levels
+            yield TableDirectory(root, levels + 1, TableStorage(self.connection.config.storage))
 
     def _storage(self, namespace: Path, location: str) -> TableStorage:
-        return self.bridge.storage(TableRecord((*namespace, _PROBE), location))
+        return self.connection.storage(TableRecord((*namespace, _PROBE), location))
 
     def _list(self, parent: TableDirectory, names: tuple[str, ...]) -> Iterator[Candidate]:
         for name in list_directories(parent.storage, locations.join(parent.location, *names)):
@@ -206,7 +206,7 @@ class Orphans:
 
     def _choose_name(self, candidate: Candidate) -> Path:
         """Return a free name for a table, as close to its directory's as the catalog allows."""
-        able = self.bridge.capabilities
+        able = self.connection.capabilities
         *outer, last = candidate.names
         namespace = candidate.parent.namespace
         if namespace is None:
@@ -221,7 +221,7 @@ class Orphans:
         return (*namespace, free)
 
     def _valid_name(self, name: str, rule: NameRule) -> str:
-        folded = name.lower() if self.bridge.capabilities.folds_case else name
+        folded = name.lower() if self.connection.capabilities.folds_case else name
         if rule.pattern.fullmatch(folded) and len(folded) <= rule.max_length:
             return folded
         return _INVALID.sub("_", folded)[: rule.max_length - 4].strip("_") or rule.noun

@@ -14,8 +14,8 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, STORAGE, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries.declarations import DECLARED_AT
 from lance_bridge.managed import foreign
 from lance_bridge.managed.state import LATEST, State, state_of
@@ -24,8 +24,8 @@ from lance_bridge.table_files import RESERVED_FILE
 from lance_bridge.tables.history.manifests import TableFiles, VersionDirectory
 
 from . import clock_skew
-from .connection import storage_finding
 from .findings import Commands, Finding, Kind
+from .reachability import storage_finding
 
 _MANAGERS = (STORAGE, "catalog", IMPLEMENTATION)
 """Values of `managed_by`; ``catalog`` is another implementation's word for storage."""
@@ -41,7 +41,7 @@ class TableChecks:
     version until it ends, looks the same.
     """
 
-    bridge: Bridge
+    connection: Connection
     commands: Commands
     idle: float
 
@@ -52,7 +52,7 @@ class TableChecks:
 
     def _check_broken_name(self, records: Sequence[TableRecord]) -> list[Finding]:
         try:
-            self.bridge.catalog.load_table(records[0].path)
+            self.connection.catalog.load_table(records[0].path)
         except (TableNotFoundError, NamespaceNotFoundError):
             return []  # dropped meanwhile
         except LanceNamespaceError as error:
@@ -71,7 +71,7 @@ class TableChecks:
     def _still_exists(self, record: TableRecord) -> bool:
         """Return whether the table has not been dropped since its entry was read."""
         try:
-            return self.bridge.catalog.load_table(record.path).identity == record.identity
+            return self.connection.catalog.load_table(record.path).identity == record.identity
         except (TableNotFoundError, NamespaceNotFoundError):
             return False
         except LanceNamespaceError:
@@ -129,7 +129,7 @@ class TableChecks:
 
     def _check_storage(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
         location = record.location or ""
-        storage = self.bridge.storage(record)
+        storage = self.connection.storage(record)
         if not storage.has_dataset(location):
             yield from self._check_unversioned(record, state)
         elif state is not None:
@@ -137,16 +137,16 @@ class TableChecks:
 
     def _check_unversioned(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
         location = locations.for_lance(record.location or "")
-        files = TableFiles(self.bridge.storage(record), record.location or "").list("")
+        files = TableFiles(self.connection.storage(record), record.location or "").list("")
         is_declared = DECLARED_AT in record.properties if state is None else state.version == 0
         # A catalog that creates directories has one, with a reserved file, since the declaration.
-        is_lost = not files and self.bridge.capabilities.makes_directories
+        is_lost = not files and self.connection.capabilities.makes_directories
         if not is_declared or is_lost or _had_versions([meta["path"] for meta in files]):
             what = "files but no version" if files else "no files"
             yield self._location_gone(record, f"Its location has {what}: {location}")
             return
         idle = min(
-            [self.bridge.declarations.age(record)]
+            [self.connection.declarations.age(record)]
             + [time.time() - meta["last_modified"].timestamp() for meta in files]
         )
         if idle < self.idle:
@@ -168,7 +168,9 @@ class TableChecks:
 
     def _check_versions(self, record: TableRecord, state: State) -> Iterator[Finding]:
         name = written(record.path)
-        directory = VersionDirectory(TableFiles(self.bridge.storage(record), record.location or ""))
+        directory = VersionDirectory(
+            TableFiles(self.connection.storage(record), record.location or "")
+        )
         staged = directory.within(state.staged) if state.staged else ""
         has_version = directory.find(state.version) or (staged and directory.files.head(staged))
         if state.version and not has_version:
@@ -176,7 +178,7 @@ class TableChecks:
                 record, f"Version {state.version}, the latest by its entry, is gone"
             )
             return
-        found = foreign.look(self.bridge, record)
+        found = foreign.look(self.connection, record)
         if found.versions or found.set_aside:
             versions = ", ".join(str(each.version) for each in found.versions)
             what = f"versions {versions}" if versions else f"{len(found.set_aside)} set aside"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
+from lance_bridge.connection import Connection
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import catalogs, connect, require_lance_bridge
@@ -37,9 +37,9 @@ class Endpoints:
     target_address: Address
 
 
-def bridge_of(namespace: LanceBridgeNamespace) -> Bridge:
+def connection_of(namespace: LanceBridgeNamespace) -> Connection:
     """Return what the namespace's operations work with."""
-    return namespace._bridge
+    return namespace.connection
 
 
 def address_of(namespace: LanceBridgeNamespace) -> Address:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from lance_bridge.bridge import Bridge
+from lance_bridge.connection import Connection
 from lance_bridge.errors import LanceNamespaceError, invalid
 from lance_bridge.redaction import IN_URL
 
-from .endpoints import Endpoints, bridge_of, catalog_at
+from .endpoints import Endpoints, catalog_at, connection_of
 from .journal import Check
 from .levels import Level
 from .plan import Address, Facts, Item, Plan
@@ -145,14 +145,14 @@ class Work:
     prefetched: Any = None
 
     @property
-    def source_bridge(self) -> Bridge:
+    def source_connection(self) -> Connection:
         """The bridge of the source, where that is a catalog."""
-        return bridge_of(self.endpoints.source)
+        return connection_of(self.endpoints.source)
 
     @property
-    def target_bridge(self) -> Bridge:
+    def target_connection(self) -> Connection:
         """The bridge of the target, where that is a catalog."""
-        return bridge_of(self.endpoints.target)
+        return connection_of(self.endpoints.target)
 
     def note(self, **facts: Any) -> None:
         """Keep facts for the steps to come, for later runs and for undoing; they are on disk then.

@@ -11,8 +11,8 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
 )
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import NamespaceRecord, Path
+from lance_bridge.connection import Connection
 from lance_bridge.entries.outcome import settle
 
 from .migration import Step, Work
@@ -20,27 +20,27 @@ from .plan import Item, ItemType, blocker
 from .targets import MARK
 
 
-def missing_namespaces(bridge: Bridge, tables: Iterable[Path]) -> list[Item]:
+def missing_namespaces(connection: Connection, tables: Iterable[Path]) -> list[Item]:
     """Return an item for each missing namespace of these tables, the outermost first.
 
     One that cannot be created is blocked.
     """
     wanted = {path[:depth] for path in tables for depth in range(1, len(path))}
     ordered = sorted(wanted, key=lambda path: (len(path), path))
-    return [_item(bridge, path) for path in ordered if not _exists(bridge, path)]
+    return [_item(connection, path) for path in ordered if not _exists(connection, path)]
 
 
-def _exists(bridge: Bridge, path: Path) -> bool:
+def _exists(connection: Connection, path: Path) -> bool:
     try:
-        bridge.catalog.load_namespace(path)
+        connection.catalog.load_namespace(path)
     except NamespaceNotFoundError:
         return False
     return True
 
 
-def _item(bridge: Bridge, path: Path) -> Item:
+def _item(connection: Connection, path: Path) -> Item:
     item = Item(type=ItemType.NAMESPACE, source=path, target=path)
-    capabilities = bridge.capabilities
+    capabilities = connection.capabilities
     reason = capabilities.no_namespace_changes
     if not reason and len(path) < capabilities.levels:
         reason = capabilities.no_outer_namespace_changes
@@ -53,7 +53,7 @@ def namespace_steps() -> list[Step]:
 
 
 def _create(work: Work) -> None:
-    catalog = work.target_bridge.catalog
+    catalog = work.target_connection.catalog
     record = NamespaceRecord(work.item.target, {MARK: work.mark})
     # If another process has created it, that is fine: it exists.
     with suppress(NamespaceAlreadyExistsError):
@@ -62,7 +62,7 @@ def _create(work: Work) -> None:
 
 def _is_own(work: Work) -> bool:
     try:
-        record = work.target_bridge.catalog.load_namespace(work.item.target)
+        record = work.target_connection.catalog.load_namespace(work.item.target)
     except NamespaceNotFoundError:
         return False
     return record.properties.get(MARK) == work.mark
@@ -70,13 +70,15 @@ def _is_own(work: Work) -> bool:
 
 def _remove(work: Work) -> None:
     """Drop a namespace that carries this migration's mark, unless it has content."""
-    bridge, path = work.target_bridge, work.item.target
+    connection, path = work.target_connection, work.item.target
     with suppress(NamespaceNotFoundError, NamespaceNotEmptyError):
-        if _is_own(work) and not _has_content(bridge, path):
-            settle(lambda: bridge.catalog.drop_namespace(path), lambda: not _is_own(work))
+        if _is_own(work) and not _has_content(connection, path):
+            settle(lambda: connection.catalog.drop_namespace(path), lambda: not _is_own(work))
 
 
-def _has_content(bridge: Bridge, path: Path) -> bool:
-    is_innermost = len(path) == bridge.capabilities.levels
-    children = bridge.catalog.list_tables if is_innermost else bridge.catalog.list_namespaces
+def _has_content(connection: Connection, path: Path) -> bool:
+    is_innermost = len(path) == connection.capabilities.levels
+    children = (
+        connection.catalog.list_tables if is_innermost else connection.catalog.list_namespaces
+    )
     return next(iter(children(path)), None) is not None

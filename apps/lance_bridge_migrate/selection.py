@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries.sharing import innermost_namespaces
 from lance_bridge.errors import display
 
@@ -37,12 +37,12 @@ def _fits(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
 
 
-def entries_of(bridge: Bridge, selection: Selection) -> Iterator[TableRecord]:
+def entries_of(connection: Connection, selection: Selection) -> Iterator[TableRecord]:
     """Yield the selected entries of a whole catalog, Lance's or not, by namespace and name."""
-    for namespace in innermost_namespaces(bridge):
+    for namespace in innermost_namespaces(connection):
         if not may_hold(namespace, selection):
             continue
-        for record in bridge.catalog.scan_tables(namespace):
+        for record in connection.catalog.scan_tables(namespace):
             if selection.takes(record.path):
                 yield record
 

@@ -19,8 +19,8 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import RESERVED_PREFIX, Column, Path, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries import placement, tables
 from lance_bridge.entries.outcome import settle
 from lance_bridge.entries.properties import ENTRY_ID
@@ -45,15 +45,15 @@ _CHANGING = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "
 # -- reading -------------------------------------------------------------------------------------
 
 
-def find_entry(bridge: Bridge, path: Path) -> TableRecord | None:
+def find_entry(connection: Connection, path: Path) -> TableRecord | None:
     """Return the entry of a name, Lance's or not, or None where the catalog says there is none."""
     try:
-        return bridge.catalog.load_table(path)
+        return connection.catalog.load_table(path)
     except (TableNotFoundError, NamespaceNotFoundError):
         return None
 
 
-def find_entries(bridge: Bridge, items: Iterable[Item]) -> dict[str, TableRecord]:
+def find_entries(connection: Connection, items: Iterable[Item]) -> dict[str, TableRecord]:
     """Return the entries that tables of a plan have in the target now, by the items' keys.
 
     Each namespace is read once, as a whole.
@@ -62,14 +62,14 @@ def find_entries(bridge: Bridge, items: Iterable[Item]) -> dict[str, TableRecord
     found: dict[str, TableRecord] = {}
     for namespace in sorted({path[:-1] for path in keys}):
         with suppress(NamespaceNotFoundError):
-            records = bridge.catalog.scan_tables(namespace)
+            records = connection.catalog.scan_tables(namespace)
             found.update({keys[each.path]: each for each in records if each.path in keys})
     return found
 
 
 def find_own_entry(work: Work) -> TableRecord | None:
     """Return the entry of the item's target where it carries the item's mark, else None."""
-    record = find_entry(work.target_bridge, work.item.target)
+    record = find_entry(work.target_connection, work.item.target)
     return record if record is not None and is_own(work, record) else None
 
 
@@ -130,13 +130,13 @@ def create_entry(
         TableAlreadyExistsError: (5) another entry has the name.
         NamespaceNotFoundError: (1)
     """
-    bridge, path = work.target_bridge, work.item.target
+    connection, path = work.target_connection, work.item.target
     earlier = find_own_entry(work) if work.is_repeated else None
     if earlier is not None:
         return earlier
     marked = {**properties, MARK: work.mark}
     try:
-        return tables.add(bridge, path, location, marked, declared=declared, columns=columns)
+        return tables.add(connection, path, location, marked, declared=declared, columns=columns)
     except TableAlreadyExistsError as error:
         earlier = find_own_entry(work)
         if earlier is None:
@@ -149,12 +149,12 @@ def allocate_location(work: Work) -> str:
 
     Note it before the entry is made: an earlier run may have reserved it and died then.
     """
-    bridge, path = work.target_bridge, work.item.target
+    connection, path = work.target_connection, work.item.target
     noted = str(work.facts.get("location") or "")
-    if noted and not bridge.storage(TableRecord(path, noted), write=True).has_dataset(noted):
+    if noted and not connection.storage(TableRecord(path, noted), write=True).has_dataset(noted):
         return noted
-    home = placement.Home(bridge, path[:-1])
-    return placement.free_location(bridge, path, home, must_look=True)
+    home = placement.Home(connection, path[:-1])
+    return placement.free_location(connection, path, home, must_look=True)
 
 
 # -- undoing ---------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def require_unchanged(work: Work) -> None:
         InvalidTableStateError: (19) it was changed, renamed or replaced since.
     """
     after = work.facts.get(AFTER, {})
-    record = find_entry(work.target_bridge, work.item.target)
+    record = find_entry(work.target_connection, work.item.target)
     if record is None:
         _require_not_renamed(work)
         return
@@ -188,7 +188,7 @@ def require_unchanged(work: Work) -> None:
 def _require_not_renamed(work: Work) -> None:
     """Raise InvalidTableState (19) where the entry has another name in its namespace now."""
     with suppress(NamespaceNotFoundError):
-        for record in work.target_bridge.catalog.scan_tables(work.item.target[:-1]):
+        for record in work.target_connection.catalog.scan_tables(work.item.target[:-1]):
             if is_own(work, record):
                 raise InvalidTableStateError(
                     f"'{work.item.name}' was renamed to '{display(record.path)}' since migration "
@@ -201,7 +201,7 @@ CheckFiles = Callable[[TableRecord], None]
 
 
 def undo_entry(
-    work: Work, *, check_files: CheckFiles | None = None, source: Bridge | None = None
+    work: Work, *, check_files: CheckFiles | None = None, source: Connection | None = None
 ) -> None:
     """Remove the entry that this migration made; one that is gone needs nothing.
 
@@ -223,21 +223,21 @@ def undo_entry(
         check_files(record)
         _require_droppable(work, record, source)
         work.note(**{_DROPPED: record.location})
-        tables.drop_with_data(work.target_bridge, record)
+        tables.drop_with_data(work.target_connection, record)
         return
-    conversion.finish_latest(work.target_bridge, record)
-    tables.drop_entry(work.target_bridge, record)
+    conversion.finish_latest(work.target_connection, record)
+    tables.drop_entry(work.target_connection, record)
 
 
-def _require_droppable(work: Work, record: TableRecord, source: Bridge | None) -> None:
+def _require_droppable(work: Work, record: TableRecord, source: Connection | None) -> None:
     """Raise InvalidTableState (19) where an entry of either catalog shares the location."""
-    tables.require_droppable(record, LocationIndex(work.target_bridge, [record.path[:-1]]))
+    tables.require_droppable(record, LocationIndex(work.target_connection, [record.path[:-1]]))
     if source is not None:
         index = LocationIndex(source, [work.item.source[:-1]])
         index.refuse_shared(record, of_another_catalog=True)
 
 
-def _delete_leftovers(work: Work, check_files: CheckFiles, source: Bridge | None) -> None:
+def _delete_leftovers(work: Work, check_files: CheckFiles, source: Connection | None) -> None:
     """Delete what is left at the location of an entry that does not exist.
 
     That is the reservation of a run that died before it made the entry, or the files that an
@@ -253,7 +253,7 @@ def _delete_leftovers(work: Work, check_files: CheckFiles, source: Bridge | None
         _require_droppable(work, record, source)
     except InvalidTableStateError:
         return  # another entry has them now
-    storage = work.target_bridge.storage(record, write=True)
+    storage = work.target_connection.storage(record, write=True)
     has_data = storage.has_dataset(location)
     if dropped:
         if has_data:
@@ -267,7 +267,7 @@ def _delete_leftovers(work: Work, check_files: CheckFiles, source: Bridge | None
 
 
 def replace_properties(
-    bridge: Bridge,
+    connection: Connection,
     record: TableRecord,
     properties: Mapping[str, str],
     ownership: Mapping[str, str] | None = None,
@@ -281,17 +281,17 @@ def replace_properties(
         ConcurrentModificationError: (14) it was modified concurrently, as far as that is seen.
         UnsupportedOperationError: (0) the catalog cannot change entries.
     """
-    tables.require_change(bridge, record, "The entry of")
+    tables.require_change(connection, record, "The entry of")
     changed = record.with_properties(properties)
 
     def change() -> None:
         if ownership is None:
-            bridge.catalog.alter_table(changed)
+            connection.catalog.alter_table(changed)
         else:
-            bridge.catalog.alter_marks(changed, ownership)
+            connection.catalog.alter_marks(changed, ownership)
 
     def is_changed() -> bool:
-        return entry_facts(bridge.catalog.load_table(record.path)) == entry_facts(changed)
+        return entry_facts(connection.catalog.load_table(record.path)) == entry_facts(changed)
 
     settle(change, is_changed)
     return changed

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 from lance_namespace import LanceNamespace
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Capabilities, Catalog, NameRule, NamespaceRecord, Path, TableRecord
 from lance_bridge.config import CatalogConfig, environment
+from lance_bridge.connection import Connection
 from lance_bridge.entries import tables as entries
 from lance_bridge.errors import unsupported
 from lance_bridge.location import check
@@ -47,8 +47,8 @@ def load_table(
     Args:
         entry: The table's entry, where it has been loaded before; saves the call.
     """
-    bridge = namespace._bridge
-    return Table(bridge, entry or entries.load_lance(bridge, bridge.table_path(path)))
+    connection = namespace.connection
+    return Table(connection, entry or entries.load_lance(connection, connection.table_path(path)))
 
 
 # -- locations -------------------------------------------------------------------------------------
@@ -127,4 +127,4 @@ def location_table(location: str, storage: Mapping[str, str]) -> Table:
     check(location)
     catalog = LocationCatalog()
     config = CatalogConfig.model_validate({"storage.*": dict(storage)})
-    return Table(Bridge(catalog, config), catalog.load_table((location,)))
+    return Table(Connection(catalog, config), catalog.load_table((location,)))

@@ -34,7 +34,7 @@ class SparkTable(Table):
         redact_logs()
         if self.managed is not None:
             # Tasks open versions by their final names, without asking the catalog.
-            conversion.finish_latest(self.bridge, self.record)
+            conversion.finish_latest(self.connection, self.record)
         return Access(
             self.address,
             self.uri,
@@ -53,7 +53,7 @@ def find(address: TableAddress, entry: TableRecord | None = None) -> SparkTable:
             raise TableNotFoundError(f"There is no Lance table at {address.location}")
     else:
         table = load_table(address.catalog.connect(), address.path, entry)
-    return SparkTable(table.bridge, table.record, address)
+    return SparkTable(table.connection, table.record, address)
 
 
 def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, str] | None) -> None:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, TypeVar
 
 from . import config as configuration
 from . import location as locations
-from .bridge import Bridge
 from .catalog import Capabilities, Catalog
+from .connection import Connection
 from .names import written
 from .operations.compute import ComputeOperations
 from .operations.data import DataOperations
@@ -69,8 +69,8 @@ class LanceBridgeNamespace(
     def _open(self, config: configuration.CatalogConfig) -> None:
         catalog = self.open_catalog(config)
         require_methods(catalog)
-        self._bridge = Bridge(catalog, config)
-        _ = self._bridge.default_namespace  # refuses one that the catalog cannot have
+        self.connection = Connection(catalog, config)
+        _ = self.connection.default_namespace  # refuses one that the catalog cannot have
 
     @abstractmethod
     def open_catalog(self, config: Any) -> Catalog:
@@ -83,34 +83,34 @@ class LanceBridgeNamespace(
     @property
     def capabilities(self) -> Capabilities:
         """What the catalog is and can do."""
-        return self._bridge.capabilities
+        return self.connection.capabilities
 
     @property
     def catalog(self) -> Catalog:
         """The adapter that this works with. `close` closes its connections, too."""
-        return self._bridge.catalog
+        return self.connection.catalog
 
     # -- life ------------------------------------------------------------------------------------
 
     def namespace_id(self) -> str:
         """Return what this is connected to; equal for equal connections, without secrets."""
-        config = self._bridge.config
-        parts = [self._bridge.catalog.describe_connection()]
+        config = self.connection.config
+        parts = [self.connection.catalog.describe_connection()]
         if config.root:
             parts.append(f"root={config.root}")
-        if self._bridge.default_namespace:
-            parts.append(f"default-namespace={written(self._bridge.default_namespace)}")
+        if self.connection.default_namespace:
+            parts.append(f"default-namespace={written(self.connection.default_namespace)}")
         return f"{self.impl}({', '.join(parts)})"
 
     def __repr__(self) -> str:
-        if "_bridge" not in self.__dict__:
+        if "connection" not in self.__dict__:
             # Debuggers and reporters of errors show one whose constructor has failed, too.
             return f"<{type(self).__name__}, not connected>"
         return f"<{type(self).__name__} {self.namespace_id()}>"
 
     def close(self) -> None:
         """Let go of connections. The namespace may be used again: it reconnects."""
-        self._bridge.catalog.close()
+        self.connection.catalog.close()
 
     def __enter__(self: NamespaceT) -> NamespaceT:
         return self
@@ -124,9 +124,9 @@ class LanceBridgeNamespace(
         A copy stays in this process. It has the secrets, which a pickle leaves out.
         """
         made = object.__new__(type(self))
-        made.__dict__.update({k: v for k, v in self.__dict__.items() if k != "_bridge"})
+        made.__dict__.update({k: v for k, v in self.__dict__.items() if k != "connection"})
         made._properties = dict(self._properties)
-        made._open(self._bridge.config)
+        made._open(self.connection.config)
         return made
 
     def __deepcopy__(self: NamespaceT, memo: dict[int, Any]) -> NamespaceT:
@@ -135,9 +135,9 @@ class LanceBridgeNamespace(
 
     def __reduce__(self) -> tuple[Callable[..., LanceBridgeNamespace], tuple[Any, ...]]:
         carried = dict(self._properties)
-        if not self._bridge.config.pickle_secrets:
+        if not self.connection.config.pickle_secrets:
             carried = {k: v for k, v in carried.items() if not self.config_type.is_secret(k)}
-        left_out = {*self._bridge.config.secrets(), *self._left_out} - carried.keys()
+        left_out = {*self.connection.config.secrets(), *self._left_out} - carried.keys()
         return _reconnect, (type(self), carried, self.configured_name, tuple(sorted(left_out)))
 
 

@@ -19,8 +19,8 @@ from lance_namespace.errors import (
 )
 
 from . import location as locations
-from .bridge import Bridge
 from .catalog import Path, TableRecord
+from .connection import Connection
 from .entries.properties import visible
 from .errors import concurrent_modification, display, invalid
 from .lance_datasets import latest_version, transaction_at
@@ -59,7 +59,7 @@ class Table:
     Loading has checked that the entry is Lance's and has a location.
     """
 
-    bridge: Bridge
+    connection: Connection
     record: TableRecord
 
     @property
@@ -106,7 +106,7 @@ class Table:
 
     def reloaded(self) -> Self:
         """Return the table with its entry as it is now. Raises as `refreshed`."""
-        return replace(self, record=entry.reload(self.bridge, self.record))
+        return replace(self, record=entry.reload(self.connection, self.record))
 
     def is_declared(self) -> bool:
         """Return True where the table has no version yet."""
@@ -116,7 +116,7 @@ class Table:
 
     def storage(self, *, write: bool = False) -> TableStorage:
         """Return the object store at the location, with the rights to read it or to write."""
-        return self.bridge.storage(self.record, write=write)
+        return self.connection.storage(self.record, write=write)
 
     def storage_options(
         self, *, vend: bool | None = None, write: bool = False
@@ -127,7 +127,7 @@ class Table:
             vend: False keeps the catalog from being asked for temporary credentials.
             write: Whether the caller writes; readers get credentials to read.
         """
-        return self.bridge.storage_options(self.record, vend=vend, write=write)
+        return self.connection.storage_options(self.record, vend=vend, write=write)
 
     # -- the dataset -------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class Table:
             # Lance waits for minutes for a store that never answers. This call ends in time.
             TableStorage(options or {}).is_occupied(self.uri)
         if self.managed is not None:
-            record = foreign.make_room(self.bridge, self.record) if write else self.record
+            record = foreign.make_room(self.connection, self.record) if write else self.record
             return replace(self, record=record)._open_managed(ref, options, write=write)
         on_main = ref.version if ref.branch is None else None
         try:
@@ -180,7 +180,7 @@ class Table:
             raise self._no_version(ref) if ref.version else self._only_declared()
         if (ref.version or 0) > state.version:
             raise self._no_version(ref)
-        view = TableView(self.bridge, self.record, write)
+        view = TableView(self.connection, self.record, write)
         version = ref.version or state.version
         if ref.tag is not None:
             version = self._tagged(self._open_version(view, state.version, options), ref.tag)
@@ -250,7 +250,7 @@ class Table:
         if self.managed is None:
             return {}
         return {
-            "namespace_client": TableView(self.bridge, self.record, write=True),
+            "namespace_client": TableView(self.connection, self.record, write=True),
             "table_id": list(self.path),
             "namespace_client_managed_versioning": True,
         }

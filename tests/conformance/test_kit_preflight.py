@@ -192,5 +192,5 @@ def test_a_schema_of_unity_without_a_place_is_refused_with_the_property_to_set(
         assert command.main(given) == 1
         assert "-p root=" in capsys.readouterr().err
         with command.ConfiguredTarget("unity", {"host": unity.url}).connect() as namespace:  # type: ignore[attr-defined]  # ours
-            assert list(namespace._bridge.catalog.list_namespaces(("c",))) == []
+            assert list(namespace.connection.catalog.list_namespaces(("c",))) == []
     assert runs == []

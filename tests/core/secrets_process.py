@@ -42,7 +42,7 @@ def all_of(impl: str, properties: dict[str, str], bad: dict[str, str]) -> bytes:
         repr(namespace.catalog),
         repr(vars(namespace.catalog)),
     ]
-    texts += [repr(namespace._bridge), namespace.namespace_id()]
+    texts += [repr(namespace.connection), namespace.namespace_id()]
     for call in (
         lambda: namespace.list_namespaces(ListNamespacesRequest(id=[])),
         lambda: namespace.list_tables(ListTablesRequest(id=["db"])),

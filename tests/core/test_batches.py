@@ -89,7 +89,7 @@ def steps(ns: MemoryNamespace, server: MemoryServer, *tables: list[str]) -> list
         version, staged = stage(ns, table)
         made.append(
             batches.create_version(
-                Table(ns._bridge, server.tables[tuple(table)]), Staged(version, str(staged))
+                Table(ns.connection, server.tables[tuple(table)]), Staged(version, str(staged))
             )
         )
     return made
@@ -243,7 +243,7 @@ def test_what_cannot_be_undone_is_not_begun_before_all_else_is_done(
     planned = steps(namespace, server, TABLE)
     append(namespace)
     with pytest.raises(errors.ConcurrentModificationError):
-        batches.run([batches.deregister(namespace._bridge, at("other")), *planned])
+        batches.run([batches.deregister(namespace.connection, at("other")), *planned])
     assert set(server.tables) == {tuple(TABLE), tuple(OTHER)}
 
 

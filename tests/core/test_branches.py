@@ -211,7 +211,7 @@ def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
     interrupt_creation(namespace)
     with pytest.raises(errors.ConcurrentModificationError, match="tree/dev/_versions"):
         create_branch(namespace, "dev")
-    old = time.time() - namespace._bridge.config.declare_grace - 1
+    old = time.time() - namespace.connection.config.declare_grace - 1
     for manifest in (directory(namespace) / "tree/dev/_versions").iterdir():
         os.utime(manifest, (old, old))
     create_branch(namespace, "dev")

@@ -58,12 +58,12 @@ def created(ns: MemoryNamespace) -> None:
 
 
 def registered(ns: MemoryNamespace) -> None:
-    place = f"{ns._bridge.config.root}/elsewhere"
+    place = f"{ns.connection.config.root}/elsewhere"
     ns.register_table(api.RegisterTableRequest(id=[*DATASET, "new"], location=place))
 
 
 def registered_again(ns: MemoryNamespace) -> None:
-    place = f"{ns._bridge.config.root}/elsewhere"
+    place = f"{ns.connection.config.root}/elsewhere"
     ns.register_table(api.RegisterTableRequest(id=TABLE, location=place, mode="Overwrite"))
 
 

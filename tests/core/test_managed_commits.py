@@ -264,7 +264,7 @@ def test_what_lance_gives_up_because_of_others_is_a_concurrent_modification(
     namespace: MemoryNamespace, server: MemoryServer, managed: bool
 ) -> None:
     create(namespace, TABLE, properties=MANAGED if managed else {})
-    changed = Table(namespace._bridge, server.tables[KEY])
+    changed = Table(namespace.connection, server.tables[KEY])
     opened = changed.open(write=True)
     other = lance.dataset(namespace_client=namespace, table_id=TABLE)
     other.update({"a": "a + 10"}, where="a = 1")
@@ -282,7 +282,7 @@ def test_others_who_are_faster_each_time_are_a_concurrent_modification(
 ) -> None:
     create_managed(namespace)
     opened = lance.dataset(str(directory(server)))
-    table = Table(namespace._bridge, server.tables[KEY])
+    table = Table(namespace.connection, server.tables[KEY])
     with (
         pytest.raises(errors.ConcurrentModificationError),
         table.committing(opened, "it was not compacted"),

@@ -220,8 +220,8 @@ def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
     append_past_the_catalog(server, 8)
     namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
     assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 1
-    bridge = namespace._bridge
-    assert compact(Table(bridge, bridge.catalog.load_table(KEY))).version > 2
+    connection = namespace.connection
+    assert compact(Table(connection, connection.catalog.load_table(KEY))).version > 2
     assert rows(namespace) == [0, 0, 1, 2]
 
 

@@ -104,8 +104,8 @@ def test_what_was_set_aside_meanwhile_is_adopted_from_there(
 ) -> None:
     create_managed(namespace)
     append_past_the_catalog(server, 7)
-    bridge = another(namespace)._bridge
-    meanwhile(server, "before", lambda: foreign.clear(bridge, server.tables[KEY]))
+    connection = another(namespace).connection
+    meanwhile(server, "before", lambda: foreign.clear(connection, server.tables[KEY]))
     assert namespace.adopt_out_of_band_versions(TABLE) == 2
     assert rows(namespace) == [0, 1, 2, 7]
     assert append(namespace, 8).version == 3
@@ -130,12 +130,12 @@ def test_a_commit_waits_for_one_who_sets_manifests_aside(
 ) -> None:
     create_managed(namespace)
     opened = lance.dataset(namespace_client=namespace, table_id=TABLE)
-    bridge = another(namespace)._bridge
-    with ThreadPoolExecutor(1) as pool, entry.held(bridge, server.tables[KEY]):
+    connection = another(namespace).connection
+    with ThreadPoolExecutor(1) as pool, entry.held(connection, server.tables[KEY]):
         waiting = pool.submit(opened.insert, pa.table({"a": [7]}))
         with pytest.raises(NotYetError):
             waiting.result(0.5)
-        entry.release(bridge, server.tables[KEY])
+        entry.release(connection, server.tables[KEY])
         waiting.result(10)
     assert rows(namespace) == [0, 1, 2, 7]
 
@@ -144,10 +144,10 @@ def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     create(namespace, TABLE)
-    bridge = another(namespace)._bridge
+    connection = another(namespace).connection
 
     def clear() -> None:
-        foreign.clear(bridge, server.tables[KEY])
+        foreign.clear(connection, server.tables[KEY])
 
     def write() -> None:
         append_past_the_catalog(server, 7)
@@ -182,10 +182,13 @@ def test_of_two_that_hold_a_table_in_the_same_moment_one_does(
     create_managed(namespace)
     now = states._now()
     monkeypatch.setattr(states, "_now", lambda: now)
-    record, bridge = server.tables[KEY], another(namespace)._bridge
+    record, connection = server.tables[KEY], another(namespace).connection
     wanted = state(server).hold()
-    with entry.held(namespace._bridge, record), pytest.raises(errors.ConcurrentModificationError):
-        entry.swap(bridge, record, wanted)
+    with (
+        entry.held(namespace.connection, record),
+        pytest.raises(errors.ConcurrentModificationError),
+    ):
+        entry.swap(connection, record, wanted)
 
 
 def test_a_hold_by_a_clock_that_runs_ahead_ends_too(

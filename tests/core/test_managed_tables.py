@@ -234,7 +234,7 @@ def test_a_table_that_cannot_be_guarded_is_taken_back(
     def refuse(*_: Any) -> str:
         raise errors.UnsupportedOperationError("neither lock nor condition")
 
-    monkeypatch.setattr(type(namespace._bridge.catalog), "commit_guard", refuse)
+    monkeypatch.setattr(type(namespace.connection.catalog), "commit_guard", refuse)
     calls: list[Callable[[], object]] = [
         lambda: create_managed(namespace),
         lambda: namespace.declare_table(api.DeclareTableRequest(id=TABLE, properties=MANAGED)),
@@ -353,7 +353,7 @@ def test_a_hold_whose_holder_died_ends_by_itself(
     namespace: MemoryNamespace, server: MemoryServer, brief: bool, seconds: float
 ) -> None:
     create_managed(namespace)
-    with entry.held(namespace._bridge, server.tables[KEY], brief=brief):
+    with entry.held(namespace.connection, server.tables[KEY], brief=brief):
         with pytest.raises(errors.ConcurrentModificationError, match="try again"):
             namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
         held = state(server)

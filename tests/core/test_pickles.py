@@ -52,7 +52,7 @@ def test_a_pickle_carries_no_secret_and_takes_them_from_the_environment(
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_TOKEN", "from the environment")
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_SECRET_ACCESS_KEY", "also")
     other = pickle.loads(content)
-    config = other._bridge.config
+    config = other.connection.config
     assert config.token.get_secret_value() == "from the environment"
     assert config.storage == {"aws_access_key_id": "known", "aws_secret_access_key": "also"}
     assert other.namespace_id() == namespace.namespace_id()
@@ -62,8 +62,8 @@ def test_a_pickle_carries_no_secret_and_takes_them_from_the_environment(
 def test_a_pickle_carries_secrets_when_asked_to(with_secrets: dict[str, str]) -> None:
     namespace = MemoryNamespace(**with_secrets, **{"pickle.secrets": "true"})
     other = pickle.loads(pickle.dumps(namespace))
-    assert other._bridge.config.token.get_secret_value() == TOKEN
-    assert other._bridge.config.storage["aws_secret_access_key"] == STORE_SECRET
+    assert other.connection.config.token.get_secret_value() == TOKEN
+    assert other.connection.config.storage["aws_secret_access_key"] == STORE_SECRET
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_a_pickle_carries_no_storage_option_that_may_be_secret(
     namespace = MemoryNamespace(**with_secrets, **{f"storage.{option}": value})
     content = pickle.dumps(namespace)
     assert value.encode() not in content
-    assert pickle.loads(content)._bridge.config.storage == {"aws_access_key_id": "known"}
+    assert pickle.loads(content).connection.config.storage == {"aws_access_key_id": "known"}
 
 
 def test_secrets_are_in_no_text_of_a_namespace(with_secrets: dict[str, str]) -> None:
     namespace = MemoryNamespace(**with_secrets)
-    bridge = namespace._bridge
-    for text in (repr(namespace), str(namespace), namespace.namespace_id(), repr(bridge)):
+    connection = namespace.connection
+    for text in (repr(namespace), str(namespace), namespace.namespace_id(), repr(connection)):
         assert TOKEN not in text
         assert STORE_SECRET not in text
 
@@ -217,8 +217,8 @@ def test_a_copy_has_the_secrets_and_connections_of_its_own(
     other = make({"of": namespace})["of"] if make is copy.deepcopy else make(namespace)
     assert other is not namespace
     assert other.catalog is not namespace.catalog
-    assert other._bridge.config == namespace._bridge.config
-    assert other._bridge.config.storage["aws_session_token"] == "of the environment"
+    assert other.connection.config == namespace.connection.config
+    assert other.connection.config.storage["aws_session_token"] == "of the environment"
     assert count_rows(other, TABLE) == 3
     other.close()
     assert TOKEN.encode() not in pickle.dumps(other)

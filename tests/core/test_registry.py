@@ -46,7 +46,7 @@ def memory(namespace: lance_namespace.LanceNamespace) -> MemoryNamespace:
 
 
 def config(namespace: lance_namespace.LanceNamespace) -> MemoryConfig:
-    found = memory(namespace)._bridge.config
+    found = memory(namespace).connection.config
     assert isinstance(found, MemoryConfig)
     return found
 

@@ -148,7 +148,9 @@ def test_a_version_that_is_tagged_meanwhile_comes_back(
 ) -> None:
     build(namespace, 3)
     planned = pruning.prepare(
-        Table(namespace._bridge, server.tables[at("Orders")]), None, pruning.check_ranges([(1, 3)])
+        Table(namespace.connection, server.tables[at("Orders")]),
+        None,
+        pruning.check_ranges([(1, 3)]),
     )
     dataset(namespace).tags.create("late", 2)
     with pytest.raises(errors.ConcurrentModificationError, match="tag 'late'"):
@@ -163,7 +165,9 @@ def test_versions_are_restored_where_references_cannot_be_read(
     build(namespace, 3)
     dataset(namespace).tags.create("t", 3)
     planned = pruning.prepare(
-        Table(namespace._bridge, server.tables[at("Orders")]), None, pruning.check_ranges([(1, 3)])
+        Table(namespace.connection, server.tables[at("Orders")]),
+        None,
+        pruning.check_ranges([(1, 3)]),
     )
     (directory(namespace) / "_refs/tags/t.json").write_bytes(b"broken")
     with pytest.raises(errors.ServiceUnavailableError, match="Tags or branches"):

@@ -69,8 +69,8 @@ def test_a_pickle_carries_where_the_secrets_are_and_none_of_them(
     namespace = MemoryNamespace(uri=request.node.nodeid, **{"secrets.file": str(file)})
     content = pickle.dumps(namespace)
     assert SECRET.encode() not in content
-    assert SECRET not in repr(namespace._bridge)
-    assert token(pickle.loads(content)._bridge.config) == SECRET
+    assert SECRET not in repr(namespace.connection)
+    assert token(pickle.loads(content).connection.config) == SECRET
     assert not caplog.records
     file.unlink()
     with pytest.raises(InvalidInputError, match=r"secrets\.file.*No such file"):

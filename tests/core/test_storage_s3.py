@@ -340,8 +340,8 @@ def test_a_dead_endpoint_is_not_a_missing_table(
     on_s3: MemoryNamespace, server: MemoryServer, dead_endpoint: str, place: str
 ) -> None:
     create(on_s3, TABLE)
-    assert isinstance(on_s3._bridge.config, MemoryConfig)
-    options = {**on_s3._bridge.config.storage, "aws_endpoint": dead_endpoint}
+    assert isinstance(on_s3.connection.config, MemoryConfig)
+    options = {**on_s3.connection.config.storage, "aws_endpoint": dead_endpoint}
     properties = {f"storage.{key}": value for key, value in options.items()}
-    elsewhere = MemoryNamespace(uri=on_s3._bridge.config.uri, root=place, **properties)
+    elsewhere = MemoryNamespace(uri=on_s3.connection.config.uri, root=place, **properties)
     look_at_everything(elsewhere, server, ServiceUnavailableError)

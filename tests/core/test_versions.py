@@ -62,7 +62,7 @@ def test_a_version_is_described_as_pylance_describes_it(
 def test_pages_of_versions_are_the_whole_list(
     namespace: MemoryNamespace, limit: int, descending: bool
 ) -> None:
-    if at("Orders") not in namespace._bridge.catalog.server.tables:  # type: ignore[attr-defined]  # the one in memory
+    if at("Orders") not in namespace.connection.catalog.server.tables:  # type: ignore[attr-defined]  # the one in memory
         build(namespace, 6)
     seen: list[int] = []
     token: str | None = None

@@ -11,7 +11,7 @@ from lance_bridge.entries.tables import load_lance
 from lance_bridge.table import Table
 from lance_bridge_migrate import Migrations, execute, undo
 from lance_bridge_migrate.commands.running import reconnected
-from lance_bridge_migrate.endpoints import bridge_of
+from lance_bridge_migrate.endpoints import connection_of
 
 ROWS, FILES = 240, 60
 """A task for each file: together they take seconds."""
@@ -36,8 +36,8 @@ def resume(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as
     with reconnected(migration, None, None) as (migration_type, endpoints):
         record = execute(migration_type, endpoints, migration)
         [path] = [each.target for each in record.plan.items if each.rows is not None]
-        bridge = bridge_of(endpoints.target)
-        dataset = Table(bridge, load_lance(bridge, path)).open()
+        connection = connection_of(endpoints.target)
+        dataset = Table(connection, load_lance(connection, path)).open()
         named = {file.path for each in dataset.get_fragments() for file in each.data_files()}
         files = {file.name for file in Path(dataset.uri, "data").iterdir()}
         return {

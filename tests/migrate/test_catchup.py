@@ -32,7 +32,7 @@ from migrate.sparking import Died, Scene, failed, moments, rows_of
 from pydantic import TypeAdapter
 
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets
-from lance_bridge_migrate.endpoints import bridge_of
+from lance_bridge_migrate.endpoints import connection_of
 from lance_bridge_migrate.migration import Work
 from lance_bridge_migrate.migrations import cutover
 from lance_bridge_migrate.migrations.incremental import CatchUpFacts, CatchUpOptions
@@ -52,11 +52,11 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
     path = register_rows(glue, "t_new", lake / "t.lance")
     final = (*path[:-1], "t")
     with glue.connect() as namespace:
-        bridge = bridge_of(namespace)
+        connection = connection_of(namespace)
         endpoints = Endpoints(None, namespace, SPARK, address_of(namespace))
-        record = bridge.catalog.load_table(path)
+        record = connection.catalog.load_table(path)
         marked = {**record.properties, targets.MARK: "mark"}
-        record = targets.replace_properties(bridge, record, marked)
+        record = targets.replace_properties(connection, record, marked)
         facts = CatchUpFacts(
             source=SourceTable(names=("t",), format="parquet"),
             casts={},
@@ -82,13 +82,13 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
             (path, final, cutover.switch),
             (final, path, cutover.switch_back),
         ):
-            there = bridge.catalog.load_table(old)
-            bridge.catalog.copy_table(there, replace(there, path=new))
+            there = connection.catalog.load_table(old)
+            connection.catalog.copy_table(there, replace(there, path=new))
             end(work)
-            assert targets.find_entry(bridge, old) is None
-            assert targets.find_entry(bridge, new) is not None
+            assert targets.find_entry(connection, old) is None
+            assert targets.find_entry(connection, new) is not None
             end(work)
-            assert targets.find_entry(bridge, new) is not None
+            assert targets.find_entry(connection, new) is not None
 
 
 # -- by a column -----------------------------------------------------------------------------------

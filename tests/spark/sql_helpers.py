@@ -64,4 +64,4 @@ def properties(spark: Any, table: str) -> dict[str, str]:
 
 def alters(spark: Any, catalog: str) -> bool:
     """Return whether the catalog can change what it has of a table."""
-    return not catalogs_of(spark)[catalog].connect()._bridge.capabilities.no_alter
+    return not catalogs_of(spark)[catalog].connect().connection.capabilities.no_alter

@@ -376,8 +376,8 @@ def test_a_session_connects_with_secrets_of_a_file_and_of_its_catalogs_environme
     (tmp_path / "secrets.yaml").write_text(f"token: {TOKEN}\n")
     given = {"impl": "unity", "host": "http://127.0.0.1:1"}
     file = {**given, "secrets.file": str(tmp_path / "secrets.yaml")}
-    of_file = CatalogAddress("of_file", file).connect()._bridge.config
+    of_file = CatalogAddress("of_file", file).connect().connection.config
     assert of_file.token.get_secret_value() == TOKEN  # type: ignore[attr-defined]  # of Unity
     monkeypatch.setenv("LANCE_BRIDGE_OF_ENVIRONMENT_TOKEN", f"{TOKEN}-2")
-    other = CatalogAddress("of_environment", given).connect()._bridge.config
+    other = CatalogAddress("of_environment", given).connect().connection.config
     assert other.token.get_secret_value() == f"{TOKEN}-2"  # type: ignore[attr-defined]

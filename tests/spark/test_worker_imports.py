@@ -26,7 +26,7 @@ print(json.dumps([rows, written.rows, sorted(sys.modules)]))
 CLIENTS = ("hmsclient", "thrift", "boto3", "botocore", "databricks")
 DRIVERS = (
     "lance_bridge.table",
-    "lance_bridge.bridge",
+    "lance_bridge.connection",
     "lance_bridge.managed",
     "lance_bridge.namespace",
     "lance_bridge.operations",

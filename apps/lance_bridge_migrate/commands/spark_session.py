@@ -58,9 +58,9 @@ def has_temporary_catalog(spark: Any) -> bool:
 
 
 def _metastore_uri(namespace: LanceBridgeNamespace) -> str | None:
-    from ..endpoints import bridge_of  # noqa: PLC0415 - takes seconds to import
+    from ..endpoints import connection_of  # noqa: PLC0415 - takes seconds to import
 
-    uri = getattr(bridge_of(namespace).config, "uri", "")
+    uri = getattr(connection_of(namespace).config, "uri", "")
     return uri if uri.startswith("thrift://") else None
 
 

@@ -14,15 +14,15 @@ from typing import Any
 import lance
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
 
-from ..endpoints import Endpoints, bridge_of
+from ..endpoints import Endpoints, connection_of
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -116,8 +116,8 @@ class CatchUp(MigrationType):
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         become_active(endpoints.source)
         source = CatchUpFacts.of(item).source
-        record = load_lance(bridge_of(endpoints.target), item.target)
-        version = int(Table(bridge_of(endpoints.target), record).open().version)
+        record = load_lance(connection_of(endpoints.target), item.target)
+        version = int(Table(connection_of(endpoints.target), record).open().version)
         return _fingerprint(listing.describe_again(endpoints.source, source), record, version)
 
     def steps(self, item: Item) -> Sequence[Step]:
@@ -148,17 +148,17 @@ def _item(endpoints: Endpoints, options: CatchUpOptions, tracked: Tracked) -> It
 def _plan_table(
     endpoints: Endpoints, options: CatchUpOptions, tracked: Tracked, item: Item
 ) -> Item:
-    spark, bridge = endpoints.source, bridge_of(endpoints.target)
+    spark, connection = endpoints.source, connection_of(endpoints.target)
     now = incremental.latest_of(spark, tracked.source)
     inventory = completeness.take_inventory(spark, now)
     if inventory.missing:  # an increment would take their rows for deleted
         return item.with_problems(completeness.missing_problem(inventory))
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it again"))
-    record = load_lance(bridge, item.target)
+    record = load_lance(connection, item.target)
     if record.properties.get(MARK) != tracked.mark:
         return item.with_problems(blocker(_OTHER_TABLE))
-    dataset = Table(bridge, record).open()
+    dataset = Table(connection, record).open()
     version = int(dataset.version)
     target = read_back(spark, address_at(endpoints.target, item.target), version)
     source = schema.as_target(now.read(spark), tracked.casts, tracked.renames)
@@ -176,7 +176,7 @@ def _plan_table(
     )
     fingerprint = _fingerprint(now, record, version)
     item = item.model_copy(update={"facts": facts.to_json(), "fingerprint": fingerprint})
-    problems += _target_problems(bridge, item, dataset, tracked.version)
+    problems += _target_problems(connection, item, dataset, tracked.version)
     return _count(spark, options, item.with_problems(*problems), found, target)
 
 
@@ -186,11 +186,11 @@ def _fingerprint(source: SourceTable, record: TableRecord, version: int) -> str:
 
 
 def _target_problems(
-    bridge: Bridge, item: Item, dataset: lance.LanceDataset, before: int
+    connection: Connection, item: Item, dataset: lance.LanceDataset, before: int
 ) -> list[Problem]:
     """Return what is wrong with the table: with its rows, and with its final name."""
     is_renamed = CatchUpFacts.of(item).switch_to
-    found = cutover.name_problems(bridge, item.target, final_path(item)) if is_renamed else []
+    found = cutover.name_problems(connection, item.target, final_path(item)) if is_renamed else []
     version = origin_version(dataset, before)
     if version is None:
         text = "It is not known what wrote to the table: versions since the last increment were"
@@ -294,9 +294,9 @@ def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
 
 def _checks(work: Work, level: Level) -> Iterator[Check]:
     """Compare all of the source, as the increment read it, with the table."""
-    spark, bridge = work.endpoints.source, work.target_bridge
+    spark, connection = work.endpoints.source, work.target_connection
     path, version = path_now(work.item, work.facts), int(work.facts["version"])
-    dataset = Table(bridge, load_lance(bridge, path)).open(Ref(version=version))
+    dataset = Table(connection, load_lance(connection, path)).open(Ref(version=version))
     target = read_back(spark, address_at(work.endpoints.target, path), version)
     source = _source_as_read(work, target)
     if level.includes(Level.CHECKSUMS):

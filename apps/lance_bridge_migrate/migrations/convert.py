@@ -17,13 +17,13 @@ from typing import Any
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
+from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
 
-from ..endpoints import Endpoints, bridge_of
+from ..endpoints import Endpoints, connection_of
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -64,11 +64,11 @@ class Convert(MigrationType):
         return session_at(address, secrets)
 
     def survey(self, endpoints: Endpoints, options: ConvertOptions) -> Survey:
-        bridge, spark = bridge_of(endpoints.target), endpoints.source
+        connection, spark = connection_of(endpoints.target), endpoints.source
         if "{table}" not in options.name and len(options.paths) != 1:
             raise invalid("The option name must contain {table}, so that names of tables differ")
         completeness.require_all_read(spark)
-        found = _survey_all(spark, options, bridge.capabilities.levels)
+        found = _survey_all(spark, options, connection.capabilities.levels)
         candidates = [each for _, each in found if each is not None]
         notes = _unused(options, candidates) if candidates else ["Nothing was selected"]
         left_out = [display(names) for names, each in found if each is None]
@@ -76,8 +76,8 @@ class Convert(MigrationType):
             names = first_names(left_out, _NAMES)
             notes.append(f"{len(left_out)} views and Lance tables are left out: {names}")
         notes += [hint for each in candidates for hint in each.hints]
-        items = plan_items(bridge, candidates, make_namespaces=options.make_namespaces)
-        return Survey(items, notes + _space_notes(bridge, items))
+        items = plan_items(connection, candidates, make_namespaces=options.make_namespaces)
+        return Survey(items, notes + _space_notes(connection, items))
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         become_active(endpoints.source)
@@ -119,9 +119,9 @@ def _target_of(names: Names, options: ConvertOptions, levels: int) -> Names:
     return (*names[:-1][-levels:], table)
 
 
-def _space_notes(bridge: Bridge, items: Sequence[Item]) -> list[str]:
+def _space_notes(connection: Connection, items: Sequence[Item]) -> list[str]:
     """Say where a root on this machine's disks has less space than the sources take."""
-    root = locations.for_lance(bridge.config.root) if bridge.config.root else ""
+    root = locations.for_lance(connection.config.root) if connection.config.root else ""
     if not root.startswith("/"):
         return []
     wanted = sum(item.bytes or 0 for item in items if item.is_to_do)
@@ -284,7 +284,7 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     spark, facts = work.endpoints.source, ConvertFacts.of(work.item)
     source = facts.read(spark)
     version = int(work.facts["version"])
-    dataset = Table(work.target_bridge, load_own_entry(work)).open(Ref(version=version))
+    dataset = Table(work.target_connection, load_own_entry(work)).open(Ref(version=version))
     yield checksums.schema_check(facts.schema_of_table, dataset.schema)
     count = dataset.count_rows()
     ignore = work.options.ignore_statistics

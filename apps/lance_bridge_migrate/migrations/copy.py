@@ -30,8 +30,8 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import translate_lance_errors
@@ -43,7 +43,7 @@ from lance_bridge.table_files import RESERVED_FILE
 from lance_bridge.tables.history.references import branches_of
 from lance_bridge.tables.spark_types import columns_of
 
-from ..endpoints import Endpoints, bridge_of
+from ..endpoints import Endpoints, connection_of
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Stopped, Survey, Work
@@ -101,17 +101,17 @@ class Copy(MigrationType):
     options_type = CopyOptions
 
     def survey(self, endpoints: Endpoints, options: CopyOptions) -> Survey:
-        source = bridge_of(endpoints.source)
+        source = connection_of(endpoints.source)
         found, notes = find_candidates(endpoints, options)
         items = plan_items(
-            bridge_of(endpoints.target),
+            connection_of(endpoints.target),
             [_plan_copy(source, record, each) for record, each in found],
             make_namespaces=options.make_namespaces,
         )
         return Survey(items, notes)
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(load_lance(bridge_of(endpoints.source), item.source))
+        return entry_fingerprint(load_lance(connection_of(endpoints.source), item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:
         if item.type is ItemType.NAMESPACE:
@@ -123,27 +123,27 @@ class Copy(MigrationType):
         if work.item.type is ItemType.NAMESPACE:
             return []
         version = CopyFacts.of(work.item).version
-        made = Table(work.target_bridge, load_own_entry(work)).open(Ref(version=version))
+        made = Table(work.target_connection, load_own_entry(work)).open(Ref(version=version))
         return compare(_open_source(work), made, level)
 
 
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _plan_copy(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidate:
+def _plan_copy(connection: Connection, record: TableRecord, found: Candidate) -> Candidate:
     facts = CopyFacts(properties=found.facts.properties)
     if found.problems:
         return found
     try:
-        if Table(bridge, record).is_declared():
+        if Table(connection, record).is_declared():
             return replace(found, facts=facts, nothing_to_do=NO_DATA)
-        return _plan_data(bridge, record, replace(found, facts=facts))
+        return _plan_data(connection, record, replace(found, facts=facts))
     except LanceNamespaceError as error:
         return replace(found, facts=facts, problems=(blocker(str(error)),))
 
 
-def _plan_data(bridge: Bridge, record: TableRecord, found: Candidate) -> Candidate:
-    dataset = Table(bridge, record).open()
+def _plan_data(connection: Connection, record: TableRecord, found: Candidate) -> Candidate:
+    dataset = Table(connection, record).open()
     version = int(dataset.version)
     problems = []
     if _has_other_bases(dataset):
@@ -153,7 +153,7 @@ def _plan_data(bridge: Bridge, record: TableRecord, found: Candidate) -> Candida
             "It has branches, whose versions name files where they are: delete the branches first"
         )
         problems.append(blocker(text))
-    size = sum(files_of(_directory(bridge, record), version).values())
+    size = sum(files_of(_directory(connection, record), version).values())
     facts = CopyFacts(properties=found.facts.properties, version=version, bytes_before=size)
     rows = dataset.count_rows()
     return replace(found, facts=facts, problems=tuple(problems), rows=rows, bytes=size)
@@ -168,14 +168,16 @@ def _has_other_bases(dataset: lance.LanceDataset) -> bool:
     return any(getattr(file, "base_id", None) is not None for file in kept)
 
 
-def _directory(bridge: Bridge, record: TableRecord, *, write: bool = False) -> TableDirectory:
-    return TableDirectory(record.location or "", bridge.storage(record, write=write))
+def _directory(
+    connection: Connection, record: TableRecord, *, write: bool = False
+) -> TableDirectory:
+    return TableDirectory(record.location or "", connection.storage(record, write=write))
 
 
 def _open_source(work: Work) -> lance.LanceDataset:
-    record = load_lance(work.source_bridge, work.item.source)
+    record = load_lance(work.source_connection, work.item.source)
     version = CopyFacts.of(work.item).version
-    return Table(work.source_bridge, record).open(Ref(version=version))
+    return Table(work.source_connection, record).open(Ref(version=version))
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -192,9 +194,9 @@ def _create(work: Work) -> Facts:
 
 def _copy(work: Work) -> Facts:
     record = load_own_entry(work)
-    source_record = load_lance(work.source_bridge, work.item.source)
-    source = _directory(work.source_bridge, source_record)
-    target = _directory(work.target_bridge, record, write=True)
+    source_record = load_lance(work.source_connection, work.item.source)
+    source = _directory(work.source_connection, source_record)
+    target = _directory(work.target_connection, record, write=True)
     wanted = files_of(source, CopyFacts.of(work.item).version)
     manifests = manifests_of(source, wanted)
     if foreign_manifests(target, manifests):
@@ -223,10 +225,10 @@ def _check_undo(work: Work) -> None:
 
 def _require_own_files(work: Work, record: TableRecord) -> None:
     """Raise InvalidTableState (19) where the table has versions that were not copied."""
-    table = Table(work.target_bridge, record)
+    table = Table(work.target_connection, record)
     if table.is_declared():
         return
-    directory = _directory(work.target_bridge, record)
+    directory = _directory(work.target_connection, record)
     others = foreign_manifests(directory, work.facts.get(_COPIED_MANIFESTS, {}))
     others += [f"branch {name}" for name in sorted(branches_of(table.open()))]
     if others:
@@ -237,7 +239,7 @@ def _require_own_files(work: Work, record: TableRecord) -> None:
 
 
 def _undo(work: Work) -> None:
-    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_bridge)
+    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_connection)
 
 
 # -- files -----------------------------------------------------------------------------------------

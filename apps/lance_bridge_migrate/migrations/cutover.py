@@ -6,8 +6,8 @@ from typing import Any
 
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path
+from lance_bridge.connection import Connection
 from lance_bridge.entries.rename import rename
 from lance_bridge.entries.tables import drop_entry, load_lance
 from lance_bridge.errors import display, table_not_found
@@ -24,18 +24,18 @@ from .incremental import CatchUpFacts, CatchUpOptions, final_path, is_table_of, 
 _NEXT = "Stop the writers of the source, and run another increment with --switch-to"
 
 
-def name_problems(bridge: Bridge, path: Path, final: Path) -> list[Problem]:
+def name_problems(connection: Connection, path: Path, final: Path) -> list[Problem]:
     """Return what keeps a table from getting its final name."""
     if path == final:
         return [blocker(f"It already has the name '{final[-1]}': choose another to switch to")]
-    if find_entry(bridge, bridge.table_path(final)) is not None:
+    if find_entry(connection, connection.table_path(final)) is not None:
         return [blocker(f"The name to switch to, '{display(final)}', is taken")]
     return []
 
 
 def _is_at(work: Work, path: Path) -> bool:
     """Return whether a name is that of the table of the plan."""
-    return is_table_of(work.item, find_entry(work.target_bridge, path))
+    return is_table_of(work.item, find_entry(work.target_connection, path))
 
 
 def switch(work: Work) -> Facts:
@@ -50,22 +50,22 @@ def switch(work: Work) -> Facts:
         has_both = work.is_repeated and _is_at(work, final)
         if not has_both:
             _require_nothing_new(work)
-        _rename(work.target_bridge, path, final, has_both=has_both)
+        _rename(work.target_connection, path, final, has_both=has_both)
     elif not _is_at(work, final):
         raise table_not_found(path)
     return {"switched": True}
 
 
-def _rename(bridge: Bridge, path: Path, new_path: Path, *, has_both: bool) -> None:
+def _rename(connection: Connection, path: Path, new_path: Path, *, has_both: bool) -> None:
     """Rename a table, or finish that where an earlier run died before dropping the old entry.
 
     Args:
         has_both: Whether the table has both names.
     """
     if has_both:
-        drop_entry(bridge, load_lance(bridge, path))
+        drop_entry(connection, load_lance(connection, path))
     else:
-        rename(bridge, path, new_path)
+        rename(connection, path, new_path)
 
 
 def _require_nothing_new(work: Work) -> None:
@@ -148,7 +148,7 @@ def check_switch_back(work: Work) -> None:
     """Raise InvalidTableState (19) where another table has the name that it would get back."""
     path = work.item.target
     is_switched = _is_at(work, final_path(work.item)) and not _is_at(work, path)
-    if is_switched and find_entry(work.target_bridge, path) is not None:
+    if is_switched and find_entry(work.target_connection, path) is not None:
         raise InvalidTableStateError(f"The name '{work.item.name}' is taken by another table")
 
 
@@ -157,4 +157,4 @@ def switch_back(work: Work) -> None:
     path, final = work.item.target, final_path(work.item)
     check_switch_back(work)
     if _is_at(work, final):
-        _rename(work.target_bridge, final, path, has_both=_is_at(work, path))
+        _rename(work.target_connection, final, path, has_both=_is_at(work, path))

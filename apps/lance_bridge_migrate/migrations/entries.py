@@ -12,7 +12,7 @@ from lance_bridge.errors import invalid
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
 
-from ..endpoints import Endpoints, bridge_of
+from ..endpoints import Endpoints, connection_of
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -57,23 +57,23 @@ class Entries(MigrationType):
             "and never drop them"
         )
         items = plan_items(
-            bridge_of(endpoints.target),
+            connection_of(endpoints.target),
             [each for _, each in found],
             make_namespaces=options.make_namespaces,
         )
         return Survey(items, [warned, *notes])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(bridge_of(endpoints.source).catalog.load_table(item.source))
+        return entry_fingerprint(connection_of(endpoints.source).catalog.load_table(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:
         return registration_steps(item)
 
     def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
-        return find_entries(bridge_of(endpoints.target), items)
+        return find_entries(connection_of(endpoints.target), items)
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
-        source = work.source_bridge
+        source = work.source_connection
         return verify_registration(
             work,
             level,
@@ -89,10 +89,10 @@ def find_candidates(
     Raises:
         InvalidInputError: (13) the namespace has more names than the target has levels.
     """
-    levels = bridge_of(endpoints.target).capabilities.levels
+    levels = connection_of(endpoints.target).capabilities.levels
     if len(options.namespace) > levels:
         raise invalid(f"The namespace has more names than the catalog's {levels} levels")
-    records = list(entries_of(bridge_of(endpoints.source), options))
+    records = list(entries_of(connection_of(endpoints.source), options))
     ours = [each for each in records if each.is_lance]
     others = len(records) - len(ours)
     notes = [f"{others} entries that are not Lance tables are left out"] if others else []

@@ -26,7 +26,7 @@ from lance_bridge.names import quoted
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
 
-from ..endpoints import Endpoints, bridge_of
+from ..endpoints import Endpoints, connection_of
 from ..journal import Check
 from ..levels import Level
 from ..migration import ItemFacts, MigrationType, PlainLocation, Step, Survey, Work
@@ -91,14 +91,14 @@ class Export(MigrationType):
     def survey(self, endpoints: Endpoints, options: ExportOptions) -> Survey:
         files.require_files(endpoints.target)
         files.require_absolute(options.directory)
-        records = entries_of(bridge_of(endpoints.source), options)
+        records = entries_of(connection_of(endpoints.source), options)
         return Survey([_item(endpoints, each, options) for each in records if each.is_lance])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        bridge = bridge_of(endpoints.source)
-        record = load_lance(bridge, item.source)
+        connection = connection_of(endpoints.source)
+        record = load_lance(connection, item.source)
         try:
-            Table(bridge, record).open(Ref(version=ExportFacts.of(item).version))
+            Table(connection, record).open(Ref(version=ExportFacts.of(item).version))
         except TableVersionNotFoundError:
             return _CLEANED_UP
         return entry_fingerprint(record)
@@ -129,7 +129,7 @@ def _plan_table(
     endpoints: Endpoints, record: TableRecord, options: ExportOptions, item: Item
 ) -> Item:
     spark, directory = endpoints.target, item.target[0]
-    dataset = Table(bridge_of(endpoints.source), record).open()
+    dataset = Table(connection_of(endpoints.source), record).open()
     columns, size, table = dataset.schema, bytes_of(dataset), None
     problems = parquet_tables.column_problems(columns)
     if options.database is not None:

@@ -166,13 +166,13 @@ def apply(work: Work) -> Facts:
     """
     spark, facts = work.endpoints.source, CatchUpFacts.of(work.item)
     become_active(spark)
-    record = load_lance(work.target_bridge, work.item.target)
+    record = load_lance(work.target_connection, work.item.target)
     if not is_table_of(work.item, record):
         raise ConcurrentModificationError(
             f"'{work.item.name}' has been recreated since the plan was made"
         )
     if work.is_repeated:
-        made = _version_written(work, Table(work.target_bridge, record).open())
+        made = _version_written(work, Table(work.target_connection, record).open())
         if made is not None:
             return {"version": made}
     inventory = completeness.take_inventory(spark, facts.source)
@@ -232,7 +232,7 @@ def restore(work: Work) -> None:
     record = _entry_to_restore(work)
     if record is None:
         return
-    table, before = Table(work.target_bridge, record), CatchUpFacts.of(work.item).version_before
+    table, before = Table(work.target_connection, record), CatchUpFacts.of(work.item).version_before
     dataset = table.open(Ref(version=before), write=True)
     with table.committing(dataset, f"version {before} was not restored"):
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
@@ -247,7 +247,7 @@ def _entry_to_restore(work: Work) -> TableRecord | None:
     record = _find_record(work)
     if record is None:
         return None
-    dataset = Table(work.target_bridge, record).open()
+    dataset = Table(work.target_connection, record).open()
     before = CatchUpFacts.of(work.item).version_before
     made = work.facts.get("version")
     if made is None:
@@ -272,7 +272,7 @@ def _find_record(work: Work) -> TableRecord | None:
     if CatchUpFacts.of(work.item).switch_to:
         names.append(final_path(work.item))
     for path in names:
-        record = find_entry(work.target_bridge, path)
+        record = find_entry(work.target_connection, path)
         if is_table_of(work.item, record):
             return record
     return None

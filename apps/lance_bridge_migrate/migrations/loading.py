@@ -12,8 +12,8 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display, table_already_exists
 from lance_bridge.lance_datasets import transaction_at
@@ -70,7 +70,7 @@ def _create(work: Work) -> Facts:
     columns = columns_of(facts.schema_of_table)
     record = create_entry(work, location, facts.properties, declared=True, columns=columns)
     if facts.managed:
-        record = conversion.begin(work.target_bridge, record)
+        record = conversion.begin(work.target_connection, record)
     return {AFTER: entry_facts(record), "location": record.location}
 
 
@@ -78,10 +78,14 @@ def _create(work: Work) -> Facts:
 
 
 def _load(work: Work) -> Facts:
-    bridge, facts, spark = work.target_bridge, ConvertFacts.of(work.item), work.endpoints.source
+    connection, facts, spark = (
+        work.target_connection,
+        ConvertFacts.of(work.item),
+        work.endpoints.source,
+    )
     record = load_own_entry(work)
     _make_first_version(record, facts.schema_of_table, work)
-    removed = _delete_orphans(bridge, record, work)
+    removed = _delete_orphans(connection, record, work)
     become_active(spark)
     completeness.require_complete(
         spark, facts.source, facts.files, ignore_statistics=work.options.ignore_statistics
@@ -98,42 +102,44 @@ def _load(work: Work) -> Facts:
         options=options,
         alone=True,
     )
-    noted = _written_facts(bridge, record, loaded)
+    noted = _written_facts(connection, record, loaded)
     work.advance(rows=loaded.rows, size=noted["bytes_written"])
     if removed:
         noted["orphaned_bytes_deleted"] = removed
     return noted
 
 
-def _written_facts(bridge: Bridge, record: TableRecord, loaded: Loaded) -> Facts:
+def _written_facts(connection: Connection, record: TableRecord, loaded: Loaded) -> Facts:
     """Return what a report says about a write."""
     # The entry itself may say which version is the latest.
-    table = Table(bridge, load_lance(bridge, record.path))
+    table = Table(connection, load_lance(connection, record.path))
     size = bytes_of(table.open(Ref(version=loaded.version)))
     return {
         "version": loaded.version,
         "rows_written": loaded.rows,
         "bytes_written": size,
         "bytes_after": size,
-        **_orphans_left(bridge, record, table.open()),
+        **_orphans_left(connection, record, table.open()),
     }
 
 
-def _orphans_left(bridge: Bridge, record: TableRecord, dataset: lance.LanceDataset) -> Facts:
+def _orphans_left(
+    connection: Connection, record: TableRecord, dataset: lance.LanceDataset
+) -> Facts:
     """Return how many files of data no version names, and their bytes; nothing if there are none.
 
     They are of tasks that failed and were repeated. They stay: the table is visible now, and
     another writer's files look the same before its commit.
     """
     named = {f"data/{file.path}" for each in dataset.get_fragments() for file in each.data_files()}
-    found = bridge.storage(record).sizes(record.location or "", "data")
+    found = connection.storage(record).sizes(record.location or "", "data")
     left = {name: size for name, size in found.items() if name not in named}
     if not left:
         return {}
     return {"orphaned_files_left": len(left), "orphaned_bytes_left": sum(left.values())}
 
 
-def _delete_orphans(bridge: Bridge, record: TableRecord, work: Work) -> int:
+def _delete_orphans(connection: Connection, record: TableRecord, work: Work) -> int:
     """Delete what attempts that were interrupted have written; return its bytes.
 
     The journal says that there was an attempt. As long as the table, which is this migration's own,
@@ -142,7 +148,7 @@ def _delete_orphans(bridge: Bridge, record: TableRecord, work: Work) -> int:
     """
     if not work.is_repeated or managed_state(record) is not None:
         return 0
-    dataset = Table(bridge, record).open(write=True)
+    dataset = Table(connection, record).open(write=True)
     if int(dataset.version) != FIRST_VERSION or branches_of(dataset):
         return 0
     with translate_lance_errors(
@@ -176,7 +182,7 @@ def bytes_of(dataset: lance.LanceDataset) -> int:
 
 def _make_first_version(record: TableRecord, columns: pa.Schema, work: Work) -> None:
     """Make version 1, empty; or find the one that an earlier run made."""
-    table = Table(work.target_bridge, record)
+    table = Table(work.target_connection, record)
     if table.is_declared():
         try:
             write_first(table, Rows.of(columns.empty_table()))
@@ -185,7 +191,7 @@ def _make_first_version(record: TableRecord, columns: pa.Schema, work: Work) -> 
                 raise
         else:
             return
-    first = Table(work.target_bridge, record).open(Ref(version=FIRST_VERSION))
+    first = Table(work.target_connection, record).open(Ref(version=FIRST_VERSION))
     is_ours = first.count_rows() == 0 and first.schema.equals(columns)
     if not (work.is_repeated and is_ours):
         raise table_already_exists(record.path, "another writer has written to it")
@@ -196,7 +202,7 @@ def _make_first_version(record: TableRecord, columns: pa.Schema, work: Work) -> 
 
 def _build_index(index: IndexOptions, work: Work) -> Facts:
     record = load_own_entry(work)
-    dataset = Table(work.target_bridge, record).open()
+    dataset = Table(work.target_connection, record).open()
     with translate_lance_errors(f"The indices of '{display(record.path)}' could not be read"):
         existing = {each.name for each in described(dataset)}
     if index.index_name in existing or index.column not in dataset.schema.names:
@@ -223,7 +229,7 @@ def _check_undo(work: Work) -> None:
 
 def _require_own_rows(work: Work, record: TableRecord) -> None:
     """Raise InvalidTableState (19) unless all rows of a table are this migration's."""
-    table = Table(work.target_bridge, record)
+    table = Table(work.target_connection, record)
     if table.is_declared():
         return
     dataset = table.open()

@@ -9,15 +9,15 @@ from typing import Literal
 
 from lance_namespace.errors import InvalidTableStateError
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import LanceNamespaceError, concurrent_modification, display
 from lance_bridge.managed import conversion, foreign
 from lance_bridge.managed.state import require_own, state_of
 from lance_bridge.table import Table
 
-from ..endpoints import Endpoints, bridge_of
+from ..endpoints import Endpoints, connection_of
 from ..journal import Check
 from ..levels import Level
 from ..migration import ItemFacts, MigrationType, Step, Survey, Work
@@ -60,23 +60,25 @@ class Management(MigrationType):
     options_type = ManagementOptions
 
     def survey(self, endpoints: Endpoints, options: ManagementOptions) -> Survey:
-        bridge = bridge_of(endpoints.target)
-        records = [each for each in entries_of(bridge, options) if each.is_lance]
-        return Survey([_item(bridge, record, options) for record in records], [_NOTES[options.to]])
+        connection = connection_of(endpoints.target)
+        records = [each for each in entries_of(connection, options) if each.is_lance]
+        return Survey(
+            [_item(connection, record, options) for record in records], [_NOTES[options.to]]
+        )
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return _fingerprint(bridge_of(endpoints.target).catalog.load_table(item.source))
+        return _fingerprint(connection_of(endpoints.target).catalog.load_table(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - the same for all items
         return [Step("convert", _convert, _convert_back, _check_undo)]
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
         to, before = work.options.to, work.facts.get("version", 0)
-        record = load_lance(work.target_bridge, work.item.target)
+        record = load_lance(work.target_connection, work.item.target)
         now = _holder(record)
         checks = [Check(name="versions", ok=now == to, expected=to, found=now)]
         if level.includes(Level.COUNTS) and before:
-            version = int(Table(work.target_bridge, record).open().version)
+            version = int(Table(work.target_connection, record).open().version)
             is_kept = version >= before
             checks.append(Check(name="version", ok=is_kept, expected=before, found=version))
         return checks
@@ -91,7 +93,7 @@ def _fingerprint(record: TableRecord) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _item(bridge: Bridge, record: TableRecord, options: ManagementOptions) -> Item:
+def _item(connection: Connection, record: TableRecord, options: ManagementOptions) -> Item:
     item = Item(
         source=record.path,
         target=record.path,
@@ -102,18 +104,20 @@ def _item(bridge: Bridge, record: TableRecord, options: ManagementOptions) -> It
         require_own(record)
         if _holder(record) == options.to:
             return item.model_copy(update={"nothing_to_do": f"Its {options.to} holds its versions"})
-        return item.with_problems(*_problems(bridge, record, options))
+        return item.with_problems(*_problems(connection, record, options))
     except LanceNamespaceError as error:
         return item.with_problems(blocker(str(error)))
 
 
-def _problems(bridge: Bridge, record: TableRecord, options: ManagementOptions) -> list[Problem]:
+def _problems(
+    connection: Connection, record: TableRecord, options: ManagementOptions
+) -> list[Problem]:
     """Return what keeps a table from being converted. Raises what the conversion would raise."""
     if options.to == "catalog":
-        conversion.require_possible(bridge, f"Table '{display(record.path)}'")
-        conversion.latest_in_storage(bridge, record)
+        conversion.require_possible(connection, f"Table '{display(record.path)}'")
+        conversion.latest_in_storage(connection, record)
         return []
-    outside = foreign.look(bridge, record).versions
+    outside = foreign.look(connection, record).versions
     if not outside:
         return []
     return [
@@ -134,7 +138,7 @@ def _convert(work: Work) -> Facts:
     if "version" not in work.facts:
         state = state_of(record)  # a table without data has version 0
         latest = conversion.latest_in_storage
-        version = latest(work.target_bridge, record) if state is None else state.version
+        version = latest(work.target_connection, record) if state is None else state.version
         work.note(version=version)
     _change_holder(work, record, work.options.to)
     return {}
@@ -143,21 +147,21 @@ def _convert(work: Work) -> Facts:
 def _change_holder(work: Work, record: TableRecord, to: str) -> None:
     """Convert a table; the lock of an earlier run that died is taken over."""
     if to == "catalog":
-        conversion.begin(work.target_bridge, record)
+        conversion.begin(work.target_connection, record)
     else:
-        conversion.end(work.target_bridge, record, holder=work.mark.rpartition("/")[2])
+        conversion.end(work.target_connection, record, holder=work.mark.rpartition("/")[2])
 
 
 def _same_table(work: Work) -> TableRecord | None:
     """Return the entry of the plan; None where it is gone or another has its name."""
-    record = find_entry(work.target_bridge, work.item.target)
+    record = find_entry(work.target_connection, work.item.target)
     expected = ManagementFacts.of(work.item).identity
     return record if record is not None and entry_identity(record) == expected else None
 
 
 def _check_undo(work: Work) -> None:
     """Raise InvalidTableState (19) where going back would show or hide what others wrote."""
-    record = find_entry(work.target_bridge, work.item.target)
+    record = find_entry(work.target_connection, work.item.target)
     if record is None or work.facts.get("by_others"):
         return
     if _same_table(work) is None:
@@ -167,7 +171,7 @@ def _check_undo(work: Work) -> None:
     back = work.options.opposite
     if _holder(record) == back.to:
         return
-    problems = _problems(work.target_bridge, record, back)
+    problems = _problems(work.target_connection, record, back)
     if problems:
         raise InvalidTableStateError(f"'{display(record.path)}': {problems[0].text}")
 

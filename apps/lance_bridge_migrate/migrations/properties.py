@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from lance_namespace.errors import InvalidTableStateError
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import IMPLEMENTATION, LANCE, MANAGED_BY, STORAGE, TABLE_TYPE, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.errors import concurrent_modification, display
 from lance_bridge.managed.state import LATEST
 
-from ..endpoints import Endpoints, bridge_of
+from ..endpoints import Endpoints, connection_of
 from ..journal import Check
 from ..levels import Level
 from ..migration import ItemFacts, MigrationType, Step, Survey, Work
@@ -77,19 +77,19 @@ class Properties(MigrationType):
     options_type = PropertiesOptions
 
     def survey(self, endpoints: Endpoints, options: PropertiesOptions) -> Survey:
-        bridge = bridge_of(endpoints.target)
-        records = [each for each in entries_of(bridge, options) if each.is_lance]
-        return Survey([_item(bridge, record, options) for record in records])
+        connection = connection_of(endpoints.target)
+        records = [each for each in entries_of(connection, options) if each.is_lance]
+        return Survey([_item(connection, record, options) for record in records])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(bridge_of(endpoints.target).catalog.load_table(item.source))
+        return entry_fingerprint(connection_of(endpoints.target).catalog.load_table(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - the same for all items
         return [Step("properties", _change, _change_back, _check_undo)]
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:  # noqa: ARG002 - the same
         facts = PropertiesFacts.of(work.item)
-        record = find_entry(work.target_bridge, work.item.target)
+        record = find_entry(work.target_connection, work.item.target)
         found = None if record is None else _format_properties(record)
         before = facts.before["location"]
         now = None if record is None else entry_facts(record)["location"]
@@ -103,7 +103,7 @@ def _format_properties(record: TableRecord) -> dict[str, str]:
     return {key: record.properties.get(key, "") for key in (TABLE_TYPE, MANAGED_BY)}
 
 
-def _item(bridge: Bridge, record: TableRecord, options: PropertiesOptions) -> Item:
+def _item(connection: Connection, record: TableRecord, options: PropertiesOptions) -> Item:
     facts = PropertiesFacts(wanted=options.wanted(), before=entry_facts(record))
     item = Item(
         source=record.path,
@@ -118,11 +118,13 @@ def _item(bridge: Bridge, record: TableRecord, options: PropertiesOptions) -> It
         return item.model_copy(update={"nothing_to_do": why})
     if is_ours and (record.is_external or options.to == "others"):
         return item.model_copy(update={"nothing_to_do": "It has these properties"})
-    if bridge.capabilities.no_alter:
-        return item.with_problems(blocker(f"Entries cannot change: {bridge.capabilities.no_alter}"))
+    if connection.capabilities.no_alter:
+        return item.with_problems(
+            blocker(f"Entries cannot change: {connection.capabilities.no_alter}")
+        )
     if record.link_to:
         return item.with_problems(blocker(f"It is a link to {record.link_to}: change that table"))
-    ownership = dict(bridge.catalog.load_marks(record.path))
+    ownership = dict(connection.catalog.load_marks(record.path))
     return item.model_copy(update={"facts": {**item.facts, "ownership": ownership}})
 
 
@@ -136,11 +138,11 @@ def _change(work: Work) -> Facts:
     work.note(identity=entry_identity(record))
     kept = {k: v for k, v in record.properties.items() if k not in facts.wanted}
     new = {**kept, **{k: v for k, v in facts.wanted.items() if v}, MARK: work.mark}
-    return {AFTER: entry_facts(replace_properties(work.target_bridge, record, new))}
+    return {AFTER: entry_facts(replace_properties(work.target_connection, record, new))}
 
 
 def _load(work: Work) -> TableRecord:
-    return work.target_bridge.catalog.load_table(work.item.target)
+    return work.target_connection.catalog.load_table(work.item.target)
 
 
 def _check_undo(work: Work) -> None:
@@ -153,7 +155,7 @@ def _entry_to_change_back(work: Work) -> TableRecord | None:
     Raises:
         InvalidTableStateError: (19) it was changed or replaced since.
     """
-    record = find_entry(work.target_bridge, work.item.target)
+    record = find_entry(work.target_connection, work.item.target)
     if record is None:
         return None
     now, after = entry_facts(record), work.facts.get(AFTER)
@@ -174,4 +176,4 @@ def _change_back(work: Work) -> None:
     facts, seen = PropertiesFacts.of(work.item), entry_facts(record)["properties"]
     hidden = {k: v for k, v in record.properties.items() if k not in seen}
     before = {**hidden, **facts.before["properties"]}
-    replace_properties(work.target_bridge, record, before, facts.ownership)
+    replace_properties(work.target_connection, record, before, facts.ownership)

@@ -28,7 +28,7 @@ from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
 from lance_bridge.storage import store_errors
 from lance_bridge.table_files import RESERVED_FILE
 
-from ..endpoints import Directory, Endpoints, bridge_of, directory_at
+from ..endpoints import Directory, Endpoints, connection_of, directory_at
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -82,11 +82,11 @@ class Register(MigrationType):
         return directory_at(address, secrets)
 
     def survey(self, endpoints: Endpoints, options: RegisterOptions) -> Survey:
-        bridge, source = bridge_of(endpoints.target), endpoints.source
-        identifier.parse_table_namespace(options.namespace, bridge.capabilities)
+        connection, source = connection_of(endpoints.target), endpoints.source
+        identifier.parse_table_namespace(options.namespace, connection.capabilities)
         found = [each for each in tables_in(source) if options.takes(each.names)]
-        candidates = [_candidate(each, options, bridge.capabilities.levels) for each in found]
-        items = plan_items(bridge, candidates, make_namespaces=options.make_namespaces)
+        candidates = [_candidate(each, options, connection.capabilities.levels) for each in found]
+        items = plan_items(connection, candidates, make_namespaces=options.make_namespaces)
         return Survey(items, () if found else (f"There are no tables in {source.root}",))
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
@@ -99,7 +99,7 @@ class Register(MigrationType):
         return registration_steps(item)
 
     def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
-        return find_entries(bridge_of(endpoints.target), items)
+        return find_entries(connection_of(endpoints.target), items)
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
         def open_source(version: int) -> lance.LanceDataset:

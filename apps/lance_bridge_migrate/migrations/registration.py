@@ -11,8 +11,8 @@ from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
 from pydantic import Field
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries import properties as entry_properties
 from lance_bridge.entries.placement import Home
 from lance_bridge.entries.tables import what_is
@@ -76,20 +76,20 @@ class Candidate:
 
 
 def plan_items(
-    bridge: Bridge, candidates: Iterable[Candidate], *, make_namespaces: bool
+    connection: Connection, candidates: Iterable[Candidate], *, make_namespaces: bool
 ) -> list[Item]:
     """Return the items of a plan: the namespaces that are missing, and the tables.
 
     Args:
         make_namespaces: Whether missing namespaces are created, or else block their tables.
     """
-    tables = [_plan_table(bridge, each) for each in candidates]
+    tables = [_plan_table(connection, each) for each in candidates]
     wanted = {item.target for item in tables if item.is_to_do}
-    missing = missing_namespaces(bridge, wanted)
+    missing = missing_namespaces(connection, wanted)
     absent = {item.target for item in missing}
     parents = {path[:-1] for path in wanted} - absent
-    existing = _entries_in(bridge, parents)
-    managing = {path for path in parents if _manages_versions(bridge, path)}
+    existing = _entries_in(connection, parents)
+    managing = {path for path in parents if _manages_versions(connection, path)}
     if not make_namespaces:
         tables = [_require_namespace(item, absent) for item in tables]
     tables = [_compare_with_entry(item, existing.get(item.target)) for item in tables]
@@ -101,13 +101,13 @@ def plan_items(
     )]  # fmt: skip
 
 
-def _plan_table(bridge: Bridge, found: Candidate) -> Item:
+def _plan_table(connection: Connection, found: Candidate) -> Item:
     """Return the item of a table, with the problems of its names, location and properties."""
     problems = list(found.problems)
     target, location = found.target, found.facts.location
     if not problems:
         try:
-            target = bridge.table_path(found.target)
+            target = connection.table_path(found.target)
             location = locations.check(location) if location else ""
         except InvalidInputError as error:
             problems.append(blocker(str(error)))
@@ -145,18 +145,18 @@ def _require_namespace(item: Item, absent: set[Path]) -> Item:
     return item.with_problems(blocker(f"{text} create it"))
 
 
-def _entries_in(bridge: Bridge, namespaces: Iterable[Path]) -> dict[Path, TableRecord]:
+def _entries_in(connection: Connection, namespaces: Iterable[Path]) -> dict[Path, TableRecord]:
     found: dict[Path, TableRecord] = {}
     for namespace in sorted(namespaces):
         with suppress(NamespaceNotFoundError):  # dropped since it was found
-            found.update({each.path: each for each in bridge.catalog.scan_tables(namespace)})
+            found.update({each.path: each for each in connection.catalog.scan_tables(namespace)})
     return found
 
 
-def _manages_versions(bridge: Bridge, namespace: Path) -> bool:
+def _manages_versions(connection: Connection, namespace: Path) -> bool:
     """Return whether the catalog is to hold the versions of a namespace's new tables."""
     with suppress(NamespaceNotFoundError):
-        return conversion.is_wanted(bridge, (*namespace, ""), Home(bridge, namespace), None)
+        return conversion.is_wanted(connection, (*namespace, ""), Home(connection, namespace), None)
     return False
 
 
@@ -191,7 +191,7 @@ def _create(work: Work) -> Facts:
 
 def manage_versions(work: Work) -> Facts:
     """Have the catalog hold the versions of the table."""
-    return {AFTER: entry_facts(conversion.begin(work.target_bridge, load_own_entry(work)))}
+    return {AFTER: entry_facts(conversion.begin(work.target_connection, load_own_entry(work)))}
 
 
 def verify_registration(
@@ -213,5 +213,5 @@ def verify_registration(
     checks = [Check(name="entry", ok=is_same, expected=expected, found=found)]
     if record is None or not is_same:
         return checks
-    dataset = Table(work.target_bridge, record).open()
+    dataset = Table(work.target_connection, record).open()
     return checks + compare(open_source(int(dataset.version)), dataset, level)

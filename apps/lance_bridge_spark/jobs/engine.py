@@ -35,8 +35,8 @@ class SparkEngine:
     ) -> str:
         """Fill a computed column. Source: `lance_bridge.engine.Engine`."""
         address = address_in(namespace, record.path)
-        bridge = require_lance_bridge(namespace, type(namespace).__name__)._bridge
-        table = SparkTable(bridge, record, address)
+        connection = require_lance_bridge(namespace, type(namespace).__name__).connection
+        table = SparkTable(connection, record, address)
         with phases(f"backfill {address.name}.{order.column}", 3) as progress:
             progress.begin("plan")
             job = Backfill(

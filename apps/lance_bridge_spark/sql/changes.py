@@ -249,14 +249,14 @@ def _require_settable(table: Table, key: str) -> None:
 def _alter_properties(table: Table, changes: Sequence[Change]) -> None:
     wanted = _Properties.after(table, changes)
     record = table.record
-    entries.require_settable(table.bridge, record, wanted.own)
+    entries.require_settable(table.connection, record, wanted.own)
     if wanted.manager is not None:
         is_managed = table.managed is not None
         if wanted.manager == IMPLEMENTATION and not is_managed:
-            record = conversion.begin(table.bridge, record)
+            record = conversion.begin(table.connection, record)
         elif wanted.manager != IMPLEMENTATION and is_managed:
-            record = conversion.end(table.bridge, record)
-    entries.set_properties(table.bridge, record, wanted.own)
+            record = conversion.end(table.connection, record)
+    entries.set_properties(table.connection, record, wanted.own)
 
 
 _STEPS: Mapping[str, _Step] = {

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, NamespaceWords, Path
+from lance_bridge.connection import Connection
 from lance_bridge.entries import namespaces
 from lance_bridge.entries.modes import CreateMode, DropBehavior, DropMode
 from lance_bridge.entries.outcome import settle
@@ -26,8 +26,8 @@ def list_children(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: NamespaceNotFound, InvalidInput.
     """
-    bridge, path = _found(catalog, args)
-    names = sorted(namespaces.list_children(bridge, path))
+    connection, path = _found(catalog, args)
+    names = sorted(namespaces.list_children(connection, path))
     return {"namespaces": [[*path, name] for name in names]}
 
 
@@ -36,9 +36,9 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: NamespaceNotFound, InvalidInput.
     """
-    bridge, path = _found(catalog, args)
-    found = namespaces.describe(bridge, path)
-    to_spark = {theirs: ours for ours, theirs in _spelling(bridge, path).items()}
+    connection, path = _found(catalog, args)
+    found = namespaces.describe(connection, path)
+    to_spark = {theirs: ours for ours, theirs in _spelling(connection, path).items()}
     return {"properties": {to_spark.get(key, key): value for key, value in found.items()}}
 
 
@@ -48,9 +48,9 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound (of the parent), NamespaceAlreadyExists,
         InvalidInput.
     """
-    bridge, path = _found(catalog, args)
-    properties = _to_catalog_spelling(bridge, path, args["properties"])
-    namespaces.create(bridge, path, CreateMode.CREATE, properties)
+    connection, path = _found(catalog, args)
+    properties = _to_catalog_spelling(connection, path, args["properties"])
+    namespaces.create(connection, path, CreateMode.CREATE, properties)
     return {}
 
 
@@ -59,48 +59,50 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: Unsupported, NamespaceNotFound, InvalidInput.
     """
-    bridge, path = _found(catalog, args)
+    connection, path = _found(catalog, args)
     if not path:
         raise invalid("The root namespace has no properties")
-    wanted = _to_catalog_spelling(bridge, path, args.get("set") or {})
-    spelling = _spelling(bridge, path)
+    wanted = _to_catalog_spelling(connection, path, args.get("set") or {})
+    spelling = _spelling(connection, path)
     unwanted = {spelling.get(key, key) for key in args.get("unset") or ()}
     _refuse_reserved({*wanted, *unwanted})
     for key, value in wanted.items():
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
     if wanted.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        conversion.require_possible(bridge, f"Tables of namespace '{display(path)}'")
-    _alter(bridge, path, wanted, unwanted)
-    _require_comment(bridge, path, wanted, spelling.get("comment"))
+        conversion.require_possible(connection, f"Tables of namespace '{display(path)}'")
+    _alter(connection, path, wanted, unwanted)
+    _require_comment(connection, path, wanted, spelling.get("comment"))
     return {}
 
 
-def _alter(bridge: Bridge, path: Path, wanted: Mapping[str, str], unwanted: set[str]) -> None:
-    reason = bridge.capabilities.no_namespace_changes
+def _alter(
+    connection: Connection, path: Path, wanted: Mapping[str, str], unwanted: set[str]
+) -> None:
+    reason = connection.capabilities.no_namespace_changes
     if reason:
         raise unsupported(f"Namespace '{display(path)}' cannot change: {reason}")
-    record = bridge.catalog.load_namespace(path)
+    record = connection.catalog.load_namespace(path)
     kept = {key: value for key, value in record.properties.items() if key not in unwanted}
     changed = replace(record, properties={**kept, **wanted})
     if changed == record:
         return
 
     def has_happened() -> bool:
-        found = bridge.catalog.load_namespace(path).properties
+        found = connection.catalog.load_namespace(path).properties
         was_set = all(found.get(key) == value for key, value in wanted.items())
         return was_set and not any(key in found for key in unwanted - wanted.keys())
 
-    settle(lambda: bridge.catalog.alter_namespace(changed), has_happened)
+    settle(lambda: connection.catalog.alter_namespace(changed), has_happened)
 
 
 def _require_comment(
-    bridge: Bridge, path: Path, wanted: Mapping[str, str], key: str | None
+    connection: Connection, path: Path, wanted: Mapping[str, str], key: str | None
 ) -> None:
     """Hive before 4 changes all but the comment, without a word."""
     if key is None or key not in wanted:
         return
-    if bridge.catalog.load_namespace(path).properties.get(key) != wanted[key]:
+    if connection.catalog.load_namespace(path).properties.get(key) != wanted[key]:
         raise unsupported(
             f"The comment of namespace '{display(path)}' cannot change: its catalog has kept the "
             "one it was created with. What else was to change has"
@@ -120,20 +122,20 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: Unsupported, NamespaceNotFound, NamespaceNotEmpty, InvalidInput, InvalidTableState.
     """
-    bridge, path = _found(catalog, args)
+    connection, path = _found(catalog, args)
     behavior = DropBehavior.CASCADE if args.get("cascade") else DropBehavior.RESTRICT
-    namespaces.drop(bridge, path, DropMode.FAIL, behavior)
+    namespaces.drop(connection, path, DropMode.FAIL, behavior)
     return {}
 
 
-def _found(catalog: CatalogAddress, args: Args) -> tuple[Bridge, Path]:
-    bridge = catalog.connect()._bridge
-    return bridge, parse_namespace(args["namespace"], bridge.capabilities)
+def _found(catalog: CatalogAddress, args: Args) -> tuple[Connection, Path]:
+    connection = catalog.connect().connection
+    return connection, parse_namespace(args["namespace"], connection.capabilities)
 
 
-def _spelling(bridge: Bridge, path: Path) -> Mapping[str, str]:
+def _spelling(connection: Connection, path: Path) -> Mapping[str, str]:
     """Return what Spark's own properties are called in the catalog."""
-    words = bridge.capabilities.namespace_words
+    words = connection.capabilities.namespace_words
     return _plain(words[len(path) - 1]) if 0 < len(path) <= len(words) else {}
 
 
@@ -143,13 +145,13 @@ def _plain(words: NamespaceWords) -> dict[str, str]:
 
 
 def _to_catalog_spelling(
-    bridge: Bridge, path: Path, properties: Mapping[str, str]
+    connection: Connection, path: Path, properties: Mapping[str, str]
 ) -> dict[str, str]:
     """Return properties in the catalog's spelling.
 
     Spark names itself the owner of all it makes; where the catalog has no word for that, it knows
     its owners better.
     """
-    spelling = _spelling(bridge, path)
+    spelling = _spelling(connection, path)
     given = {k: v for k, v in properties.items() if k != "owner" or k in spelling}
     return {spelling.get(key, key): value for key, value in given.items()}

@@ -19,8 +19,8 @@ from lance.fragment import FragmentMetadata
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries import properties as entry_properties
 from lance_bridge.entries import tables as entries
 from lance_bridge.entries.placement import Home
@@ -64,7 +64,7 @@ class Data:
         return [FragmentMetadata.from_json(each) for each in self.fragments]
 
 
-def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableRecord:
+def publish_new(connection: Connection, definition: Definition, data: Data) -> TableRecord:
     """Commit version 1, then add the entry; undo the one where the other fails.
 
     Raises:
@@ -75,32 +75,33 @@ def publish_new(bridge: Bridge, definition: Definition, data: Data) -> TableReco
         OutcomeUnknownError: (17) the entry may be there; the data stays.
         ServiceUnavailableError: (17) the storage did not take the data.
     """
-    managed = is_to_be_managed(bridge, definition)
+    managed = is_to_be_managed(connection, definition)
     place = TableRecord(definition.path, data.location)
     had_reservation = (
-        not data.is_own_location and _files(Table(bridge, place)).head(RESERVED_FILE) is not None
+        not data.is_own_location
+        and _files(Table(connection, place)).head(RESERVED_FILE) is not None
     )
-    _commit_first(Table(bridge, place), data)
+    _commit_first(Table(connection, place), data)
     try:
-        record = _add_entry(bridge, definition, data)
-        with entries.undone(bridge, record):
-            return conversion.begin(bridge, record) if managed else record
+        record = _add_entry(connection, definition, data)
+        with entries.undone(connection, record):
+            return conversion.begin(connection, record) if managed else record
     except OutcomeUnknownError:
         raise
     except LanceNamespaceError:
-        _remove_dataset(Table(bridge, place), data, [] if had_reservation else [RESERVED_FILE])
+        _remove_dataset(Table(connection, place), data, [] if had_reservation else [RESERVED_FILE])
         raise
 
 
-def is_to_be_managed(bridge: Bridge, definition: Definition) -> bool:
+def is_to_be_managed(connection: Connection, definition: Definition) -> bool:
     """Return whether the catalog is to hold the versions. Raises 0 and 1."""
-    home = Home(bridge, definition.path[:-1])
-    return conversion.is_wanted(bridge, definition.path, home, definition.properties)
+    home = Home(connection, definition.path[:-1])
+    return conversion.is_wanted(connection, definition.path, home, definition.properties)
 
 
-def _add_entry(bridge: Bridge, definition: Definition, data: Data) -> TableRecord:
+def _add_entry(connection: Connection, definition: Definition, data: Data) -> TableRecord:
     record, is_new = entries.add_or_find(
-        bridge,
+        connection,
         definition.path,
         data.location,
         entry_properties.checked(definition.properties),

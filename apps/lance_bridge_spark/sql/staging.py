@@ -27,8 +27,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import IMPLEMENTATION, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries import tables as entries
 from lance_bridge.entries.placement import Home, default_location
 from lance_bridge.entries.properties import checked, manager_in
@@ -111,8 +111,8 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: Unsupported, NamespaceNotFound, InvalidInput.
     """
-    bridge = catalog.connect()._bridge
-    return _stage_answer(_new(bridge, _defined(bridge, args)))
+    connection = catalog.connect().connection
+    return _stage_answer(_new(connection, _defined(connection, args)))
 
 
 def replace(catalog: CatalogAddress, args: Args) -> Answer:
@@ -121,14 +121,14 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, TableNotFound, InvalidInput, PermissionDenied,
         ServiceUnavailable, InvalidTableState.
     """
-    bridge = catalog.connect()._bridge
-    definition = _defined(bridge, args)
+    connection = catalog.connect().connection
+    definition = _defined(connection, args)
     try:
         table = find_table(TableAddress(catalog, definition.path))
     except TableNotFoundError:
         if not args.get("or_create"):
             raise
-        return _stage_answer(_new(bridge, definition))
+        return _stage_answer(_new(connection, definition))
     _require_replaceable(table, definition)
     stage = Stage(
         str(uuid.uuid4()),
@@ -141,18 +141,18 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     return _stage_answer(stage)
 
 
-def _defined(bridge: Bridge, args: Args) -> Definition:
-    definition = Definition.of(bridge.table_path(args["table"]), args)
+def _defined(connection: Connection, args: Args) -> Definition:
+    definition = Definition.of(connection.table_path(args["table"]), args)
     if not definition.has_columns:
         raise invalid(f"Table '{display(definition.path)}' needs at least one column")
     definition.schema()
     return definition
 
 
-def _new(bridge: Bridge, definition: Definition) -> Stage:
-    publishing.is_to_be_managed(bridge, definition)
+def _new(connection: Connection, definition: Definition) -> Stage:
+    publishing.is_to_be_managed(connection, definition)
     name = str(uuid.uuid4())
-    place, given = _own_location(bridge, definition, name), definition.location
+    place, given = _own_location(connection, definition, name), definition.location
     return Stage(
         name,
         definition.path,
@@ -163,12 +163,12 @@ def _new(bridge: Bridge, definition: Definition) -> Stage:
     )
 
 
-def _own_location(bridge: Bridge, definition: Definition, name: str) -> str:
+def _own_location(connection: Connection, definition: Definition, name: str) -> str:
     """Return a place that no other creator of the same name is given."""
     if definition.location is not None:
         return ""
-    home = Home(bridge, definition.path[:-1])
-    plain = default_location(bridge, definition.path, home).removesuffix(".lance")
+    home = Home(connection, definition.path[:-1])
+    plain = default_location(connection, definition.path, home).removesuffix(".lance")
     return f"{plain}-{name[:8]}.lance"
 
 
@@ -179,7 +179,7 @@ def _require_replaceable(table: SparkTable, definition: Definition) -> None:
             f"Table '{display(definition.path)}' is at {table.record.location}, and REPLACE cannot "
             "move it: leave LOCATION out"
         )
-    entries.require_settable(table.bridge, table.record, checked(definition.properties))
+    entries.require_settable(table.connection, table.record, checked(definition.properties))
 
 
 def _stage_answer(stage: Stage) -> Answer:
@@ -206,13 +206,13 @@ class StagedAccess(Access):
 
 def access(catalog: CatalogAddress, stage: Stage) -> Access:
     """Return what tasks need to write the stage's rows."""
-    bridge = catalog.connect()._bridge
+    connection = catalog.connect().connection
     return StagedAccess(
         TableAddress(catalog, stage.table),
         locations.for_lance(stage.location),
         stage.replaces,
         write=True,
-        storage=bridge.storage_options(_record_of(stage), vend=None, write=True) or {},
+        storage=connection.storage_options(_record_of(stage), vend=None, write=True) or {},
         stage=stage,
     )
 
@@ -223,21 +223,21 @@ def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> Non
     Raises:
         ServiceUnavailableError: (17)
     """
-    bridge = catalog.connect()._bridge
+    connection = catalog.connect().connection
     place = locations.for_lance(stage.location)
     if locations.is_local(place):
         # Without rows, no task has made the directory.
         Path(place).mkdir(parents=True, exist_ok=True)
-    _files(bridge, stage).put_over(stage.file, json.dumps(list(fragments)).encode())
+    _files(connection, stage).put_over(stage.file, json.dumps(list(fragments)).encode())
 
 
-def _load_fragments(bridge: Bridge, stage: Stage) -> list[str] | None:
-    content = _files(bridge, stage).read(stage.file)
+def _load_fragments(connection: Connection, stage: Stage) -> list[str] | None:
+    content = _files(connection, stage).read(stage.file)
     return None if content is None else [str(each) for each in json.loads(content)]
 
 
-def _files(bridge: Bridge, stage: Stage) -> TableFiles:
-    return TableFiles(bridge.storage(_record_of(stage), write=True), stage.location)
+def _files(connection: Connection, stage: Stage) -> TableFiles:
+    return TableFiles(connection.storage(_record_of(stage), write=True), stage.location)
 
 
 def _record_of(stage: Stage) -> TableRecord:
@@ -256,8 +256,8 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, ServiceUnavailable, Internal, InvalidTableState.
     """
     stage = Stage.from_json(args["stage"])
-    bridge = catalog.connect()._bridge
-    kept = _load_fragments(bridge, stage)
+    connection = catalog.connect().connection
+    kept = _load_fragments(connection, stage)
     if kept is None and args.get("written"):
         raise InternalError(
             f"Table '{display(stage.table)}' is not made: there is no record of its rows at "
@@ -269,8 +269,8 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
         data = publishing.Data(
             stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_location
         )
-        publishing.publish_new(bridge, stage.definition, data)
-        _delete_fragment_list(bridge, stage)
+        publishing.publish_new(connection, stage.definition, data)
+        _delete_fragment_list(connection, stage)
     return {}
 
 
@@ -281,13 +281,13 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
         kept, lambda fragments: lance.LanceOperation.Overwrite(stage.schema(), fragments)
     )
     # From here on, the files are those of a version: nothing may take them for the stage's own.
-    _delete_fragment_list(catalog.connect()._bridge, stage)
+    _delete_fragment_list(catalog.connect().connection, stage)
     table = find_table(address)
     try:
         record = table.record
         if manager_in(stage.properties) == IMPLEMENTATION:
-            record = conversion.begin(table.bridge, record)
-        entries.set_properties(table.bridge, record, checked(stage.properties))
+            record = conversion.begin(table.connection, record)
+        entries.set_properties(table.connection, record, checked(stage.properties))
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(stage.table)}' has its new rows, but its new properties are not "
@@ -301,9 +301,9 @@ def _commit_of(address: TableAddress, stage: Stage) -> Commit:
     return Commit(address, place, stage.replaces, stage.uuid, alone=True)
 
 
-def _delete_fragment_list(bridge: Bridge, stage: Stage) -> None:
+def _delete_fragment_list(connection: Connection, stage: Stage) -> None:
     try:
-        _files(bridge, stage).remove([stage.file])
+        _files(connection, stage).remove([stage.file])
     except LanceNamespaceError as error:
         logger.warning("%s remains at %s: %s", stage.file, stage.location, error)
 
@@ -317,14 +317,16 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: ServiceUnavailable.
     """
     stage = Stage.from_json(args["stage"])
-    bridge = catalog.connect()._bridge
+    connection = catalog.connect().connection
     if _is_committed(catalog, stage):
         return {}
     if stage.is_own_location:
-        bridge.storage(_record_of(stage), write=True).delete_table(stage.location)
+        connection.storage(_record_of(stage), write=True).delete_table(stage.location)
         return {}
-    publishing.remove_files(Table(bridge, _record_of(stage)), _load_fragments(bridge, stage) or [])
-    _delete_fragment_list(bridge, stage)
+    publishing.remove_files(
+        Table(connection, _record_of(stage)), _load_fragments(connection, stage) or []
+    )
+    _delete_fragment_list(connection, stage)
     return {}
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
 
-from lance_bridge.bridge import Bridge
 from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.connection import Connection
 from lance_bridge.entries import namespaces, registration
 from lance_bridge.entries import rename as renaming
 from lance_bridge.entries import tables as entries
@@ -54,12 +54,12 @@ def list_names(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: NamespaceNotFound, InvalidInput.
     """
-    bridge = catalog.connect()._bridge
-    path = parse_namespace(args["namespace"], bridge.capabilities)
-    if len(path) < bridge.capabilities.levels:
-        namespaces.describe(bridge, path)
+    connection = catalog.connect().connection
+    path = parse_namespace(args["namespace"], connection.capabilities)
+    if len(path) < connection.capabilities.levels:
+        namespaces.describe(connection, path)
         return {"tables": []}
-    return {"tables": list(bridge.catalog.list_tables(path, lance_only=True))}
+    return {"tables": list(connection.catalog.list_tables(path, lance_only=True))}
 
 
 def exists(catalog: CatalogAddress, args: Args) -> Answer:
@@ -151,34 +151,34 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, ServiceUnavailable.
     """
-    bridge = catalog.connect()._bridge
-    definition = Definition.of(bridge.table_path(args["table"]), args)
+    connection = catalog.connect().connection
+    definition = Definition.of(connection.table_path(args["table"]), args)
     if not definition.has_columns:
-        record = _registered(bridge, definition)
+        record = _registered(connection, definition)
     elif definition.location is not None:
         record = publishing.publish_new(
-            bridge, definition, publishing.Data(definition.location, definition.schema())
+            connection, definition, publishing.Data(definition.location, definition.schema())
         )
     else:
         empty = Rows.of(definition.schema().empty_table())
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
-        record, _ = create_table(bridge, new)
-        record = Table(bridge, record).refreshed().record
-    table = Table(bridge, record)
+        record, _ = create_table(connection, new)
+        record = Table(connection, record).refreshed().record
+    table = Table(connection, record)
     return describe(table, table.open())
 
 
-def _registered(bridge: Bridge, definition: Definition) -> TableRecord:
+def _registered(connection: Connection, definition: Definition) -> TableRecord:
     name, place = display(definition.path), definition.location
     if place is None:
         raise invalid(
             f"Table '{name}' has no columns: name them, or give the LOCATION of a Lance table"
         )
     there = TableRecord(definition.path, place)
-    if not bridge.storage(there).has_dataset(place):
+    if not connection.storage(there).has_dataset(place):
         raise invalid(f"Table '{name}' has no columns, and there is no Lance table at {place}")
     return registration.register(
-        bridge, definition.path, place, definition.properties, overwrite=False
+        connection, definition.path, place, definition.properties, overwrite=False
     )
 
 
@@ -187,8 +187,8 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
     """
-    bridge = catalog.connect()._bridge
-    entries.drop(bridge, bridge.table_path(args["table"]))
+    connection = catalog.connect().connection
+    entries.drop(connection, connection.table_path(args["table"]))
     return {}
 
 
@@ -200,10 +200,10 @@ def rename(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, TableNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, InvalidTableState.
     """
-    bridge = catalog.connect()._bridge
-    path = bridge.table_path(args["table"])
+    connection = catalog.connect().connection
+    path = connection.table_path(args["table"])
     target = _target(catalog, path, tuple(args["to"]))
-    renaming.rename(bridge, path, bridge.table_path(target))
+    renaming.rename(connection, path, connection.table_path(target))
     return {}
 
 

@@ -13,8 +13,8 @@ from lance_namespace.errors import (
     PermissionDeniedError,
 )
 
-from ..bridge import Bridge
 from ..catalog import Path, TableRecord
+from ..connection import Connection
 from ..errors import display
 from ..paging import PageRequest
 from ..table import Table
@@ -27,7 +27,7 @@ _THREADS = 8
 
 
 def list_tables(
-    bridge: Bridge, namespace: Path, page: PageRequest, *, include_declared: bool
+    connection: Connection, namespace: Path, page: PageRequest, *, include_declared: bool
 ) -> tuple[list[str], str | None]:
     """Return one page of the names of a namespace's Lance tables. Source: ListTables.
 
@@ -36,34 +36,36 @@ def list_tables(
     """
     after = page.after[-1] if page.after is not None else None
     if include_declared:
-        names = bridge.catalog.list_tables(namespace, lance_only=True)
+        names = connection.catalog.list_tables(namespace, lance_only=True)
         rest: Iterator[Path] = ((name,) for name in names if after is None or name > after)
     else:
-        records = bridge.catalog.scan_tables(namespace, lance_only=True, after=after)
+        records = connection.catalog.scan_tables(namespace, lance_only=True, after=after)
         # A name that a server broke has several entries.
-        rest = (path for path, _ in groupby(_with_data(bridge, records)))
+        rest = (path for path, _ in groupby(_with_data(connection, records)))
     found, token = page.cut(_enough(rest, page))
     return [name for (name,) in found], token
 
 
 def list_all_tables(
-    bridge: Bridge, page: PageRequest, *, include_declared: bool
+    connection: Connection, page: PageRequest, *, include_declared: bool
 ) -> tuple[list[Path], str | None]:
     """Return one page of the paths of all Lance tables, by namespace. Source: ListAllTables.
 
     Only the namespaces that the page needs are read. One that vanishes meanwhile is left out, and
     so is one whose tables the caller may not list, as catalogs leave out what one may not see.
     """
-    return page.cut(_enough(_all_tables(bridge, page, include_declared), page))
+    return page.cut(_enough(_all_tables(connection, page, include_declared), page))
 
 
-def _all_tables(bridge: Bridge, page: PageRequest, include_declared: bool) -> Iterator[Path]:
-    for namespace in sorted(innermost_namespaces(bridge)):
+def _all_tables(
+    connection: Connection, page: PageRequest, include_declared: bool
+) -> Iterator[Path]:
+    for namespace in sorted(innermost_namespaces(connection)):
         if page.after is not None and namespace < page.after[:-1]:
             continue
         within = PageRequest(page.scope, None, _within(page.after, namespace))
         try:
-            names, _ = list_tables(bridge, namespace, within, include_declared=include_declared)
+            names, _ = list_tables(connection, namespace, within, include_declared=include_declared)
         except NamespaceNotFoundError:
             continue
         except PermissionDeniedError as error:
@@ -86,21 +88,21 @@ def _enough(paths: Iterator[Path], page: PageRequest) -> list[Path]:
     return taken
 
 
-def _with_data(bridge: Bridge, records: Iterable[TableRecord]) -> Iterator[Path]:
+def _with_data(connection: Connection, records: Iterable[TableRecord]) -> Iterator[Path]:
     """Yield the tables that hold data; storage is looked at a chunk ahead, not further."""
     waiting = iter(records)
     with ThreadPoolExecutor(_THREADS) as threads:
         while chunk := list(islice(waiting, _CHUNK)):
-            has_data = threads.map(lambda record: _may_have_data(bridge, record), chunk)
+            has_data = threads.map(lambda record: _may_have_data(connection, record), chunk)
             yield from (
                 record.path[-1:] for record, data in zip(chunk, has_data, strict=True) if data
             )
 
 
-def _may_have_data(bridge: Bridge, record: TableRecord) -> bool:
+def _may_have_data(connection: Connection, record: TableRecord) -> bool:
     """One table whose storage does not answer neither ends the listing nor counts as empty."""
     try:
-        return not Table(bridge, record).is_declared()
+        return not Table(connection, record).is_declared()
     except LanceNamespaceError as error:
         logger.warning("listed without knowing whether it has data: %s: %s", record.path, error)
         return True

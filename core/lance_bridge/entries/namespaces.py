@@ -14,7 +14,6 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
 )
 
-from ..bridge import Bridge
 from ..catalog import (
     IMPLEMENTATION,
     MANAGED_BY,
@@ -22,6 +21,7 @@ from ..catalog import (
     Path,
     TableRecord,
 )
+from ..connection import Connection
 from ..errors import (
     display,
     invalid,
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 def create(
-    bridge: Bridge, path: Path, mode: CreateMode, properties: Mapping[str, str] | None
+    connection: Connection, path: Path, mode: CreateMode, properties: Mapping[str, str] | None
 ) -> dict[str, str]:
     """Create a namespace and return its properties. Source: CreateNamespace.
 
@@ -57,17 +57,18 @@ def create(
     """
     if not path:
         raise invalid("The root namespace exists already and cannot be created")
-    _require_changes(bridge, path)
+    _require_changes(connection, path)
     given = dict(properties or {})
     _refuse_reserved(given)
-    _require_manager(bridge, path, given)
+    _require_manager(connection, path, given)
     record = NamespaceRecord(path, {**given, entry_properties.ENTRY_ID: uuid.uuid4().hex})
     try:
         settle(
-            lambda: bridge.catalog.create_namespace(record), lambda: _was_created(bridge, record)
+            lambda: connection.catalog.create_namespace(record),
+            lambda: _was_created(connection, record),
         )
     except NamespaceAlreadyExistsError as error:
-        return _on_existing(bridge, record, mode, error)
+        return _on_existing(connection, record, mode, error)
     return given
 
 
@@ -84,39 +85,42 @@ def _refuse_reserved(properties: Mapping[str, str]) -> None:
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
 
 
-def _require_manager(bridge: Bridge, path: Path, properties: Mapping[str, str]) -> None:
+def _require_manager(connection: Connection, path: Path, properties: Mapping[str, str]) -> None:
     """Check who is to hold the versions of the namespace's new tables."""
     if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        conversion.require_possible(bridge, f"Tables of namespace '{display(path)}'")
+        conversion.require_possible(connection, f"Tables of namespace '{display(path)}'")
 
 
 def _on_existing(
-    bridge: Bridge, record: NamespaceRecord, mode: CreateMode, cause: Exception
+    connection: Connection, record: NamespaceRecord, mode: CreateMode, cause: Exception
 ) -> dict[str, str]:
     if mode is CreateMode.CREATE:
         raise namespace_already_exists(record.path) from cause
     if mode is CreateMode.OVERWRITE:
         # Replacing its properties leaves no moment without the namespace, nor a lost table.
-        _refuse_content(bridge, record.path)
-        settle(lambda: bridge.catalog.alter_namespace(record), lambda: _was_altered(bridge, record))
+        _refuse_content(connection, record.path)
+        settle(
+            lambda: connection.catalog.alter_namespace(record),
+            lambda: _was_altered(connection, record),
+        )
         return _visible(record.properties)
-    return _visible(bridge.catalog.load_namespace(record.path).properties)
+    return _visible(connection.catalog.load_namespace(record.path).properties)
 
 
-def _was_created(bridge: Bridge, record: NamespaceRecord) -> bool:
+def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
     try:
-        found = bridge.catalog.load_namespace(record.path)
+        found = connection.catalog.load_namespace(record.path)
     except NamespaceNotFoundError:
         return False
     own = entry_properties.ENTRY_ID
-    if own in found.properties or len(record.path) == bridge.capabilities.levels:
+    if own in found.properties or len(record.path) == connection.capabilities.levels:
         return found.properties.get(own) == record.properties[own]
     return True  # an outer level need not be able to hold properties
 
 
-def _was_altered(bridge: Bridge, record: NamespaceRecord) -> bool:
+def _was_altered(connection: Connection, record: NamespaceRecord) -> bool:
     """Return whether the namespace has these properties; not every kind can hold our own one."""
-    found = bridge.catalog.load_namespace(record.path).properties
+    found = connection.catalog.load_namespace(record.path).properties
     own = entry_properties.ENTRY_ID
     if own in found:
         return found[own] == record.properties[own]
@@ -124,7 +128,7 @@ def _was_altered(bridge: Bridge, record: NamespaceRecord) -> bool:
     return all(found.get(key) == value for key, value in wanted.items())
 
 
-def describe(bridge: Bridge, path: Path) -> dict[str, str]:
+def describe(connection: Connection, path: Path) -> dict[str, str]:
     """Return a namespace's properties; the root has none. Source: DescribeNamespace.
 
     Raises:
@@ -132,22 +136,24 @@ def describe(bridge: Bridge, path: Path) -> dict[str, str]:
     """
     if not path:
         return {}
-    return _visible(bridge.catalog.load_namespace(path).properties)
+    return _visible(connection.catalog.load_namespace(path).properties)
 
 
-def list_children(bridge: Bridge, path: Path) -> list[str]:
+def list_children(connection: Connection, path: Path) -> list[str]:
     """Return the names of all child namespaces, sorted. Source: ListNamespaces.
 
     Raises:
         NamespaceNotFoundError: (1)
     """
-    if len(path) == bridge.capabilities.levels:
-        bridge.catalog.load_namespace(path)
+    if len(path) == connection.capabilities.levels:
+        connection.catalog.load_namespace(path)
         return []
-    return list(bridge.catalog.list_namespaces(path))
+    return list(connection.catalog.list_namespaces(path))
 
 
-def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> dict[str, str]:
+def drop(
+    connection: Connection, path: Path, mode: DropMode, behavior: DropBehavior
+) -> dict[str, str]:
     """Drop a namespace and return the properties that it had. Source: DropNamespace.
 
     Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes
@@ -164,9 +170,9 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
     """
     if not path:
         raise invalid("The root namespace cannot be dropped")
-    _require_changes(bridge, path)
+    _require_changes(connection, path)
     try:
-        record = bridge.catalog.load_namespace(path)
+        record = connection.catalog.load_namespace(path)
     except NamespaceNotFoundError:
         if mode is DropMode.FAIL:
             raise
@@ -176,51 +182,51 @@ def drop(bridge: Bridge, path: Path, mode: DropMode, behavior: DropBehavior) -> 
             raise invalid(
                 f"Namespace '{display(path)}' is a link to {record.link_to}: drop the tables there"
             )
-        _cascade(bridge, record)
+        _cascade(connection, record)
     else:
-        _drop_if_empty(bridge, record)
+        _drop_if_empty(connection, record)
     return _visible(record.properties)
 
 
-def _drop_if_empty(bridge: Bridge, record: NamespaceRecord) -> None:
-    if not bridge.capabilities.atomic_restrict and not record.link_to:
-        _refuse_content(bridge, record.path)
-    _drop_entry(bridge, record.path)
+def _drop_if_empty(connection: Connection, record: NamespaceRecord) -> None:
+    if not connection.capabilities.atomic_restrict and not record.link_to:
+        _refuse_content(connection, record.path)
+    _drop_entry(connection, record.path)
 
 
-def _drop_entry(bridge: Bridge, path: Path) -> None:
-    settle(lambda: bridge.catalog.drop_namespace(path), lambda: _is_gone(bridge, path))
+def _drop_entry(connection: Connection, path: Path) -> None:
+    settle(lambda: connection.catalog.drop_namespace(path), lambda: _is_gone(connection, path))
 
 
-def _is_gone(bridge: Bridge, path: Path) -> bool:
+def _is_gone(connection: Connection, path: Path) -> bool:
     try:
-        bridge.catalog.load_namespace(path)
+        connection.catalog.load_namespace(path)
     except NamespaceNotFoundError:
         return True
     return False
 
 
-def _refuse_content(bridge: Bridge, path: Path) -> None:
-    if len(path) < bridge.capabilities.levels:
-        inside, kind = list(bridge.catalog.list_namespaces(path)), "namespaces"
+def _refuse_content(connection: Connection, path: Path) -> None:
+    if len(path) < connection.capabilities.levels:
+        inside, kind = list(connection.catalog.list_namespaces(path)), "namespaces"
     else:
-        inside, kind = list(bridge.catalog.list_tables(path)), "tables"
+        inside, kind = list(connection.catalog.list_tables(path)), "tables"
     if inside:
         raise namespace_not_empty(path, f"It holds {kind} {_some(inside)}")
 
 
-def _cascade(bridge: Bridge, record: NamespaceRecord) -> None:
+def _cascade(connection: Connection, record: NamespaceRecord) -> None:
     """Drop all Lance tables and namespaces under a namespace, and itself, after all checks."""
-    inner, records = _content(bridge, record.path)
-    _require_cascade(bridge, record.path, inner, records)
+    inner, records = _content(connection, record.path)
+    _require_cascade(connection, record.path, inner, records)
     dropped = 0
     try:
         for table in records:
-            tables.drop_with_data(bridge, table)
+            tables.drop_with_data(connection, table)
             dropped += 1
         for child in inner:
-            _drop_entry(bridge, child)
-        _drop_if_empty(bridge, record)
+            _drop_entry(connection, child)
+        _drop_if_empty(connection, record)
     except LanceNamespaceError as error:
         if not dropped:
             raise
@@ -228,7 +234,7 @@ def _cascade(bridge: Bridge, record: NamespaceRecord) -> None:
 
 
 def _require_cascade(
-    bridge: Bridge, path: Path, inner: list[Path], records: list[TableRecord]
+    connection: Connection, path: Path, inner: list[Path], records: list[TableRecord]
 ) -> None:
     """Check all that can be known before anything is dropped."""
     unreadable = [display(record.path) for record in records if not record.is_readable]
@@ -243,15 +249,15 @@ def _require_cascade(
             path, f"Cascade drops Lance tables only, and it also holds {_some(foreign)}"
         )
     for each in (*inner, path):
-        bridge.catalog.require_droppable(each)
+        connection.catalog.require_droppable(each)
     if not records:
         return
     for name, entries in Counter(record.path for record in records).items():
         if entries > 1:
-            bridge.catalog.load_table(
+            connection.catalog.load_table(
                 name
             )  # raises, and says why it can be neither read nor dropped
-    index = LocationIndex(bridge, [record.path[:-1] for record in records])
+    index = LocationIndex(connection, [record.path[:-1] for record in records])
     for record in records:
         tables.require_droppable(record, index)
     # The namespaces between the tables and this one: those that hold something.
@@ -259,7 +265,7 @@ def _require_cascade(
         record.path[:end] for record in records for end in range(len(path), len(record.path))
     }
     for each in sorted(occupied):
-        bridge.catalog.require_drop_permission(each)
+        connection.catalog.require_drop_permission(each)
 
 
 def _dropped_in_part(
@@ -279,21 +285,21 @@ def _dropped_in_part(
     return type(cause)(". ".join(parts))
 
 
-def _content(bridge: Bridge, path: Path) -> tuple[list[Path], list[TableRecord]]:
+def _content(connection: Connection, path: Path) -> tuple[list[Path], list[TableRecord]]:
     """Return the namespaces below ``path``, innermost first, and all their table entries."""
-    if len(path) == bridge.capabilities.levels:
-        return [], list(bridge.catalog.scan_tables(path))
+    if len(path) == connection.capabilities.levels:
+        return [], list(connection.catalog.scan_tables(path))
     inner: list[Path] = []
     records: list[TableRecord] = []
-    for child in bridge.catalog.list_namespaces(path):
-        below, entries = _content(bridge, (*path, child))
+    for child in connection.catalog.list_namespaces(path):
+        below, entries = _content(connection, (*path, child))
         inner += [*below, (*path, child)]
         records += entries
     return inner, records
 
 
-def _require_changes(bridge: Bridge, path: Path) -> None:
-    capabilities = bridge.capabilities
+def _require_changes(connection: Connection, path: Path) -> None:
+    capabilities = connection.capabilities
     reason = capabilities.no_namespace_changes
     if not reason and len(path) < capabilities.levels:
         reason = capabilities.no_outer_namespace_changes

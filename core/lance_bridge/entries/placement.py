@@ -17,8 +17,8 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import NamespaceRecord, Path, TableRecord
+from ..connection import Connection
 from ..errors import OutcomeUnknownError, display, invalid
 
 logger = logging.getLogger(__name__)
@@ -28,16 +28,16 @@ logger = logging.getLogger(__name__)
 class Home:
     """The namespace of a new table, read when it is asked for, and once."""
 
-    bridge: Bridge
+    connection: Connection
     path: Path
 
     @cached_property
     def record(self) -> NamespaceRecord:
         """Raises NamespaceNotFound (1)."""
-        return self.bridge.catalog.load_namespace(self.path)
+        return self.connection.catalog.load_namespace(self.path)
 
 
-def default_location(bridge: Bridge, path: Path, home: Home) -> str:
+def default_location(connection: Connection, path: Path, home: Home) -> str:
     """Return ``<root>/<namespace>.db/<table>.lance``, or ``<namespace's location>/<table>.lance``.
 
     Raises:
@@ -47,10 +47,10 @@ def default_location(bridge: Bridge, path: Path, home: Home) -> str:
     *namespace, table = path
     record = home.record
     file_name = locations.file_name(table, ".lance")
-    if bridge.config.root is not None:
+    if connection.config.root is not None:
         parents = locations.namespace_directories(namespace)
-        return locations.check(locations.join(bridge.config.root, *parents, file_name))
-    parent = bridge.catalog.place_for_tables(record)
+        return locations.check(locations.join(connection.config.root, *parents, file_name))
+    parent = connection.catalog.place_for_tables(record)
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)
@@ -69,14 +69,16 @@ def _needs_location(path: Path, where: str) -> InvalidInputError:
 
 
 @contextmanager
-def reserved(bridge: Bridge, record: TableRecord) -> Iterator[None]:
+def reserved(connection: Connection, record: TableRecord) -> Iterator[None]:
     """Keep a catalog that makes directories from deleting one that is not its own to delete.
 
     Of two creators of one name, the one that loses would have the catalog delete the directory,
     with the data that the winner has written meanwhile. A mark in it, left before the catalog is
     asked, makes the directory one that was there before.
     """
-    made = reserve_if_free(bridge, record) if bridge.capabilities.makes_directories else None
+    made = (
+        reserve_if_free(connection, record) if connection.capabilities.makes_directories else None
+    )
     if made is None:
         yield
         return
@@ -85,16 +87,16 @@ def reserved(bridge: Bridge, record: TableRecord) -> Iterator[None]:
     except OutcomeUnknownError:
         raise
     except Exception:
-        if not _may_be_taken(bridge, record):
-            bridge.storage(record, write=True).release(record.location or "", made)
+        if not _may_be_taken(connection, record):
+            connection.storage(record, write=True).release(record.location or "", made)
         raise
 
 
-def reserve_if_free(bridge: Bridge, record: TableRecord) -> list[str] | None:
+def reserve_if_free(connection: Connection, record: TableRecord) -> list[str] | None:
     """Mark a place where nothing is; return what was made for it, or None without a mark."""
     place = record.location or ""
     try:
-        storage = bridge.storage(record, write=True)
+        storage = connection.storage(record, write=True)
         if not storage.is_occupied(place):
             return storage.reserve(place)
     except LanceNamespaceError as error:
@@ -102,33 +104,33 @@ def reserve_if_free(bridge: Bridge, record: TableRecord) -> list[str] | None:
     return None
 
 
-def is_taken(bridge: Bridge, record: TableRecord) -> bool:
+def is_taken(connection: Connection, record: TableRecord) -> bool:
     """Return whether the record's name has an entry, whoever made it, at the record's place."""
     try:
-        found = bridge.catalog.load_table(record.path)
+        found = connection.catalog.load_table(record.path)
     except (TableNotFoundError, NamespaceNotFoundError):
         return False
     own = record.location or ""
     return locations.overlap(locations.key(found.location or own), locations.key(own))
 
 
-def _may_be_taken(bridge: Bridge, record: TableRecord) -> bool:
+def _may_be_taken(connection: Connection, record: TableRecord) -> bool:
     try:
-        return is_taken(bridge, record)
+        return is_taken(connection, record)
     except LanceNamespaceError:
         return True
 
 
-def free_location(bridge: Bridge, path: Path, home: Home, *, must_look: bool) -> str:
+def free_location(connection: Connection, path: Path, home: Home, *, must_look: bool) -> str:
     """Return the default location, with a short unique suffix where it is not known to be free.
 
     Args:
         must_look: Whether storage that cannot be looked at is an error. Declaring a table needs
             no access to storage, and a suffix is always safe.
     """
-    location = default_location(bridge, path, home)
+    location = default_location(connection, path, home)
     try:
-        storage = bridge.storage(TableRecord(path, location), write=True)
+        storage = connection.storage(TableRecord(path, location), write=True)
         if not storage.is_occupied(location):
             return location
     except LanceNamespaceError as error:

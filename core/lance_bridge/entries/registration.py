@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import Path, TableRecord
+from ..connection import Connection
 from ..errors import table_already_exists
 from ..managed import conversion
 from . import properties as entry_properties
@@ -17,7 +17,7 @@ from .placement import Home
 
 
 def register(
-    bridge: Bridge,
+    connection: Connection,
     path: Path,
     location: str,
     properties: Mapping[str, str] | None,
@@ -34,29 +34,29 @@ def register(
     """
     place = locations.check(location)
     given = entry_properties.checked(properties)
-    managed = conversion.is_wanted(bridge, path, Home(bridge, path[:-1]), properties)
-    record, is_new = tables.add_or_find(bridge, path, place, given)
+    managed = conversion.is_wanted(connection, path, Home(connection, path[:-1]), properties)
+    record, is_new = tables.add_or_find(connection, path, place, given)
     if is_new:
-        with tables.undone(bridge, record):
-            return conversion.begin(bridge, record) if managed else record
+        with tables.undone(connection, record):
+            return conversion.begin(connection, record) if managed else record
     if not overwrite:
         raise table_already_exists(path)
     if managed:
-        conversion.latest_in_storage(bridge, replace(record, location=place))
-    record = _move_registration(bridge, record, place, given)
-    return conversion.begin(bridge, record) if managed else record
+        conversion.latest_in_storage(connection, replace(record, location=place))
+    record = _move_registration(connection, record, place, given)
+    return conversion.begin(connection, record) if managed else record
 
 
 def _move_registration(
-    bridge: Bridge, record: TableRecord, location: str, properties: Mapping[str, str]
+    connection: Connection, record: TableRecord, location: str, properties: Mapping[str, str]
 ) -> TableRecord:
     """Point an entry to another place; the files of the old one stay."""
-    tables.require_change(bridge, record, "Deregister it first, for the location of")
-    conversion.finish_latest(bridge, record)
+    tables.require_change(connection, record, "Deregister it first, for the location of")
+    conversion.finish_latest(connection, record)
     moved = replace(
         record,
         location=locations.for_catalog(location),
         properties=entry_properties.for_new_table(properties),
     )
-    settle(lambda: bridge.catalog.alter_table(moved), lambda: tables.is_same(bridge, moved))
+    settle(lambda: connection.catalog.alter_table(moved), lambda: tables.is_same(connection, moved))
     return moved

@@ -15,8 +15,8 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import Path, TableRecord
+from ..connection import Connection
 from ..errors import concurrent_modification, display
 from ..table_files import LocationFiles
 from .properties import ENTRY_ID
@@ -33,16 +33,16 @@ _LIMITS = (
 class LocationIndex:
     """The entries that DropTable has to care for, read once."""
 
-    def __init__(self, bridge: Bridge, namespaces: Iterable[Path]) -> None:
+    def __init__(self, connection: Connection, namespaces: Iterable[Path]) -> None:
         """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
-        self._bridge = bridge
-        everywhere = bridge.config.drop_check != "namespace"
-        scope = innermost_namespaces(bridge) if everywhere else iter(set(namespaces))
+        self._connection = connection
+        everywhere = connection.config.drop_check != "namespace"
+        scope = innermost_namespaces(connection) if everywhere else iter(set(namespaces))
         with ThreadPoolExecutor(_THREADS) as threads:
-            found = list(threads.map(partial(_read_namespace, bridge), scope))
+            found = list(threads.map(partial(_read_namespace, connection), scope))
         records = list(chain.from_iterable(found))
         if everywhere:
-            records += _read_hidden(bridge)
+            records += _read_hidden(connection)
         self._entries = records
         self._locations = [
             (_owner(each), key, each.properties.get(ENTRY_ID))
@@ -106,14 +106,14 @@ class LocationIndex:
             PermissionDeniedError: (15) the partitions of an entry may not be read.
             ServiceUnavailableError: (17) the storage does not answer.
         """
-        storage = self._bridge.storage(record, write=True)
+        storage = self._connection.storage(record, write=True)
         try:
             found = storage.files_of_table(record.location or "")
         except InvalidTableStateError as error:
             raise InvalidTableStateError(
                 f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
             ) from error
-        if self._bridge.config.drop_check == "entries":
+        if self._connection.config.drop_check == "entries":
             return found
         others = [each for each in self._entries if each.path != record.path and not each.link_to]
         with ThreadPoolExecutor(_THREADS) as threads:
@@ -149,8 +149,8 @@ class LocationIndex:
 
     def _base_paths(self, entry: TableRecord, location: str) -> tuple[str, ...]:
         if location not in self._bases:
-            storage = self._bridge.storage(entry)
-            self._bases[location] = self._bridge.base_locations.of_latest(storage, location)
+            storage = self._connection.storage(entry)
+            self._bases[location] = self._connection.base_locations.of_latest(storage, location)
         return self._bases[location]
 
     def _refuse_partitions_of(self, entry: TableRecord, record: TableRecord) -> None:
@@ -158,7 +158,7 @@ class LocationIndex:
             return
         own = locations.key(record.location or "/")
         try:
-            for place in self._bridge.catalog.partition_locations(entry):
+            for place in self._connection.catalog.partition_locations(entry):
                 if _may_be_at(own, place):
                     raise InvalidTableStateError(
                         f"Table '{display(record.path)}' cannot be dropped with its data: its "
@@ -172,7 +172,7 @@ class LocationIndex:
             ) from error
 
     def _require_unchanged(self, record: TableRecord) -> None:
-        found = self._bridge.catalog.load_table(record.path)
+        found = self._connection.catalog.load_table(record.path)
         if (found.identity, found.properties.get(ENTRY_ID)) != (
             record.identity,
             record.properties.get(ENTRY_ID),
@@ -180,29 +180,29 @@ class LocationIndex:
             raise concurrent_modification(record.path)
 
 
-def innermost_namespaces(bridge: Bridge, parent: Path = ()) -> Iterator[Path]:
+def innermost_namespaces(connection: Connection, parent: Path = ()) -> Iterator[Path]:
     """Yield the paths of all namespaces that can hold tables, sorted; vanishing ones left out."""
-    if len(parent) == bridge.capabilities.levels:
+    if len(parent) == connection.capabilities.levels:
         yield parent
         return
     try:
-        children = list(bridge.catalog.list_namespaces(parent))
+        children = list(connection.catalog.list_namespaces(parent))
     except NamespaceNotFoundError:
         if not parent:
             raise
         return
     for child in children:
-        yield from innermost_namespaces(bridge, (*parent, child))
+        yield from innermost_namespaces(connection, (*parent, child))
 
 
-def _read_namespace(bridge: Bridge, namespace: Path) -> list[TableRecord]:
+def _read_namespace(connection: Connection, namespace: Path) -> list[TableRecord]:
     """Return the entries of a namespace that have a location or cannot be read; none if it is gone.
 
     Raises:
         PermissionDeniedError: (15) with what to do.
     """
     try:
-        records = bridge.catalog.scan_tables(namespace)
+        records = connection.catalog.scan_tables(namespace)
         return [each for each in records if each.location or not each.is_readable]
     except NamespaceNotFoundError:
         return []
@@ -214,10 +214,10 @@ def _read_namespace(bridge: Bridge, namespace: Path) -> list[TableRecord]:
         ) from error
 
 
-def _read_hidden(bridge: Bridge) -> list[TableRecord]:
+def _read_hidden(connection: Connection) -> list[TableRecord]:
     """Return the entries of the server that the catalog does not list. Raises as above."""
     try:
-        return list(bridge.catalog.scan_hidden_tables())
+        return list(connection.catalog.scan_hidden_tables())
     except PermissionDeniedError as error:
         raise PermissionDeniedError(
             "Nothing is deleted while another catalog of the server may hold an entry for the same "

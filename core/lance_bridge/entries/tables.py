@@ -20,8 +20,8 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import Column, Path, TableRecord
+from ..connection import Connection
 from ..errors import (
     OutcomeUnknownError,
     concurrent_modification,
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 # -- reading -------------------------------------------------------------------------------------
 
 
-def load(bridge: Bridge, path: Path) -> TableRecord:
+def load(connection: Connection, path: Path) -> TableRecord:
     """Return any entry, Lance or not.
 
     Raises:
@@ -57,13 +57,13 @@ def load(bridge: Bridge, path: Path) -> TableRecord:
         NamespaceNotFoundError: (1) the namespace does not exist either.
     """
     try:
-        return bridge.catalog.load_table(path)
+        return connection.catalog.load_table(path)
     except TableNotFoundError as error:
-        bridge.catalog.load_namespace(path[:-1])
+        connection.catalog.load_namespace(path[:-1])
         raise table_not_found(path) from error
 
 
-def load_lance(bridge: Bridge, path: Path) -> TableRecord:
+def load_lance(connection: Connection, path: Path) -> TableRecord:
     """Return a Lance table's entry.
 
     Raises:
@@ -72,7 +72,7 @@ def load_lance(bridge: Bridge, path: Path) -> TableRecord:
         InvalidInputError: (13) the entry is not a Lance table.
         InvalidTableStateError: (19) the entry has no location.
     """
-    record = load(bridge, path)
+    record = load(connection, path)
     if not record.is_lance:
         raise invalid(f"'{display(path)}' is not a Lance table but {what_is(record)}")
     if not record.location:
@@ -100,19 +100,19 @@ class NewEntry:
 
 
 def planned(
-    bridge: Bridge, path: Path, location: str | None, properties: Mapping[str, str] | None
+    connection: Connection, path: Path, location: str | None, properties: Mapping[str, str] | None
 ) -> NewEntry:
     """Return the entry that a declaration would add. Raises 0, 1 and 13, as `declare` does."""
     given = entry_properties.checked(properties)
     chosen = locations.check(location) if location is not None else None
-    home = placement.Home(bridge, path[:-1])
-    managed = conversion.is_wanted(bridge, path, home, properties)
-    place = chosen or placement.free_location(bridge, path, home, must_look=False)
+    home = placement.Home(connection, path[:-1])
+    managed = conversion.is_wanted(connection, path, home, properties)
+    place = chosen or placement.free_location(connection, path, home, must_look=False)
     return NewEntry(given, place, managed)
 
 
 def declare(
-    bridge: Bridge,
+    connection: Connection,
     path: Path,
     location: str | None,
     properties: Mapping[str, str] | None,
@@ -132,53 +132,53 @@ def declare(
         PermissionDeniedError: (15) the catalog gives no credentials; then nothing is declared.
         UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
     """
-    new = planned(bridge, path, location, properties)
-    record, is_new = add_or_find(bridge, path, new.location, new.properties, declared=True)
+    new = planned(connection, path, location, properties)
+    record, is_new = add_or_find(connection, path, new.location, new.properties, declared=True)
     if is_new:
-        with undone(bridge, record):
-            record = conversion.begin(bridge, record) if new.managed else record
-            return record, bridge.answer_options(record, vend=vend, write=True)
-    _require_declaration(bridge, record)
+        with undone(connection, record):
+            record = conversion.begin(connection, record) if new.managed else record
+            return record, connection.answer_options(record, vend=vend, write=True)
+    _require_declaration(connection, record)
     if location and locations.key(new.location) != locations.key(record.location or ""):
         raise table_already_exists(path, f"declared at {record.location}")
-    record = set_properties(bridge, record, new.properties) if properties else record
-    record = conversion.begin(bridge, record) if new.managed else record
-    return record, bridge.answer_options(record, vend=vend, write=True)
+    record = set_properties(connection, record, new.properties) if properties else record
+    record = conversion.begin(connection, record) if new.managed else record
+    return record, connection.answer_options(record, vend=vend, write=True)
 
 
 @contextmanager
-def undone(bridge: Bridge, record: TableRecord) -> Iterator[None]:
+def undone(connection: Connection, record: TableRecord) -> Iterator[None]:
     """Take a new entry back where what belongs to it cannot be had."""
     try:
         yield
     except LanceNamespaceError:
         try:
-            drop_entry(bridge, record)
+            drop_entry(connection, record)
         except LanceNamespaceError as error:
             logger.warning("the entry of %s stays: %s", display(record.path), error)
         raise
 
 
-def _require_declaration(bridge: Bridge, record: TableRecord) -> None:
+def _require_declaration(connection: Connection, record: TableRecord) -> None:
     """Raise code 5 unless a Lance table's entry is a declaration that may be repeated."""
     path = record.path
     try:
-        declared = Table(bridge, record).is_declared()
+        declared = Table(connection, record).is_declared()
     except LanceNamespaceError as error:
         raise table_already_exists(path, f"its storage cannot be looked at: {error}") from error
     if not declared:
         raise table_already_exists(path)
-    if not bridge.declarations.may_repeat(record):
+    if not connection.declarations.may_repeat(record):
         raise table_already_exists(
             path,
-            f"declared {bridge.declarations.age(record):.0f} s ago and not written yet. Its data "
+            f"declared {connection.declarations.age(record):.0f} s ago and not written yet. Its data "
             "can be created with CreateTable or written with mode 'overwrite'; it can be declared "
-            f"again after {bridge.config.declare_grace:.0f} s",
+            f"again after {connection.config.declare_grace:.0f} s",
         )
 
 
 def add_or_find(
-    bridge: Bridge,
+    connection: Connection,
     path: Path,
     location: str,
     properties: Mapping[str, str],
@@ -196,7 +196,7 @@ def add_or_find(
     for attempt in range(_LOOKS):
         time.sleep(random.uniform(0, attempt * _PAUSE))  # let the other creator's change end
         try:
-            made = add(bridge, path, location, properties, declared=declared, columns=columns)
+            made = add(connection, path, location, properties, declared=declared, columns=columns)
         except ConcurrentModificationError:
             continue  # other creators were in the way; the next look finds whoever won
         except TableAlreadyExistsError as error:
@@ -204,7 +204,7 @@ def add_or_find(
         else:
             return made, True
         try:
-            record = load(bridge, path)
+            record = load(connection, path)
         except TableNotFoundError:
             continue  # dropped meanwhile
         if not record.is_lance or not record.location:
@@ -214,7 +214,7 @@ def add_or_find(
 
 
 def add(
-    bridge: Bridge,
+    connection: Connection,
     path: Path,
     location: str,
     properties: Mapping[str, str],
@@ -236,16 +236,18 @@ def add(
     if declared:
         marked[DECLARED_AT] = now()
     record = TableRecord(path, locations.for_catalog(location), marked, columns=columns)
-    bridge.declarations.remember(record)
-    with placement.reserved(bridge, record):
-        made = settle(lambda: bridge.catalog.create_table(record), lambda: is_same(bridge, record))
+    connection.declarations.remember(record)
+    with placement.reserved(connection, record):
+        made = settle(
+            lambda: connection.catalog.create_table(record), lambda: is_same(connection, record)
+        )
     return made or record
 
 
-def is_same(bridge: Bridge, record: TableRecord) -> bool:
+def is_same(connection: Connection, record: TableRecord) -> bool:
     """Return True where the catalog has this very entry under its name."""
     try:
-        found = bridge.catalog.load_table(record.path)
+        found = connection.catalog.load_table(record.path)
     except (TableNotFoundError, NamespaceNotFoundError):
         return False
     return _identity(found) == _identity(record)
@@ -257,13 +259,13 @@ def _identity(record: TableRecord) -> object:
 
 
 def set_properties(
-    bridge: Bridge, record: TableRecord, properties: Mapping[str, str]
+    connection: Connection, record: TableRecord, properties: Mapping[str, str]
 ) -> TableRecord:
     """Replace the caller's own properties of an entry; commits to it meanwhile do not matter."""
     for _ in range(_ATTEMPTS):
-        record = Table(bridge, record).refreshed().record
+        record = Table(connection, record).refreshed().record
         try:
-            return _set_properties(bridge, record, properties)
+            return _set_properties(connection, record, properties)
         except ConcurrentModificationError:
             if state_of(record) is None:
                 raise
@@ -271,21 +273,23 @@ def set_properties(
 
 
 def _set_properties(
-    bridge: Bridge, record: TableRecord, properties: Mapping[str, str]
+    connection: Connection, record: TableRecord, properties: Mapping[str, str]
 ) -> TableRecord:
-    require_settable(bridge, record, properties)
+    require_settable(connection, record, properties)
     wanted = entry_properties.replaced(record.properties, properties)
     if wanted == dict(record.properties):
         return record
     changed = record.with_properties(wanted)
     settle(
-        lambda: bridge.catalog.alter_table(changed),
-        lambda: dict(bridge.catalog.load_table(record.path).properties) == wanted,
+        lambda: connection.catalog.alter_table(changed),
+        lambda: dict(connection.catalog.load_table(record.path).properties) == wanted,
     )
     return changed
 
 
-def require_settable(bridge: Bridge, record: TableRecord, properties: Mapping[str, str]) -> None:
+def require_settable(
+    connection: Connection, record: TableRecord, properties: Mapping[str, str]
+) -> None:
     """Check that `set_properties` could be done, before anything else is.
 
     Raises:
@@ -293,13 +297,13 @@ def require_settable(bridge: Bridge, record: TableRecord, properties: Mapping[st
         InvalidInputError: (13) the entry is a link.
     """
     if entry_properties.replaced(record.properties, properties) != dict(record.properties):
-        require_change(bridge, record, "Properties of")
+        require_change(connection, record, "Properties of")
 
 
-def require_change(bridge: Bridge, record: TableRecord, what: str) -> None:
+def require_change(connection: Connection, record: TableRecord, what: str) -> None:
     name = display(record.path)
-    if bridge.capabilities.no_alter:
-        raise unsupported(f"{what} '{name}' cannot change: {bridge.capabilities.no_alter}")
+    if connection.capabilities.no_alter:
+        raise unsupported(f"{what} '{name}' cannot change: {connection.capabilities.no_alter}")
     if record.link_to:
         raise invalid(f"{what} '{name}' cannot change: it is a link to {record.link_to}")
 
@@ -307,7 +311,7 @@ def require_change(bridge: Bridge, record: TableRecord, what: str) -> None:
 # -- dropping ----------------------------------------------------------------------------------
 
 
-def deregister(bridge: Bridge, path: Path) -> TableRecord:
+def deregister(connection: Connection, path: Path) -> TableRecord:
     """Remove the entry and no file. Source: DeregisterTable.
 
     Raises:
@@ -315,15 +319,15 @@ def deregister(bridge: Bridge, path: Path) -> TableRecord:
         NamespaceNotFoundError: (1)
         InvalidInputError: (13) the entry is not a Lance table.
     """
-    record = load(bridge, path)
+    record = load(connection, path)
     if not record.is_lance:
         raise invalid(f"'{display(path)}' is not a Lance table but {what_is(record)}")
-    conversion.finish_latest(bridge, record)
-    drop_entry(bridge, record)
+    conversion.finish_latest(connection, record)
+    drop_entry(connection, record)
     return record
 
 
-def drop(bridge: Bridge, path: Path) -> TableRecord:
+def drop(connection: Connection, path: Path) -> TableRecord:
     """Remove the entry, then the table's files. Source: DropTable.
 
     Raises:
@@ -333,19 +337,19 @@ def drop(bridge: Bridge, path: Path) -> TableRecord:
         InvalidTableStateError: (19) another entry shares the location, Lance cannot delete there,
             or the table or its namespace is a link; nothing is changed.
     """
-    record = load_lance(bridge, path)
-    link_to = bridge.catalog.load_namespace(path[:-1]).link_to
+    record = load_lance(connection, path)
+    link_to = connection.catalog.load_namespace(path[:-1]).link_to
     if link_to:
         raise InvalidTableStateError(
             f"Table '{display(path)}' is in a link to {link_to}, and its data is not deleted "
             "through that: drop it there, or deregister it"
         )
     try:
-        files = require_droppable(record, LocationIndex(bridge, [path[:-1]]))
+        files = require_droppable(record, LocationIndex(connection, [path[:-1]]))
     except LanceNamespaceError:
-        load(bridge, path)  # another drop may have removed the entry, and be deleting the files
+        load(connection, path)  # another drop may have removed the entry, and be deleting the files
         raise
-    drop_with_data(bridge, record, files)
+    drop_with_data(connection, record, files)
     return record
 
 
@@ -371,17 +375,21 @@ def require_droppable(record: TableRecord, index: LocationIndex) -> LocationFile
     return index.require_own_files(record)
 
 
-def drop_with_data(bridge: Bridge, record: TableRecord, files: LocationFiles | None = None) -> None:
+def drop_with_data(
+    connection: Connection, record: TableRecord, files: LocationFiles | None = None
+) -> None:
     """Remove the entry, then the files that `require_droppable` returned; None lists them then."""
-    storage = bridge.storage(record, write=True)  # a catalog may vend none once the entry is gone
+    storage = connection.storage(
+        record, write=True
+    )  # a catalog may vend none once the entry is gone
     try:
-        drop_entry(bridge, record)
+        drop_entry(connection, record)
     except OutcomeUnknownError as error:
         raise OutcomeUnknownError(
             f"{error}. If the entry is gone, its files are left at {record.location}"
         ) from error
     try:
-        if not placement.is_taken(bridge, record):  # made anew meanwhile
+        if not placement.is_taken(connection, record):  # made anew meanwhile
             storage.delete_table(record.location or "", files)
     except LanceNamespaceError as error:
         raise type(error)(
@@ -390,6 +398,6 @@ def drop_with_data(bridge: Bridge, record: TableRecord, files: LocationFiles | N
         ) from error
 
 
-def drop_entry(bridge: Bridge, record: TableRecord) -> None:
+def drop_entry(connection: Connection, record: TableRecord) -> None:
     """Remove the entry and no file, whatever becomes of the reply."""
-    settle(lambda: bridge.catalog.drop_table(record), lambda: not is_same(bridge, record))
+    settle(lambda: connection.catalog.drop_table(record), lambda: not is_same(connection, record))

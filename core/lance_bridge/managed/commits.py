@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
-from ..bridge import Bridge
 from ..catalog import TableRecord
+from ..connection import Connection
 from ..errors import concurrent_modification, display
 from ..tables.history import staging
 from ..tables.history.manifests import Manifest, Scheme, name_of
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class CatalogCommit(staging.Commit):
     """A version that was checked and can be committed through the catalog."""
 
-    bridge: Bridge
+    connection: Connection
     old: State
     new: State
 
@@ -41,7 +41,7 @@ class CatalogCommit(staging.Commit):
             OutcomeUnknownError: (17) whether it is committed could not be found out.
         """
         if not self.is_there:
-            entry.swap(self.bridge, self.record, self.new, self._is_under)
+            entry.swap(self.connection, self.record, self.new, self._is_under)
         return self._finished()
 
     def _finished(self) -> Manifest:
@@ -80,7 +80,7 @@ class CatalogCommit(staging.Commit):
         """Also see the base class."""
         if self.is_there:
             return
-        record = entry.reload(self.bridge, self.record)
+        record = entry.reload(self.connection, self.record)
         found = state_of(record)
         if found is None or found.free() != self.new:
             # Another's commit, or none, is not this one's to take back.
@@ -90,20 +90,20 @@ class CatalogCommit(staging.Commit):
         self.directory.files.put_new(self.staged, self.data)
         back = self.old.hold()  # nobody commits until the manifest is out of the way
         try:
-            entry.require_free(self.bridge, record, found)
-            entry.swap(self.bridge, record, back)
+            entry.require_free(self.connection, record, found)
+            entry.swap(self.connection, record, back)
         except ConcurrentModificationError as error:
             raise self.stays() from error
         held = with_state(record, back)
         try:
             if self._has_final_name():
-                entry.require_held(self.bridge, held)
+                entry.require_held(self.connection, held)
                 ManagedDirectory(self.directory.files, self.old).withdraw(self.name)
         finally:
-            entry.release(self.bridge, held)
+            entry.release(self.connection, held)
 
 
-def prepare(bridge: Bridge, record: TableRecord, staged: Staged) -> CatalogCommit:
+def prepare(connection: Connection, record: TableRecord, staged: Staged) -> CatalogCommit:
     """Check all that can be checked before a version is committed; finish the one before it.
 
     Raises:
@@ -114,9 +114,9 @@ def prepare(bridge: Bridge, record: TableRecord, staged: Staged) -> CatalogCommi
     """
     staging.refuse_metadata(record, staged)
     staging.require_scheme(record, staged, Scheme.V2)
-    record = entry.await_free(bridge, record)
+    record = entry.await_free(connection, record)
     state = own_state(record)
-    directory = directory_of(bridge, record, state, write=True)
+    directory = directory_of(connection, record, state, write=True)
     name = directory.name_of_staged(staged.manifest_path)
     path = directory.within(name)
     data = directory.files.read(path)
@@ -125,15 +125,24 @@ def prepare(bridge: Bridge, record: TableRecord, staged: Staged) -> CatalogCommi
 
     def commit(content: bytes, *, is_there: bool) -> CatalogCommit:
         return CatalogCommit(
-            record, directory, staged.version, final, path, content, is_there, bridge, state, new
+            record,
+            directory,
+            staged.version,
+            final,
+            path,
+            content,
+            is_there,
+            connection,
+            state,
+            new,
         )
 
     if new == state.free() or _is_committed(directory, state, staged, data):
         # The same call again, after its reply was lost, is not a conflict.
         return commit(data or b"", is_there=True)
-    entry.require_free(bridge, record, state)
+    entry.require_free(connection, record, state)
     if staged.version > state.version + 1:
-        foreign.clear(bridge, record)
+        foreign.clear(connection, record)
     if staged.version != state.version + 1:
         raise staging.conflict(record, staged.version, state.version + 1)
     checked = staging.require_content(directory, path, staged, data)

@@ -12,8 +12,8 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from ..bridge import Bridge
 from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY, Path, TableRecord
+from ..connection import Connection
 from ..entries.outcome import settle
 from ..entries.placement import Home
 from ..entries.properties import manager_in
@@ -28,7 +28,9 @@ _ATTEMPTS = 5
 logger = logging.getLogger(__name__)
 
 
-def is_wanted(bridge: Bridge, path: Path, home: Home, properties: Mapping[str, str] | None) -> bool:
+def is_wanted(
+    connection: Connection, path: Path, home: Home, properties: Mapping[str, str] | None
+) -> bool:
     """Return whether a new table is to be managed: by its properties, or by its namespace's.
 
     Raises:
@@ -38,25 +40,25 @@ def is_wanted(bridge: Bridge, path: Path, home: Home, properties: Mapping[str, s
     asked = manager_in(properties)
     if asked is not None:
         if asked == IMPLEMENTATION:
-            require_possible(bridge, f"Table '{display(path)}'")
+            require_possible(connection, f"Table '{display(path)}'")
         return asked == IMPLEMENTATION
-    if _reason(bridge):
+    if _reason(connection):
         return False
     return home.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION
 
 
-def require_possible(bridge: Bridge, what: str) -> None:
+def require_possible(connection: Connection, what: str) -> None:
     """Raise UnsupportedOperation (0) where the catalog cannot hold a table's versions."""
-    reason = _reason(bridge)
+    reason = _reason(connection)
     if reason:
         raise unsupported(f"{what} cannot be managed by the catalog: {reason}")
 
 
-def _reason(bridge: Bridge) -> str:
-    return bridge.capabilities.no_managed_tables or bridge.capabilities.no_alter
+def _reason(connection: Connection) -> str:
+    return connection.capabilities.no_managed_tables or connection.capabilities.no_alter
 
 
-def begin(bridge: Bridge, record: TableRecord) -> TableRecord:
+def begin(connection: Connection, record: TableRecord) -> TableRecord:
     """Have the catalog hold a table's versions from now on; return the entry then.
 
     What the storage has by then is the table's. Writers that opened the table before go on writing
@@ -69,39 +71,39 @@ def begin(bridge: Bridge, record: TableRecord) -> TableRecord:
         ConcurrentModificationError: (14) others change the entry all the time.
         TableNotFoundError: (4) the table was dropped meanwhile.
     """
-    require_possible(bridge, f"Table '{display(record.path)}'")
+    require_possible(connection, f"Table '{display(record.path)}'")
     has_begun = False
     for _ in range(_ATTEMPTS):
         require_own(record)
         if record.revision is None:
             # It has just been made, and nothing can be compared with what the catalog has.
-            record = entry.reload(bridge, record)
+            record = entry.reload(connection, record)
         if state_of(record) is not None:
-            return _caught_up(bridge, record) if has_begun else record
-        state = State(latest_in_storage(bridge, record))
-        guard = record.properties.get(GUARD) or bridge.catalog.commit_guard(record)
+            return _caught_up(connection, record) if has_begun else record
+        state = State(latest_in_storage(connection, record))
+        guard = record.properties.get(GUARD) or connection.catalog.commit_guard(record)
         with suppress(ConcurrentModificationError):
-            _alter(bridge, as_managed(record, state, guard))
+            _alter(connection, as_managed(record, state, guard))
             has_begun = True
-        record = entry.reload(bridge, record)
+        record = entry.reload(connection, record)
     raise concurrent_modification(record.path)
 
 
-def _caught_up(bridge: Bridge, record: TableRecord) -> TableRecord:
+def _caught_up(connection: Connection, record: TableRecord) -> TableRecord:
     """Take in what was written to the storage until the entry was changed."""
     state = own_state(record)
     if state.staged or state.is_held:
         return record  # somebody has committed through the catalog already
-    if latest_in_storage(bridge, record) <= state.version:
+    if latest_in_storage(connection, record) <= state.version:
         return record
-    with suppress(ConcurrentModificationError), entry.held(bridge, record) as held:
-        latest = latest_in_storage(bridge, held)  # others may have set aside what there was
+    with suppress(ConcurrentModificationError), entry.held(connection, record) as held:
+        latest = latest_in_storage(connection, held)  # others may have set aside what there was
         if latest > state.version:
-            entry.swap(bridge, held, State(latest))
-    return entry.reload(bridge, record)
+            entry.swap(connection, held, State(latest))
+    return entry.reload(connection, record)
 
 
-def finish_latest(bridge: Bridge, record: TableRecord) -> None:
+def finish_latest(connection: Connection, record: TableRecord) -> None:
     """Give the latest version its final name before the entry goes that tells of it.
 
     Storage that does not answer does not keep an entry from going.
@@ -109,19 +111,19 @@ def finish_latest(bridge: Bridge, record: TableRecord) -> None:
     try:
         state = state_of(record)
         if state is not None:
-            directory_of(bridge, record, state, write=True).finish()
+            directory_of(connection, record, state, write=True).finish()
     except LanceNamespaceError as error:
         name = display(record.path)
         logger.warning("the latest version of %s may stay staged: %s", name, error)
 
 
-def latest_in_storage(bridge: Bridge, record: TableRecord) -> int:
+def latest_in_storage(connection: Connection, record: TableRecord) -> int:
     """Return the latest version at a table's location, or 0; Lance commits on top of it.
 
     Raises:
         InvalidTableStateError: (19) it is a table whose versions no catalog can hold.
     """
-    files = TableFiles(bridge.storage(record, write=True), record.location or "")
+    files = TableFiles(connection.storage(record, write=True), record.location or "")
     if files.list("tree") or files.list("_refs/branches"):
         raise InvalidTableStateError(
             f"Table '{display(record.path)}' has branches, which its catalog cannot hold: delete "
@@ -138,7 +140,7 @@ def latest_in_storage(bridge: Bridge, record: TableRecord) -> int:
     return latest.version
 
 
-def end(bridge: Bridge, record: TableRecord, holder: str = "") -> TableRecord:
+def end(connection: Connection, record: TableRecord, holder: str = "") -> TableRecord:
     """Leave a table's versions to its storage; return the entry then.
 
     Args:
@@ -150,12 +152,12 @@ def end(bridge: Bridge, record: TableRecord, holder: str = "") -> TableRecord:
             them first.
         ConcurrentModificationError: (14) somebody commits.
     """
-    with entry.held(bridge, record, holder=holder) as held:
-        directory = directory_of(bridge, held, own_state(record), write=True)
+    with entry.held(connection, record, holder=holder) as held:
+        directory = directory_of(connection, held, own_state(record), write=True)
         directory.finish()
         _refuse_foreign(held, directory.foreign())
-        _alter(bridge, as_unmanaged(held))
-    return entry.reload(bridge, record)
+        _alter(connection, as_unmanaged(held))
+    return entry.reload(connection, record)
 
 
 def _refuse_foreign(record: TableRecord, found: Sequence[Manifest]) -> None:
@@ -166,9 +168,9 @@ def _refuse_foreign(record: TableRecord, found: Sequence[Manifest]) -> None:
         )
 
 
-def _alter(bridge: Bridge, changed: TableRecord) -> None:
+def _alter(connection: Connection, changed: TableRecord) -> None:
     def has_happened() -> bool:
-        found = entry.reload(bridge, changed).properties
+        found = entry.reload(connection, changed).properties
         return all(found.get(key) == changed.properties.get(key) for key in (MANAGED_BY, GUARD))
 
-    settle(lambda: bridge.catalog.alter_table(changed), has_happened)
+    settle(lambda: connection.catalog.alter_table(changed), has_happened)

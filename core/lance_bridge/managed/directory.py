@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from lance_namespace.errors import LanceNamespaceError
 
-from ..bridge import Bridge
 from ..catalog import TableRecord
+from ..connection import Connection
 from ..tables.history.manifests import (
     Manifest,
     Scheme,
@@ -245,8 +245,8 @@ def _aside(path: str) -> str:
 
 
 def directory_of(
-    bridge: Bridge, record: TableRecord, state: State, *, write: bool
+    connection: Connection, record: TableRecord, state: State, *, write: bool
 ) -> ManagedDirectory:
     """Return the versions of a table that the catalog manages."""
-    storage = bridge.storage(record, write=write)
+    storage = connection.storage(record, write=write)
     return ManagedDirectory(TableFiles(storage, record.location or ""), state)

@@ -19,8 +19,8 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import Path, TableRecord
+from ..connection import Connection
 from ..entries.outcome import settle
 from ..entries.properties import ENTRY_ID
 from ..errors import concurrent_modification, display
@@ -37,7 +37,7 @@ IsLater = Callable[[State], bool]
 
 
 def swap(
-    bridge: Bridge,
+    connection: Connection,
     record: TableRecord,
     new: State,
     is_later: IsLater = lambda _: False,
@@ -58,9 +58,9 @@ def swap(
     for _ in range(_ATTEMPTS):
         changed = with_state(record, new)
         try:
-            _alter(bridge, changed, new, is_later)
+            _alter(connection, changed, new, is_later)
         except ConcurrentModificationError:
-            record = reload(bridge, record)
+            record = reload(connection, record)
             found = state_of(record)
             if _has_happened(found, new, is_later):
                 return record
@@ -71,10 +71,10 @@ def swap(
     raise concurrent_modification(record.path)
 
 
-def _alter(bridge: Bridge, changed: TableRecord, new: State, is_later: IsLater) -> None:
+def _alter(connection: Connection, changed: TableRecord, new: State, is_later: IsLater) -> None:
     settle(
-        lambda: bridge.catalog.alter_table(changed),
-        lambda: _has_happened(state_of(reload(bridge, changed)), new, is_later),
+        lambda: connection.catalog.alter_table(changed),
+        lambda: _has_happened(state_of(reload(connection, changed)), new, is_later),
     )
 
 
@@ -82,14 +82,14 @@ def _has_happened(found: State | None, new: State, is_later: IsLater) -> bool:
     return found == new or (found is not None and is_later(found))
 
 
-def reload(bridge: Bridge, record: TableRecord) -> TableRecord:
+def reload(connection: Connection, record: TableRecord) -> TableRecord:
     """Return the entry as it is now.
 
     Raises:
         TableNotFoundError: (4)
         ConcurrentModificationError: (14) another table has the name by now.
     """
-    found = bridge.catalog.load_table(record.path)
+    found = connection.catalog.load_table(record.path)
     if found.properties.get(ENTRY_ID) != record.properties.get(ENTRY_ID):
         raise concurrent_modification(record.path)
     return found
@@ -97,7 +97,7 @@ def reload(bridge: Bridge, record: TableRecord) -> TableRecord:
 
 @contextmanager
 def held(
-    bridge: Bridge,
+    connection: Connection,
     record: TableRecord,
     other: Path = (),
     holder: str = "",
@@ -124,40 +124,40 @@ def held(
         yield record
         return
     if not (holder and state.holder == holder):
-        require_free(bridge, record, state)
-    changed = swap(bridge, record, state.hold(other, holder, brief=brief))
+        require_free(connection, record, state)
+    changed = swap(connection, record, state.hold(other, holder, brief=brief))
     try:
-        yield reload(bridge, changed)
+        yield reload(connection, changed)
     finally:
-        release(bridge, changed)
+        release(connection, changed)
 
 
-def require_held(bridge: Bridge, record: TableRecord) -> None:
+def require_held(connection: Connection, record: TableRecord) -> None:
     """Check, before something is deleted, that a hold has not ended by its age meanwhile.
 
     Raises:
         ConcurrentModificationError: (14)
     """
-    if state_of(reload(bridge, record)) != state_of(record):
+    if state_of(reload(connection, record)) != state_of(record):
         raise concurrent_modification(record.path)
 
 
-def release(bridge: Bridge, record: TableRecord) -> None:
+def release(connection: Connection, record: TableRecord) -> None:
     """End a hold. Where the entry is gone, or is not held by this hold any more, there is none."""
     state = state_of(record)
     if state is None or state.held is None:
         return
     try:
-        now = reload(bridge, record)
+        now = reload(connection, record)
         if state_of(now) == state:
-            swap(bridge, now, state.free())
+            swap(connection, now, state.free())
     except (TableNotFoundError, NamespaceNotFoundError):
         return
     except LanceNamespaceError as error:
         logger.warning("%s stays held for a while: %s", display(record.path), error)
 
 
-def require_free(bridge: Bridge, record: TableRecord, state: State) -> None:
+def require_free(connection: Connection, record: TableRecord, state: State) -> None:
     """Check that a table may be committed to.
 
     Raises:
@@ -170,14 +170,14 @@ def require_free(bridge: Bridge, record: TableRecord, state: State) -> None:
         raise ConcurrentModificationError(
             f"Table '{name}' is being renamed or mended: try again in a moment"
         )
-    if state.other and _is_same_table(bridge, record, state.other):
+    if state.other and _is_same_table(connection, record, state.other):
         raise InvalidTableStateError(
             f"Table '{name}' has another name, '{display(state.other)}', since a rename was cut "
             "off: deregister one of the two"
         )
 
 
-def await_free(bridge: Bridge, record: TableRecord) -> TableRecord:
+def await_free(connection: Connection, record: TableRecord) -> TableRecord:
     """Return the entry when a hold that began just now has ended, or after `WAIT_SECONDS`.
 
     Lance takes a refusal for a lost reply, and does not try again.
@@ -188,13 +188,13 @@ def await_free(bridge: Bridge, record: TableRecord) -> TableRecord:
         if state is None or not state.is_held or state.other or state.is_held_for_long:
             break
         time.sleep(POLL_SECONDS)
-        record = reload(bridge, record)
+        record = reload(connection, record)
     return record
 
 
-def _is_same_table(bridge: Bridge, record: TableRecord, other: Path) -> bool:
+def _is_same_table(connection: Connection, record: TableRecord, other: Path) -> bool:
     try:
-        found = bridge.catalog.load_table(other)
+        found = connection.catalog.load_table(other)
     except (TableNotFoundError, NamespaceNotFoundError):
         return False
     own = locations.key(record.location or "/")

@@ -12,8 +12,8 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from ..bridge import Bridge
 from ..catalog import TableRecord
+from ..connection import Connection
 from ..errors import display, invalid
 from ..tables.history.manifests import Manifest, Scheme
 from . import entry
@@ -40,17 +40,17 @@ class OutOfBand:
         return tuple(map(version_aside, self.set_aside))
 
 
-def look(bridge: Bridge, record: TableRecord) -> OutOfBand:
+def look(connection: Connection, record: TableRecord) -> OutOfBand:
     """Return what was not committed. Raises InvalidInput (13) where storage manages the table."""
-    directory = _directory(bridge, record, write=False)
+    directory = _directory(connection, record, write=False)
     # What is seen before the entry is read once more may have been committed by then.
     seen = directory.foreign()
-    latest = own_state(entry.reload(bridge, record)).version if seen else 0
+    latest = own_state(entry.reload(connection, record)).version if seen else 0
     left = tuple(each for each in seen if each.version > latest)
     return OutOfBand(left, tuple(directory.aside()))
 
 
-def adopt(bridge: Bridge, record: TableRecord) -> int:
+def adopt(connection: Connection, record: TableRecord) -> int:
     """Make the versions that were not committed the table's own; return its latest version then.
 
     Raises:
@@ -58,18 +58,18 @@ def adopt(bridge: Bridge, record: TableRecord) -> int:
         InvalidTableStateError: (19) they do not follow on the latest version.
         ConcurrentModificationError: (14) somebody commits.
     """
-    _adoptable(bridge, record)
-    with entry.held(bridge, record) as held:  # else somebody could set them aside meanwhile
-        latest = _adoptable(bridge, held)
-        _directory(bridge, held, write=True).put_back()
-        entry.swap(bridge, held, State(latest))
+    _adoptable(connection, record)
+    with entry.held(connection, record) as held:  # else somebody could set them aside meanwhile
+        latest = _adoptable(connection, held)
+        _directory(connection, held, write=True).put_back()
+        entry.swap(connection, held, State(latest))
     return latest
 
 
-def _adoptable(bridge: Bridge, record: TableRecord) -> int:
+def _adoptable(connection: Connection, record: TableRecord) -> int:
     """Return the latest of the versions that can be adopted. Raises as `adopt` does."""
     state = own_state(record)
-    directory = _directory(bridge, record, write=True)
+    directory = _directory(connection, record, write=True)
     directory.finish()
     present = directory.foreign()
     aside = [] if present else directory.aside_after_latest()
@@ -91,7 +91,7 @@ def _adoptable(bridge: Bridge, record: TableRecord) -> int:
     return found[-1]
 
 
-def discard(bridge: Bridge, record: TableRecord) -> int:
+def discard(connection: Connection, record: TableRecord) -> int:
     """Delete the manifests that were not committed, also those set aside; return their number.
 
     The data files that only they name are deleted by Lance's clean-up.
@@ -100,14 +100,14 @@ def discard(bridge: Bridge, record: TableRecord) -> int:
         InvalidInputError: (13) storage manages the table.
         ConcurrentModificationError: (14) somebody commits.
     """
-    clear(bridge, record)
-    directory = _directory(bridge, record, write=True)
+    clear(connection, record)
+    directory = _directory(connection, record, write=True)
     names = directory.aside()
     directory.files.remove([directory.within(name) for name in names])
     return len(names)
 
 
-def make_room(bridge: Bridge, record: TableRecord) -> TableRecord:
+def make_room(connection: Connection, record: TableRecord) -> TableRecord:
     """Set aside what lies where the next version goes; return the entry as it is then.
 
     Without that, Lance would find it while it commits, and build on it. Waits for another that
@@ -117,14 +117,14 @@ def make_room(bridge: Bridge, record: TableRecord) -> TableRecord:
         ConcurrentModificationError: (14) somebody commits, or holds the table.
     """
     ends = time.monotonic() + entry.WAIT_SECONDS
-    while _directory(bridge, record, write=True).has_next():
+    while _directory(connection, record, write=True).has_next():
         # It may have been committed since the entry was read.
-        now = entry.reload(bridge, record)
+        now = entry.reload(connection, record)
         if own_state(now).version == own_state(record).version:
             try:
-                clear(bridge, now)
+                clear(connection, now)
             except ConcurrentModificationError:
-                now = entry.reload(bridge, now)
+                now = entry.reload(connection, now)
                 if time.monotonic() > ends or own_state(now).is_held_for_long:
                     raise
                 time.sleep(entry.POLL_SECONDS)
@@ -132,38 +132,38 @@ def make_room(bridge: Bridge, record: TableRecord) -> TableRecord:
     return record
 
 
-def make_room_for_lance(bridge: Bridge, record: TableRecord) -> TableRecord:
+def make_room_for_lance(connection: Connection, record: TableRecord) -> TableRecord:
     """Do as `make_room` where that can be done; return the entry as it is then.
 
     pylance asks for the latest version before it writes, and by that alone cannot be told from one
     that reads. Who may only read goes on as if nothing lay there.
     """
-    if state_of(record) is None or not _directory(bridge, record, write=False).has_next():
+    if state_of(record) is None or not _directory(connection, record, write=False).has_next():
         return record
     try:
-        return make_room(bridge, record)
+        return make_room(connection, record)
     except LanceNamespaceError as error:
         logger.info("what lies beside %s is not set aside: %s", display(record.path), error)
         return record
 
 
-def clear(bridge: Bridge, record: TableRecord) -> None:
+def clear(connection: Connection, record: TableRecord) -> None:
     """Set aside what was not committed, so that the next version can be.
 
     Raises:
         ConcurrentModificationError: (14) somebody commits.
     """
-    now = entry.reload(bridge, record)
-    directory = _directory(bridge, now, write=True)
+    now = entry.reload(connection, record)
+    directory = _directory(connection, now, write=True)
     # Fails where the storage cannot be written to, and then without having kept others waiting.
     directory.keep(directory.foreign())
-    with entry.held(bridge, now, brief=True) as held:
-        directory = _directory(bridge, held, write=True)
+    with entry.held(connection, now, brief=True) as held:
+        directory = _directory(connection, held, write=True)
         directory.finish()
         found = directory.foreign()
-        entry.require_held(bridge, held)
+        entry.require_held(connection, held)
         directory.set_aside(found)
 
 
-def _directory(bridge: Bridge, record: TableRecord, *, write: bool) -> ManagedDirectory:
-    return directory_of(bridge, record, own_state(record), write=write)
+def _directory(connection: Connection, record: TableRecord, *, write: bool) -> ManagedDirectory:
+    return directory_of(connection, record, own_state(record), write=write)

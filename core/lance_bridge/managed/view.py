@@ -20,8 +20,8 @@ from lance_namespace import (
 from lance_namespace.errors import LanceNamespaceError, TableVersionNotFoundError
 
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import TableRecord
+from ..connection import Connection
 from ..errors import display
 from ..requests import as_model
 from ..tables.history.manifests import Manifest
@@ -41,18 +41,18 @@ class TableView(LanceNamespace):
     ``failure`` is what the last commit raised, or else what was raised first.
     """
 
-    bridge: Bridge
+    connection: Connection
     record: TableRecord
     write: bool
     failure: LanceNamespaceError | None = field(default=None, init=False)
 
     def namespace_id(self) -> str:
         """Return what this is a view of."""
-        return f"{self.bridge.catalog.describe_connection()}#{display(self.record.path)}"
+        return f"{self.connection.catalog.describe_connection()}#{display(self.record.path)}"
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
         """Answer with fresh storage options."""
-        options = self.bridge.storage_options(self.record, vend=None, write=self.write)
+        options = self.connection.storage_options(self.record, vend=None, write=self.write)
         return DescribeTableResponse(
             location=locations.for_lance(self.record.location or ""),
             storage_options=options,
@@ -82,21 +82,21 @@ class TableView(LanceNamespace):
         staged = Staged.of(as_model(CreateTableVersionRequest, request))
 
         def commit() -> Manifest:
-            record = entry.reload(self.bridge, self.record)
-            return commits.prepare(self.bridge, record, staged).do()
+            record = entry.reload(self.connection, self.record)
+            return commits.prepare(self.connection, record, staged).do()
 
         self.failure = None
         return CreateTableVersionResponse(version=self._asked(commit).described())
 
     def _latest(self) -> Manifest | None:
-        state = own_state(entry.reload(self.bridge, self.record))
-        return directory_of(self.bridge, self.record, state, write=self.write).latest()
+        state = own_state(entry.reload(self.connection, self.record))
+        return directory_of(self.connection, self.record, state, write=self.write).latest()
 
     def _find(self, version: int | None) -> Manifest:
         state = own_state(self.record)
         if version is None or version > state.version:
-            state = own_state(entry.reload(self.bridge, self.record))
-        directory = directory_of(self.bridge, self.record, state, write=self.write)
+            state = own_state(entry.reload(self.connection, self.record))
+        directory = directory_of(self.connection, self.record, state, write=self.write)
         found = directory.find(state.version if version is None else version)
         if found is None:
             raise TableVersionNotFoundError(

@@ -13,8 +13,8 @@ from lance_namespace.errors import LanceNamespaceError
 
 from .. import identifier
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import Path, TableRecord
+from ..connection import Connection
 from ..entries import tables as entries
 from ..errors import internal, is_callers_own, is_panic
 from ..managed.state import state_of
@@ -31,7 +31,7 @@ class Operations(LanceNamespace):
     takes its request as a model or as a mapping, and raises errors of the API only.
     """
 
-    _bridge: Bridge
+    connection: Connection
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -40,17 +40,17 @@ class Operations(LanceNamespace):
                 setattr(cls, name, _as_operation(function))
 
     def _namespace(self, names: Sequence[str] | None) -> Path:
-        return identifier.parse_namespace(names, self._bridge.capabilities)
+        return identifier.parse_namespace(names, self.connection.capabilities)
 
     def _table(self, names: Sequence[str] | None) -> Path:
-        return self._bridge.table_path(names)
+        return self.connection.table_path(names)
 
     def _lance_table(self, names: Sequence[str] | None) -> Table:
         """Load a Lance table: the one catalog call of an operation on its inside.
 
         Raises InvalidInput (13), NamespaceNotFound (1), TableNotFound (4), InvalidTableState (19).
         """
-        return Table(self._bridge, entries.load_lance(self._bridge, self._table(names)))
+        return Table(self.connection, entries.load_lance(self.connection, self._table(names)))
 
 
 def _is_operation(name: str, function: Any) -> bool:

@@ -36,11 +36,11 @@ class DataOperations(Operations):
             request.properties,
             request.storage_options,
         )
-        record, version = create.create_table(self._bridge, table)
+        record, version = create.create_table(self.connection, table)
         return CreateTableResponse(
             location=location_of(record),
             version=version,
-            storage_options=self._bridge.storage_options(record, vend=None, write=True),
+            storage_options=self.connection.storage_options(record, vend=None, write=True),
             properties=visible(record.properties),
         )
 

@@ -55,24 +55,24 @@ class EntryOperations(Operations):
         """Create a namespace. Errors: 0, 1 (of the parent), 2, 3 (Overwrite), 13."""
         path = self._namespace(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
-        properties = namespaces.create(self._bridge, path, mode, request.properties)
+        properties = namespaces.create(self.connection, path, mode, request.properties)
         return CreateNamespaceResponse(properties=properties)
 
     def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
         """List the names of child namespaces, sorted. Errors: 1, 13."""
         path = self._namespace(request.id)
         page = PageRequest.parse(f"namespaces {path}", request.limit, request.page_token)
-        names, token = page.cut_names(namespaces.list_children(self._bridge, path))
+        names, token = page.cut_names(namespaces.list_children(self.connection, path))
         return ListNamespacesResponse(namespaces=names, page_token=token)
 
     def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
         """Return a namespace's properties. Errors: 1, 13."""
-        properties = namespaces.describe(self._bridge, self._namespace(request.id))
+        properties = namespaces.describe(self.connection, self._namespace(request.id))
         return DescribeNamespaceResponse(properties=properties)
 
     def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
         """Return normally where the namespace exists. Errors: 1, 13."""
-        namespaces.describe(self._bridge, self._namespace(request.id))
+        namespaces.describe(self.connection, self._namespace(request.id))
         return NamespaceExistsResponse()
 
     def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
@@ -80,7 +80,7 @@ class EntryOperations(Operations):
         path = self._namespace(request.id)
         mode = modes.parse(modes.DropMode, request.mode, modes.DropMode.FAIL)
         behavior = modes.parse(modes.DropBehavior, request.behavior, modes.DropBehavior.RESTRICT)
-        properties = namespaces.drop(self._bridge, path, mode, behavior)
+        properties = namespaces.drop(self.connection, path, mode, behavior)
         return DropNamespaceResponse(properties=properties)
 
     # -- tables as entries -----------------------------------------------------------------------
@@ -89,7 +89,7 @@ class EntryOperations(Operations):
         """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13, 14."""
         path = self._table(request.id)
         record, options = entries.declare(
-            self._bridge,
+            self.connection,
             path,
             request.location,
             request.properties,
@@ -113,7 +113,7 @@ class EntryOperations(Operations):
         path = self._table(request.id)
         try:
             record, options = entries.declare(
-                self._bridge, path, None, request.properties, vend=None
+                self.connection, path, None, request.properties, vend=None
             )
         except TableAlreadyExistsError:
             if mode is modes.CreateMode.CREATE:
@@ -128,10 +128,10 @@ class EntryOperations(Operations):
 
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         """List the names of a namespace's Lance tables, sorted. Errors: 1, 13."""
-        path = self._bridge.table_namespace_path(request.id)
+        path = self.connection.table_namespace_path(request.id)
         page = PageRequest.parse(f"tables {path}", request.limit, request.page_token)
         names, token = listing.list_tables(
-            self._bridge, path, page, include_declared=request.include_declared is not False
+            self.connection, path, page, include_declared=request.include_declared is not False
         )
         return ListTablesResponse(tables=names, page_token=token)
 
@@ -141,7 +141,7 @@ class EntryOperations(Operations):
             raise invalid("ListAllTables takes no identifier: use ListTables for one namespace")
         page = PageRequest.parse("all tables", request.limit, request.page_token)
         paths, token = listing.list_all_tables(
-            self._bridge, page, include_declared=request.include_declared is not False
+            self.connection, page, include_declared=request.include_declared is not False
         )
         return ListTablesResponse(tables=[DELIMITER.join(p) for p in paths], page_token=token)
 
@@ -159,7 +159,7 @@ class EntryOperations(Operations):
         """Add an entry for data that exists. Errors: 0, 1, 5, 13, 14, 19."""
         mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
         record = registration.register(
-            self._bridge,
+            self.connection,
             self._table(request.id),
             request.location,
             request.properties,
@@ -171,7 +171,7 @@ class EntryOperations(Operations):
 
     def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
         """Remove an entry and no file. Errors: 1, 4, 13."""
-        record = entries.deregister(self._bridge, self._table(request.id))
+        record = entries.deregister(self.connection, self._table(request.id))
         return DeregisterTableResponse(
             id=list(record.path),
             location=location_of(record),
@@ -184,12 +184,12 @@ class EntryOperations(Operations):
         namespace = request.new_namespace_id
         target = list(path[:-1]) if namespace is None else namespace
         new_path = self._table([*target, request.new_table_name])
-        rename.rename(self._bridge, path, new_path)
+        rename.rename(self.connection, path, new_path)
         return RenameTableResponse()
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
         """Remove an entry, then its files. Errors: 1, 4, 13, 15, 16, 17, 19."""
-        record = entries.drop(self._bridge, self._table(request.id))
+        record = entries.drop(self.connection, self._table(request.id))
         return DropTableResponse(
             id=list(record.path),
             location=location_of(record),

@@ -18,20 +18,20 @@ class ManagementOperations(Operations):
         Stop its writers first: those that opened it before go on writing to the storage, and what
         they write is not shown.
         """
-        conversion.begin(self._bridge, self._lance_table(id).record)
+        conversion.begin(self.connection, self._lance_table(id).record)
 
     def release_table(self, id: Sequence[str]) -> None:
         """Leave a table's versions to its storage again. Errors: 1, 4, 13, 14, 19."""
-        conversion.end(self._bridge, self._lance_table(id).record)
+        conversion.end(self.connection, self._lance_table(id).record)
 
     def list_out_of_band_versions(self, id: Sequence[str]) -> OutOfBand:
         """List what was written past the catalog, and is not shown. Errors: 1, 4, 13, 19."""
-        return foreign.look(self._bridge, self._lance_table(id).record)
+        return foreign.look(self.connection, self._lance_table(id).record)
 
     def adopt_out_of_band_versions(self, id: Sequence[str]) -> int:
         """Make such versions the table's own; return its latest. Errors: 1, 4, 13, 14, 19."""
-        return foreign.adopt(self._bridge, self._lance_table(id).record)
+        return foreign.adopt(self.connection, self._lance_table(id).record)
 
     def discard_out_of_band_versions(self, id: Sequence[str]) -> int:
         """Delete such versions' manifests; return their number. Errors: 1, 4, 13, 14, 19."""
-        return foreign.discard(self._bridge, self._lance_table(id).record)
+        return foreign.discard(self.connection, self._lance_table(id).record)

@@ -70,17 +70,17 @@ class TransactionOperations(Operations):
         return self._lance_table(names[:-1]), names[-1]
 
     def _step(self, kind: str, operation: CommitTableOperation) -> batches.Step:
-        bridge, request = self._bridge, getattr(operation, kind)
+        connection, request = self.connection, getattr(operation, kind)
         if kind == "declare_table":
             return batches.declare(
-                bridge,
+                connection,
                 self._table(request.id),
                 request.location,
                 request.properties,
                 vend=request.vend_credentials,
             )
         if kind == "deregister_table":
-            return batches.deregister(bridge, self._table(request.id))
+            return batches.deregister(connection, self._table(request.id))
         table = self._lance_table(request.id)
         if kind == "create_table_version":
             return batches.create_version(table, Staged.of(request))

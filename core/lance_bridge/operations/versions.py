@@ -61,7 +61,7 @@ class VersionOperations(Operations):
         page = PageRequest.parse(scope, request.limit, request.page_token)
         table = self._lance_table(request.id)
         if versions.is_for_latest(page, descending=descending):
-            record = foreign.make_room_for_lance(self._bridge, table.record)
+            record = foreign.make_room_for_lance(self.connection, table.record)
             table = replace(table, record=record)
         directory = versions.directory_of(table, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)

@@ -97,13 +97,13 @@ def _with_added(table: Table, properties: Mapping[str, str] | None) -> dict[str,
     if properties is None:
         return None
     wanted = {**table.properties, **entry_properties.checked(properties)}
-    entries.require_settable(table.bridge, table.record, wanted)
+    entries.require_settable(table.connection, table.record, wanted)
     return wanted
 
 
 def _stored(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
     try:
-        return visible(entries.set_properties(table.bridge, table.record, wanted).properties)
+        return visible(entries.set_properties(table.connection, table.record, wanted).properties)
     except LanceNamespaceError as error:
         raise type(error)(
             f"The rows of '{table.name}' are updated, as version {version}, but its "

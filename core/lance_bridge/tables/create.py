@@ -17,8 +17,8 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from ..bridge import Bridge
 from ..catalog import IMPLEMENTATION, Path, TableRecord
+from ..connection import Connection
 from ..entries import placement
 from ..entries import properties as entry_properties
 from ..entries import tables as entries
@@ -53,7 +53,7 @@ class NewTable:
     """Who is to hold its versions, where the properties say so."""
 
 
-def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
+def create_table(connection: Connection, table: NewTable) -> tuple[TableRecord, int]:
     """Create a table with data and return its entry and version. Source: CreateTable.
 
     The entry comes first, without data: the catalog decides between two creators. A write that
@@ -76,11 +76,11 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
     _check_names(table.rows.schema)
     table.rows.require_storable()
     table.rows.check_ahead()
-    home = placement.Home(bridge, table.path[:-1])
-    managed = conversion.is_wanted(bridge, table.path, home, asked)
-    place = placement.free_location(bridge, table.path, home, must_look=True)
+    home = placement.Home(connection, table.path[:-1])
+    managed = conversion.is_wanted(connection, table.path, home, asked)
+    place = placement.free_location(connection, table.path, home, must_look=True)
     record, is_new = entries.add_or_find(
-        bridge,
+        connection,
         table.path,
         place,
         table.properties or {},
@@ -88,20 +88,22 @@ def create_table(bridge: Bridge, table: NewTable) -> tuple[TableRecord, int]:
         columns=columns_of(table.rows.schema),
     )
     if is_new and managed:
-        with entries.undone(bridge, record):
-            record = conversion.begin(bridge, record)
+        with entries.undone(connection, record):
+            record = conversion.begin(connection, record)
     try:
         if is_new:
-            with _undone_where_refused(Table(bridge, record), table.rows):
-                return record, write_first(Table(bridge, record), table.rows, table.storage_options)
-        if Table(bridge, record).is_declared():
-            record = conversion.begin(bridge, record) if managed else record
-            return _complete(bridge, table, record)
+            with _undone_where_refused(Table(connection, record), table.rows):
+                return record, write_first(
+                    Table(connection, record), table.rows, table.storage_options
+                )
+        if Table(connection, record).is_declared():
+            record = conversion.begin(connection, record) if managed else record
+            return _complete(connection, table, record)
     except TableAlreadyExistsError:
         # Another writer's data came first, even where the entry is this one's.
         if table.mode is CreateMode.CREATE:
             raise
-    return _onto_existing(bridge, table, record)
+    return _onto_existing(connection, table, record)
 
 
 @contextmanager
@@ -112,7 +114,7 @@ def _undone_where_refused(table: Table, rows: Rows) -> Iterator[None]:
     except (InvalidInputError, InternalError) as error:
         if rows.failure is error:
             raise
-        with entries.undone(table.bridge, table.record):
+        with entries.undone(table.connection, table.record):
             raise
 
 
@@ -126,28 +128,32 @@ def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
     return None if properties is None else entry_properties.checked(properties)
 
 
-def _complete(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
+def _complete(
+    connection: Connection, table: NewTable, record: TableRecord
+) -> tuple[TableRecord, int]:
     """Write the data of a table that somebody declared."""
     if table.properties is not None:
-        entries.require_settable(bridge, record, table.properties)
-    version = write_first(Table(bridge, record), table.rows, table.storage_options)
+        entries.require_settable(connection, record, table.properties)
+    version = write_first(Table(connection, record), table.rows, table.storage_options)
     if table.properties is None:
         return record, version
-    return entries.set_properties(bridge, record, table.properties), version
+    return entries.set_properties(connection, record, table.properties), version
 
 
-def _onto_existing(bridge: Bridge, table: NewTable, record: TableRecord) -> tuple[TableRecord, int]:
+def _onto_existing(
+    connection: Connection, table: NewTable, record: TableRecord
+) -> tuple[TableRecord, int]:
     """Do with a table that has data what the mode says."""
-    record = Table(bridge, record).refreshed().record
+    record = Table(connection, record).refreshed().record
     if table.mode is CreateMode.CREATE:
         raise table_already_exists(table.path)
     if table.mode is CreateMode.EXIST_OK:
-        return record, Table(bridge, record).open().version
-    entries.require_settable(bridge, record, table.properties or {})
+        return record, Table(connection, record).open().version
+    entries.require_settable(connection, record, table.properties or {})
     if table.manager == IMPLEMENTATION:
-        record = conversion.begin(bridge, record)
-    version = _overwrite(table, Table(bridge, record))
-    return entries.set_properties(bridge, record, table.properties or {}), version
+        record = conversion.begin(connection, record)
+    version = _overwrite(table, Table(connection, record))
+    return entries.set_properties(connection, record, table.properties or {}), version
 
 
 def _overwrite(new: NewTable, table: Table) -> int:

@@ -30,8 +30,10 @@ def describe(table: Table, request: DescribeTableRequest) -> DescribeTableRespon
     answer = DescribeTableResponse(
         location=locations.for_lance(location),
         table_uri=locations.table_uri(location) if request.with_table_uri else None,
-        storage_options=table.bridge.answer_options(
-            table.record, vend=request.vend_credentials, write=table.bridge.config.credentials_write
+        storage_options=table.connection.answer_options(
+            table.record,
+            vend=request.vend_credentials,
+            write=table.connection.config.credentials_write,
         ),
         properties=table.properties,
         managed_versioning=True if table.managed is not None else None,

@@ -13,8 +13,8 @@ from typing import Any
 
 from lance_namespace.errors import InternalError, LanceNamespaceError, TableNotFoundError
 
-from ...bridge import Bridge
 from ...catalog import Path, TableRecord
+from ...connection import Connection
 from ...entries import tables as entries
 from ...errors import display, table_already_exists, unsupported
 from ...managed import conversion
@@ -103,7 +103,7 @@ def create_version(table: Table, staged: Staged) -> Step:
 
 
 def declare(
-    bridge: Bridge,
+    connection: Connection,
     path: Path,
     location: str | None,
     properties: Mapping[str, str] | None,
@@ -117,26 +117,26 @@ def declare(
         NamespaceNotFoundError: (1)
         InvalidInputError: (13)
     """
-    new = entries.planned(bridge, path, location, properties)
-    _require_free(bridge, path)
+    new = entries.planned(connection, path, location, properties)
+    _require_free(connection, path)
     made: list[TableRecord] = []
 
     def do() -> tuple[TableRecord, dict[str, str] | None]:
-        made.append(entries.add(bridge, path, new.location, new.properties, declared=True))
+        made.append(entries.add(connection, path, new.location, new.properties, declared=True))
         if new.managed:
-            made[0] = conversion.begin(bridge, made[0])
-        return made[0], bridge.answer_options(made[0], vend=vend, write=True)
+            made[0] = conversion.begin(connection, made[0])
+        return made[0], connection.answer_options(made[0], vend=vend, write=True)
 
     def undo() -> None:
         for record in made:
-            entries.drop_entry(bridge, record)
+            entries.drop_entry(connection, record)
 
     return Step((path, ""), do, undo)
 
 
-def _require_free(bridge: Bridge, path: Path) -> None:
+def _require_free(connection: Connection, path: Path) -> None:
     try:
-        entries.load(bridge, path)
+        entries.load(connection, path)
     except TableNotFoundError:
         return
     raise table_already_exists(path)
@@ -159,14 +159,14 @@ def delete_versions(table: Table, branch: str | None, ranges: Sequence[range]) -
     )
 
 
-def deregister(bridge: Bridge, path: Path) -> Step:
+def deregister(connection: Connection, path: Path) -> Step:
     """Remove an entry; its result is that entry. Raises 1, 4, 13 (not a Lance table)."""
-    entries.load_lance(bridge, path)
+    entries.load_lance(connection, path)
 
     def undo() -> None:
         try:
-            entries.load(bridge, path)
+            entries.load(connection, path)
         except TableNotFoundError:
             raise InternalError(f"table '{display(path)}' is deregistered") from None
 
-    return Step((path, ""), lambda: entries.deregister(bridge, path), undo, is_last=True)
+    return Step((path, ""), lambda: entries.deregister(connection, path), undo, is_last=True)

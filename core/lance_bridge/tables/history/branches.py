@@ -140,7 +140,7 @@ def _drop_unfinished(table: Table, name: str) -> bool:
     if len(found) != 1:
         return False
     age = time.time() - found[0].timestamp_millis / 1000
-    if age < table.bridge.config.declare_grace:
+    if age < table.connection.config.declare_grace:
         return False
     directory.files.remove([directory.within(found[0].name)])
     return True

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
-from ...bridge import Bridge
 from ...catalog import TableRecord
+from ...connection import Connection
 from ...errors import display, invalid
 from ...table import Table
 from .manifests import MAIN, Manifest, VersionDirectory
@@ -30,7 +30,7 @@ _UP_TO_LATEST = -1
 class Pruning:
     """Versions that were checked and can be deleted."""
 
-    bridge: Bridge
+    connection: Connection
     record: TableRecord
     branch: str | None
     directory: VersionDirectory
@@ -63,7 +63,7 @@ def prepare(table: Table, branch: str | None, ranges: Sequence[range]) -> Prunin
     directory = directory_of(table, own_branch, write=True)
     present = directory.list()
     doomed = [each for each in present if any(each.version in part for part in ranges)]
-    planned = Pruning(table.bridge, table.record, own_branch, directory, doomed)
+    planned = Pruning(table.connection, table.record, own_branch, directory, doomed)
     if doomed:
         if doomed[-1] is present[-1]:
             raise invalid(
@@ -114,7 +114,7 @@ def _delete(planned: Pruning, chunk: Sequence[Manifest]) -> None:
 
 def _needed(planned: Pruning, doomed: Sequence[Manifest]) -> str:
     """Return which of these versions something refers to, or an empty string."""
-    dataset = Table(planned.bridge, planned.record).open(write=True)
+    dataset = Table(planned.connection, planned.record).open(write=True)
     needed = needed_versions(dataset, planned.branch)
     for each in doomed:
         if each.version in needed:

@@ -32,7 +32,7 @@ def directory_of(
     state = table.managed
     if state is not None:
         require_main(table.record, branch)
-        return managed.directory_of(table.bridge, table.record, state, write=write)
+        return managed.directory_of(table.connection, table.record, state, write=write)
     name = None if branch in (None, MAIN) else branch
     if name is not None:
         _require_branch(table, name, write=write)
@@ -112,6 +112,6 @@ def prepare(table: Table, staged: Staged) -> Commit:
     Ref.of(staged.version)
     if table.managed is not None:
         require_main(table.record, staged.branch)
-        return managed_commits.prepare(table.bridge, table.record, staged)
+        return managed_commits.prepare(table.connection, table.record, staged)
     directory = directory_of(table, staged.branch, write=True)
     return staging.prepare(table.record, directory, staged)

@@ -20,7 +20,7 @@ from .storage import TableStorage
 
 
 @dataclass(frozen=True)
-class Bridge:
+class Connection:
     """One connected namespace."""
 
     catalog: Catalog

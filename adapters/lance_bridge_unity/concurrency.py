@@ -22,8 +22,8 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
-from lance_bridge.entries.properties import ENTRY_ID
 from lance_bridge.errors import OutcomeUnknownError, display
+from lance_bridge.properties import ENTRY_ID
 
 from .errors import ErrorReply
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lance_bridge.tables.sizes import SMALL_FRAGMENT
+from lance_bridge.dataset.sizes import SMALL_FRAGMENT
 
 from . import api
 from .common import (
@@ -64,7 +64,7 @@ def compact(
             with _spark_session(catalog, properties) as session:
                 done = session.compact(names, target_rows=target_rows)
         else:
-            from lance_bridge.tables import compaction  # noqa: PLC0415 - takes seconds to import
+            from lance_bridge.dataset import compaction  # noqa: PLC0415 - takes seconds to import
 
             found = load_table(namespace, names)
             with progress_bar(f"compact {table}") as report:
@@ -144,7 +144,7 @@ def clean_up(
             with _spark_session(catalog, properties) as session:
                 done = session.clean_up(names, **options)
         else:
-            from lance_bridge.tables import cleanup  # noqa: PLC0415 - takes seconds to import
+            from lance_bridge.dataset import cleanup  # noqa: PLC0415 - takes seconds to import
 
             with spinner(f"clean up {table}"):
                 done = cleanup.clean_up(load_table(namespace, names), **options)

@@ -80,8 +80,8 @@ def _list_paths(
         )
         found = connection.list_tables(request)
         return [(*names, name) for name in found.tables], found.page_token
-    from lance_bridge.entries import listing  # noqa: PLC0415 - takes seconds to import
     from lance_bridge.paging import PageRequest  # noqa: PLC0415 - the same
+    from lance_bridge.tables import listing  # noqa: PLC0415 - takes seconds to import
 
     # ListAllTables joins names with a character that names may contain.
     page = PageRequest.parse("all tables", limit, page_token)

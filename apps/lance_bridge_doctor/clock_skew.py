@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.config import CatalogConfig
-from lance_bridge.entries.declarations import DECLARED_AT
+from lance_bridge.declarations import DECLARED_AT
 from lance_bridge.errors import display
-from lance_bridge.managed.state import State
+from lance_bridge.managed_state import State
 
 from .findings import Finding, Kind
 

@@ -14,11 +14,11 @@ from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.config import named_catalogs
 from lance_bridge.connection import Connection
-from lance_bridge.entries.sharing import innermost_namespaces
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
+from lance_bridge.tables.overlap import innermost_namespaces
 
 from . import clock_skew, reachability
 from .findings import Commands, Finding, Kind

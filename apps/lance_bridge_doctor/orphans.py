@@ -19,11 +19,11 @@ from lance_namespace.errors import (
 from lance_bridge import location as locations
 from lance_bridge.catalog import NameRule, Path, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries.sharing import innermost_namespaces
 from lance_bridge.errors import display
 from lance_bridge.names import written
-from lance_bridge.storage import TableStorage, store_errors
-from lance_bridge.tables.history.manifests import TableFiles, VersionDirectory
+from lance_bridge.storage.manifests import TableFiles, VersionDirectory
+from lance_bridge.storage.store import TableStorage, store_errors
+from lance_bridge.tables.overlap import innermost_namespaces
 
 from .findings import Commands, Finding, Kind
 from .reachability import storage_finding

@@ -16,12 +16,12 @@ from lance_namespace.errors import (
 from lance_bridge import location as locations
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, STORAGE, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries.declarations import DECLARED_AT
-from lance_bridge.managed import foreign
-from lance_bridge.managed.state import LATEST, State, state_of
+from lance_bridge.declarations import DECLARED_AT
+from lance_bridge.managed import out_of_band as foreign
+from lance_bridge.managed_state import LATEST, State, state_of
 from lance_bridge.names import written
-from lance_bridge.table_files import RESERVED_FILE
-from lance_bridge.tables.history.manifests import TableFiles, VersionDirectory
+from lance_bridge.storage.manifests import TableFiles, VersionDirectory
+from lance_bridge.storage.table_files import RESERVED_FILE
 
 from . import clock_skew
 from .findings import Commands, Finding, Kind

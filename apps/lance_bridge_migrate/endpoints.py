@@ -13,7 +13,7 @@ from lance_bridge.connection import Connection
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import catalogs, connect, require_lance_bridge
-from lance_bridge.storage import TableStorage
+from lance_bridge.storage.store import TableStorage
 
 from .plan import Address
 

@@ -13,7 +13,7 @@ from lance_namespace.errors import (
 
 from lance_bridge.catalog import NamespaceRecord, Path
 from lance_bridge.connection import Connection
-from lance_bridge.entries.outcome import settle
+from lance_bridge.lost_replies import settle
 
 from .migration import Step, Work
 from .plan import Item, ItemType, blocker

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries.sharing import innermost_namespaces
 from lance_bridge.errors import display
+from lance_bridge.tables.overlap import innermost_namespaces
 
 from .migration import Options
 

@@ -21,13 +21,14 @@ from lance_namespace.errors import (
 from lance_bridge import location as locations
 from lance_bridge.catalog import RESERVED_PREFIX, Column, Path, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries import placement, tables
-from lance_bridge.entries.outcome import settle
-from lance_bridge.entries.properties import ENTRY_ID
-from lance_bridge.entries.sharing import LocationIndex
 from lance_bridge.errors import concurrent_modification, display, table_already_exists
+from lance_bridge.lost_replies import settle
 from lance_bridge.managed import conversion
-from lance_bridge.managed.state import LATEST
+from lance_bridge.managed_state import LATEST
+from lance_bridge.properties import ENTRY_ID
+from lance_bridge.tables import collection as tables
+from lance_bridge.tables import locations as placement
+from lance_bridge.tables.overlap import LocationIndex
 
 from .migration import Work
 from .plan import Facts, Item, ItemType

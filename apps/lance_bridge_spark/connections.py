@@ -12,13 +12,13 @@ from lance_namespace import LanceNamespace
 from lance_bridge.catalog import Capabilities, Catalog, NameRule, NamespaceRecord, Path, TableRecord
 from lance_bridge.config import CatalogConfig, environment
 from lance_bridge.connection import Connection
-from lance_bridge.entries import tables as entries
 from lance_bridge.errors import unsupported
 from lance_bridge.location import check
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect as connect_by_name
 from lance_bridge.registry import implementation, require_lance_bridge
 from lance_bridge.table import Table
+from lance_bridge.tables import collection as entries
 
 
 def connect(name: str, properties: Mapping[str, str]) -> LanceBridgeNamespace:

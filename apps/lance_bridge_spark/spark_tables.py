@@ -11,10 +11,10 @@ from lance_namespace import CreateTableRequest
 from lance_namespace.errors import TableNotFoundError
 
 from lance_bridge.catalog import TableRecord
+from lance_bridge.dataset.create import write_first
+from lance_bridge.dataset.data import Rows
 from lance_bridge.managed import conversion
 from lance_bridge.table import Table
-from lance_bridge.tables.create import write_first
-from lance_bridge.tables.data import Rows
 
 from .addresses import Access, TableAddress
 from .connections import load_table, location_table

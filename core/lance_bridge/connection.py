@@ -13,10 +13,10 @@ from . import location as locations
 from .catalog import Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
-from .entries.clones import BaseLocations
-from .entries.declarations import Declarations
+from .declarations import Declarations
 from .errors import invalid
-from .storage import TableStorage
+from .storage.base_paths import BaseLocations
+from .storage.store import TableStorage
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import invalid
-from .tables.history.manifests import MAIN
+from .storage.manifests import MAIN
 
 
 @dataclass(frozen=True)

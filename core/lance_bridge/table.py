@@ -21,7 +21,6 @@ from lance_namespace.errors import (
 from . import location as locations
 from .catalog import Path, TableRecord
 from .connection import Connection
-from .entries.properties import visible
 from .errors import concurrent_modification, display, invalid
 from .lance_datasets import latest_version, transaction_at
 from .lance_errors import (
@@ -34,11 +33,13 @@ from .lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from .managed import entry, foreign
-from .managed.state import State, own_state, require_main, require_own, state_of
+from .managed import compare_and_set as entry
+from .managed import out_of_band as foreign
 from .managed.view import TableView
+from .managed_state import State, own_state, require_main, require_own, state_of
+from .properties import visible
 from .ref import LATEST, Ref
-from .storage import TableStorage
+from .storage.store import TableStorage
 
 if TYPE_CHECKING:
     from typing_extensions import Self

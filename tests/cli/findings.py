@@ -46,7 +46,7 @@ import os, signal, sys
 import pyarrow as pa
 from lance_namespace import CreateTableRequest
 from lance_bridge.testing.build import ipc
-from lance_bridge.tables import create
+from lance_bridge.dataset import create
 from lance_bridge_hive import HiveNamespace
 uri, root, database = sys.argv[1:]
 create.{step}  # else there is no such step any more

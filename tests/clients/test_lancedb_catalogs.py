@@ -15,7 +15,7 @@ from lance_namespace.errors import TableNotFoundError
 from lancedb.index import FTS
 from lancedb.rerankers import RRFReranker
 
-from lance_bridge.managed.foreign import OutOfBand
+from lance_bridge.managed.out_of_band import OutOfBand
 
 from .test_lancedb_async import asynchronous
 

@@ -11,7 +11,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge.managed.state import State, state_of
+from lance_bridge.managed_state import State, state_of
 
 from .building import TABLE, create
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer

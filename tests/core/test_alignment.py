@@ -10,8 +10,8 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge.tables.alignment import align, align_batch
-from lance_bridge.tables.data import Rows
+from lance_bridge.dataset.alignment import align, align_batch
+from lance_bridge.dataset.data import Rows
 
 from .arrow_data import FORMS, LEAVES, make_array, place_at, to_stream
 from .building import TABLE

@@ -11,10 +11,10 @@ import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
+from lance_bridge.dataset.history import batches
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.storage.staging import Staged
 from lance_bridge.table import Table
-from lance_bridge.tables.history import batches
-from lance_bridge.tables.history.staging import Staged
 
 from .building import DATASET, TABLE, at, count_rows
 from .memory_catalog import MemoryNamespace, MemoryServer, Moment

@@ -14,9 +14,9 @@ import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import BranchContents
 
-from lance_bridge.tables.history import branches as implementation
-from lance_bridge.tables.history import locks
-from lance_bridge.tables.history.manifests import Scheme, name_of
+from lance_bridge.dataset.history import branches as implementation
+from lance_bridge.dataset.history import locks
+from lance_bridge.storage.manifests import Scheme, name_of
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace import errors
 
-from lance_bridge.tables.expressions import columns_in
+from lance_bridge.dataset.expressions import columns_in
 
 from .evolving import (
     ROWS,

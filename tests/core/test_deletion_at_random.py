@@ -75,7 +75,7 @@ class Drops:
         self._tables = tables
         self._server = server
         self._caplog = caplog
-        caplog.set_level(logging.DEBUG, logger="lance_bridge.deletion")
+        caplog.set_level(logging.DEBUG, logger="lance_bridge.storage.deletion")
 
     def check(self, seed: int) -> bool:
         """Check one case, and return whether the drop was refused, as it must be."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
+from lance_bridge.dataset import expressions
 from lance_bridge.lance_errors import LANCE_ERRORS
-from lance_bridge.tables import expressions
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace import errors
 
-from lance_bridge.tables import expressions
+from lance_bridge.dataset import expressions
 
 from .building import TABLE
 from .changing import delete, update

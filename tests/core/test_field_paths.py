@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lance_namespace import errors
 
-from lance_bridge.tables import paths
+from lance_bridge.dataset import paths
 
 from .evolving import create_table, dataset, drop
 from .memory_catalog import MemoryNamespace

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.tables.query import hybrid
+from lance_bridge.dataset.query import hybrid
 
 from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset, put, request, vectors

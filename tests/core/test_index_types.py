@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.tables import index_types
+from lance_bridge.dataset import index_types
 
 from .evolving import build_index, create_table, dataset, list_indices, rows
 from .memory_catalog import MemoryNamespace

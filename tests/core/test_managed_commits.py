@@ -15,7 +15,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import directory as directories
+from lance_bridge.managed import versions as directories
 from lance_bridge.table import Table
 
 from .building import TABLE, create, stream

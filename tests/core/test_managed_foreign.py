@@ -11,10 +11,10 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import MANAGED_BY
-from lance_bridge.managed import directory as directories
+from lance_bridge.dataset.compaction import compact
+from lance_bridge.managed import versions as directories
+from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.table import Table
-from lance_bridge.tables.compaction import compact
-from lance_bridge.tables.history.manifests import TableFiles
 
 from .building import TABLE, create, stream
 from .managing import (

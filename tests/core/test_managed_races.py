@@ -15,11 +15,12 @@ import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
+from lance_bridge import managed_state as states
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import entry, foreign
-from lance_bridge.managed import state as states
-from lance_bridge.managed.directory import ManagedDirectory
-from lance_bridge.managed.state import State
+from lance_bridge.managed import compare_and_set as entry
+from lance_bridge.managed import out_of_band as foreign
+from lance_bridge.managed.versions import ManagedDirectory
+from lance_bridge.managed_state import State
 
 from .building import TABLE, create, stream
 from .managing import (

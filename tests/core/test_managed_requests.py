@@ -9,8 +9,8 @@ import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
-from lance_bridge.managed.state import LATEST, State
-from lance_bridge.tables.history import manifests
+from lance_bridge.managed_state import LATEST, State
+from lance_bridge.storage import manifests
 
 from .building import TABLE
 from .managing import (

@@ -13,8 +13,8 @@ from lance_namespace import errors
 
 from lance_bridge.catalog import GUARD, MANAGED_BY, Capabilities, NamespaceRecord
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import entry
-from lance_bridge.managed.state import BRIEF_SECONDS, HOLD_SECONDS, LATEST, with_state
+from lance_bridge.managed import compare_and_set as entry
+from lance_bridge.managed_state import BRIEF_SECONDS, HOLD_SECONDS, LATEST, with_state
 
 from .building import DATASET, TABLE, count_rows, create, stream
 from .managing import (
@@ -338,7 +338,7 @@ def test_a_table_that_a_rename_left_under_two_names_takes_no_commit_until_it_has
         namespace.rename_table(api.RenameTableRequest(id=TABLE, new_table_name=NEW[-1]))
     server.fault = None
     assert set(server.tables) == {KEY, tuple(NEW)}
-    monkeypatch.setattr("lance_bridge.managed.state.HOLD_SECONDS", 0)
+    monkeypatch.setattr("lance_bridge.managed_state.HOLD_SECONDS", 0)
     for name in (TABLE, NEW):
         with pytest.raises(errors.InvalidTableStateError, match="deregister one of the two"):
             namespace.insert_into_table(api.InsertIntoTableRequest(id=name), stream(1))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.tables.merge import Merge, sliced
+from lance_bridge.dataset.merge import Merge, sliced
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer

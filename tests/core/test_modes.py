@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lance_namespace.errors import InvalidInputError
 
-from lance_bridge.entries.modes import CreateMode, DropBehavior, DropMode, RegisterMode, parse
+from lance_bridge.modes import CreateMode, DropBehavior, DropMode, RegisterMode, parse
 
 ALL = [mode for kind in (CreateMode, RegisterMode, DropMode, DropBehavior) for mode in kind]
 

@@ -14,8 +14,8 @@ from lance_namespace.errors import (
     ThrottlingError,
 )
 
-from lance_bridge.entries.outcome import settle
 from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.lost_replies import settle
 
 LOST = OutcomeUnknownError("lost")
 TAKEN = TableAlreadyExistsError("taken")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InternalError, InvalidInputError
 
+from lance_bridge.dataset import data
 from lance_bridge.errors import is_panic
-from lance_bridge.tables import data
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.entries.properties import (
-    ENTRY_ID,
-    checked,
-    for_new_table,
-    manager_in,
-    replaced,
-    visible,
-)
+from lance_bridge.properties import ENTRY_ID, checked, for_new_table, manager_in, replaced, visible
 
 OWN = st.dictionaries(
     st.text(min_size=1).filter(

@@ -146,7 +146,7 @@ def test_a_failure_without_a_code_leaves_as_an_internal_error(
         def fail(*_: object, failure: BaseException = failure) -> None:
             raise failure
 
-        monkeypatch.setattr("lance_bridge.entries.namespaces.describe", fail)
+        monkeypatch.setattr("lance_bridge.tables.namespaces.describe", fail)
         with pytest.raises(errors.InternalError, match="describe_namespace") as caught:
             namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))
         assert caught.value.__cause__ is failure
@@ -158,7 +158,7 @@ def test_an_interruption_stays_one(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lance_bridge.entries.namespaces.describe", interrupt)
+    monkeypatch.setattr("lance_bridge.tables.namespaces.describe", interrupt)
     with pytest.raises(KeyboardInterrupt):
         namespace.describe_namespace(api.DescribeNamespaceRequest(id=["eu"]))
 

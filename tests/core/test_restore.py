@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
+from lance_bridge.dataset.history import pruning
+from lance_bridge.storage.manifests import Manifest
 from lance_bridge.table import Table
-from lance_bridge.tables.history import pruning
-from lance_bridge.tables.history.manifests import Manifest
 
 from .building import DATASET, TABLE, at, create
 from .memory_catalog import MemoryNamespace, MemoryServer

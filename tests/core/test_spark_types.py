@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField
 
-from lance_bridge.tables.spark_types import columns_of, spark_type
+from lance_bridge.dataset.spark_types import columns_of, spark_type
 
 BOTH_KNOW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_namespace import errors
 
-from lance_bridge.tables.sizes import SMALL_FRAGMENT
-from lance_bridge.tables.stats import summary
+from lance_bridge.dataset.sizes import SMALL_FRAGMENT
+from lance_bridge.dataset.stats import summary
 
 from .building import TABLE
 from .evolving import build_index, create_table, dataset, rows

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from lance_bridge.storage import TableStorage
+from lance_bridge.storage.store import TableStorage
 
 NOTHING = (
     b'<?xml version="1.0"?><ListBucketResult><Name>b</Name><KeyCount>0</KeyCount>'

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import TagContents
 
-from lance_bridge.tables.history import tags as implementation
-from lance_bridge.tables.history.references import check_tag_name
+from lance_bridge.dataset.history import tags as implementation
+from lance_bridge.dataset.history.references import check_tag_name
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace

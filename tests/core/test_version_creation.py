@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.storage import TableStorage
+from lance_bridge.dataset.history import versions
+from lance_bridge.storage.manifests import Scheme, TableFiles, VersionDirectory, name_of
+from lance_bridge.storage.staging import Staged
+from lance_bridge.storage.store import TableStorage
 from lance_bridge.table import Table
-from lance_bridge.tables.history import versions
-from lance_bridge.tables.history.manifests import Scheme, TableFiles, VersionDirectory, name_of
-from lance_bridge.tables.history.staging import Staged
 
 from .building import DATASET, TABLE, at, count_rows, create
 from .memory_catalog import MemoryNamespace, MemoryServer

@@ -13,15 +13,9 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import TableVersion
 from obstore.store import MemoryStore
 
-from lance_bridge.manifest_content import version_inside
-from lance_bridge.storage import TableStorage
-from lance_bridge.tables.history.manifests import (
-    Scheme,
-    TableFiles,
-    VersionDirectory,
-    name_of,
-    parse_name,
-)
+from lance_bridge.storage.manifest_content import version_inside
+from lance_bridge.storage.manifests import Scheme, TableFiles, VersionDirectory, name_of, parse_name
+from lance_bridge.storage.store import TableStorage
 
 from .building import TABLE, at
 from .memory_catalog import MemoryNamespace, MemoryServer

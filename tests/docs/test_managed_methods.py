@@ -13,7 +13,7 @@ import pytest
 from core.memory_catalog import CAPABILITIES, SERVERS, MemoryNamespace, MemoryServer
 from lance_namespace import errors
 
-from lance_bridge.managed.state import LATEST, own_state
+from lance_bridge.managed_state import LATEST, own_state
 
 from .operation_samples import DATABASE, ROWS, TABLE, new_namespace, stream
 

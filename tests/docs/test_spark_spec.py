@@ -20,8 +20,8 @@ from servers.metastores import Metastores
 from servers.sparks import Spark
 
 import lance_bridge_spark
+from lance_bridge.dataset.query.nearest import DEFAULT_K
 from lance_bridge.operations.compute import UNSUPPORTED
-from lance_bridge.tables.query.nearest import DEFAULT_K
 from lance_bridge_hive import HiveNamespace
 from lance_bridge_spark.source import options, types
 from lance_bridge_spark.source.errors import condition

@@ -11,9 +11,10 @@ import os
 import signal
 from typing import Any, NoReturn
 
-from lance_bridge.entries import rename
-from lance_bridge.managed import directory, entry
-from lance_bridge.managed.directory import ManagedDirectory
+from lance_bridge.managed import compare_and_set as entry
+from lance_bridge.managed import versions as directory
+from lance_bridge.managed.versions import ManagedDirectory
+from lance_bridge.tables import rename
 
 STAGED = "staged, and the entry is not set"
 SET = "the entry is set, and the manifest has no final name"

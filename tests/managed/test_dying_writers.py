@@ -25,7 +25,7 @@ from managed.conftest import GLUE, NewTable
 from managed.writer import row
 from managed.writers import Writers
 
-from lance_bridge.managed import state
+from lance_bridge import managed_state as state
 from lance_bridge.testing.build import ipc
 
 pytestmark = pytest.mark.server

@@ -7,8 +7,8 @@ from typing import Any
 
 from migrate.sparking import Scene, each_file_by_itself, failed
 
-from lance_bridge.entries.tables import load_lance
 from lance_bridge.table import Table
+from lance_bridge.tables.collection import load_lance
 from lance_bridge_migrate import Migrations, execute, undo
 from lance_bridge_migrate.commands.running import reconnected
 from lance_bridge_migrate.endpoints import connection_of

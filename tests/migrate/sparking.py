@@ -23,7 +23,7 @@ import pytest
 from migrate.building import Run
 from migrate.places import Place, hive_reader
 
-from lance_bridge.storage import TableStorage
+from lance_bridge.storage.store import TableStorage
 from lance_bridge_hive.catalog import HiveCatalog
 from lance_bridge_migrate import Endpoints, Migrations, Record, address_of
 from lance_bridge_migrate.journal import Journal

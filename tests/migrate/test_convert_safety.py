@@ -33,7 +33,7 @@ from migrate.sparking import (
 )
 from migrate.test_convert import orders
 
-from lance_bridge.entries import tables
+from lance_bridge.tables import collection as tables
 from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.record import leftover_messages

@@ -10,7 +10,7 @@ import pytest
 from migrate.building import rows
 from migrate.places import files
 
-from lance_bridge.storage import TableStorage
+from lance_bridge.storage.store import TableStorage
 from lance_bridge_migrate.migration import Stopped
 from lance_bridge_migrate.migrations.copy import TableDirectory, copy_files, files_of
 

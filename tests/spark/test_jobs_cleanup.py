@@ -13,7 +13,7 @@ import lance
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.tables import cleanup
+from lance_bridge.dataset import cleanup
 from lance_bridge_spark.jobs import clean_up
 from lance_bridge_spark.jobs.tasks import phases
 

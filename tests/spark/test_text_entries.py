@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.tables.spark_types import columns_of
+from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge_unity import mapping
 
 pytestmark = pytest.mark.spark

@@ -16,11 +16,11 @@ from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
+from lance_bridge.tables.collection import load_lance
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field, field_validator
 
+from lance_bridge.dataset import index_types
 from lance_bridge.errors import display
-from lance_bridge.tables import index_types
 from lance_bridge_spark.jobs.indexing import index_request
 
 from ..migration import Options, PlainLocation

@@ -32,16 +32,16 @@ from obstore.store import LocalStore
 from lance_bridge import location as locations
 from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries.tables import load_lance
+from lance_bridge.dataset.history.references import branches_of
+from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
-from lance_bridge.storage import TableStorage, store_errors
+from lance_bridge.storage.store import TableStorage, store_errors
+from lance_bridge.storage.table_files import RESERVED_FILE
 from lance_bridge.table import Table
-from lance_bridge.table_files import RESERVED_FILE
-from lance_bridge.tables.history.references import branches_of
-from lance_bridge.tables.spark_types import columns_of
+from lance_bridge.tables.collection import load_lance
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check

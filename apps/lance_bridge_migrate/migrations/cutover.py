@@ -8,9 +8,9 @@ from lance_namespace.errors import ConcurrentModificationError, InvalidTableStat
 
 from lance_bridge.catalog import Path
 from lance_bridge.connection import Connection
-from lance_bridge.entries.rename import rename
-from lance_bridge.entries.tables import drop_entry, load_lance
 from lance_bridge.errors import display, table_not_found
+from lance_bridge.tables.collection import drop_entry, load_lance
+from lance_bridge.tables.rename import rename
 
 from ..migration import Work
 from ..plan import Facts, Problem, blocker

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path, TableRecord
-from lance_bridge.entries.properties import visible
-from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import invalid
+from lance_bridge.properties import visible
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
+from lance_bridge.tables.collection import load_lance
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check

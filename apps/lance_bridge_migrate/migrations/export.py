@@ -20,11 +20,11 @@ from pydantic import Field
 
 from lance_bridge import location as locations
 from lance_bridge.catalog import TableRecord
-from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
+from lance_bridge.tables.collection import load_lance
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check

@@ -14,9 +14,9 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.entries.tables import load_lance
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
+from lance_bridge.tables.collection import load_lance
 from lance_bridge_spark.functions.rows import change
 from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update

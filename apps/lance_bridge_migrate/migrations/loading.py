@@ -14,19 +14,19 @@ from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsErr
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries.tables import load_lance
+from lance_bridge.dataset.create import FIRST_VERSION, write_first
+from lance_bridge.dataset.data import Rows
+from lance_bridge.dataset.history.references import branches_of
+from lance_bridge.dataset.indices import described
+from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.errors import display, table_already_exists
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
-from lance_bridge.managed.state import state_of as managed_state
+from lance_bridge.managed_state import state_of as managed_state
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.create import FIRST_VERSION, write_first
-from lance_bridge.tables.data import Rows
-from lance_bridge.tables.history.references import branches_of
-from lance_bridge.tables.indices import described
-from lance_bridge.tables.spark_types import columns_of
+from lance_bridge.tables.collection import load_lance
 from lance_bridge_spark.jobs.indexing import build_index, index_request
 
 from ..migration import Step, Work

@@ -11,11 +11,12 @@ from lance_namespace.errors import InvalidTableStateError
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries.tables import load_lance
 from lance_bridge.errors import LanceNamespaceError, concurrent_modification, display
-from lance_bridge.managed import conversion, foreign
-from lance_bridge.managed.state import require_own, state_of
+from lance_bridge.managed import conversion
+from lance_bridge.managed import out_of_band as foreign
+from lance_bridge.managed_state import require_own, state_of
 from lance_bridge.table import Table
+from lance_bridge.tables.collection import load_lance
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check

@@ -25,8 +25,8 @@ from lance_bridge import identifier
 from lance_bridge import location as locations
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
-from lance_bridge.storage import store_errors
-from lance_bridge.table_files import RESERVED_FILE
+from lance_bridge.storage.store import store_errors
+from lance_bridge.storage.table_files import RESERVED_FILE
 
 from ..endpoints import Directory, Endpoints, connection_of, directory_at
 from ..journal import Check

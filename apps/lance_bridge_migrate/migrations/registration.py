@@ -11,14 +11,14 @@ from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
 from pydantic import Field
 
 from lance_bridge import location as locations
+from lance_bridge import properties as entry_properties
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries import properties as entry_properties
-from lance_bridge.entries.placement import Home
-from lance_bridge.entries.tables import what_is
 from lance_bridge.errors import display
 from lance_bridge.managed import conversion
 from lance_bridge.table import Table
+from lance_bridge.tables.collection import what_is
+from lance_bridge.tables.locations import Home
 
 from ..journal import Check
 from ..levels import Level

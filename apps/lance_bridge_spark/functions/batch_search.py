@@ -22,11 +22,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, StructType
 
+from lance_bridge.dataset import expressions, index_types
+from lance_bridge.dataset.query import nearest as vectors
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.ref import Ref
-from lance_bridge.tables import expressions, index_types
-from lance_bridge.tables.query import nearest as vectors
 
 from ..addresses import Access
 from ..source import arrays, planning

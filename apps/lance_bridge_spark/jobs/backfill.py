@@ -10,9 +10,9 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import ConcurrentModificationError
 
+from lance_bridge.dataset import expressions, paths
 from lance_bridge.errors import concurrent_modification, invalid
 from lance_bridge.ref import LATEST, Ref
-from lance_bridge.tables import expressions, paths
 
 from ..addresses import address_of
 from ..lookup import find_table

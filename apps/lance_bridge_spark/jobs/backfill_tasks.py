@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_bridge.dataset import expressions
+from lance_bridge.dataset.passing import Passing
 from lance_bridge.errors import invalid
-from lance_bridge.tables import expressions
-from lance_bridge.tables.passing import Passing
 
 from ..addresses import Access
 from ..source.arrays import stored, to_spark

@@ -15,11 +15,11 @@ from lance_namespace import CreateTableIndexRequest
 from lance_namespace.errors import TableIndexAlreadyExistsError
 from pydantic import ValidationError
 
+from lance_bridge.dataset import index_types, paths
+from lance_bridge.dataset.index_types import IndexType
+from lance_bridge.dataset.indices import described
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.tables import index_types, paths
-from lance_bridge.tables.index_types import IndexType
-from lance_bridge.tables.indices import described
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import find_table

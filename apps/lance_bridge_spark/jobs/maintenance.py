@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance import optimize
 
+from lance_bridge.dataset import cleanup
+from lance_bridge.dataset.cleanup import DEFAULT_AGE, Cleaned
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.tables import cleanup
-from lance_bridge.tables.cleanup import DEFAULT_AGE, Cleaned
 
 from ..addresses import Access, address_of
 from ..lookup import find_table

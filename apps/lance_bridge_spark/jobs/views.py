@@ -18,11 +18,11 @@ import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
+from lance_bridge.dataset import paths
+from lance_bridge.dataset.passing import Passing
 from lance_bridge.errors import invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
-from lance_bridge.tables import paths
-from lance_bridge.tables.passing import Passing
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import create_table, find_table

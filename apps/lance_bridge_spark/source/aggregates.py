@@ -9,8 +9,8 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lance_bridge.dataset import expressions
 from lance_bridge.errors import invalid
-from lance_bridge.tables import expressions
 
 from . import planning
 from .requests import Aggregate

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
+from lance_bridge.dataset.alignment import align
+from lance_bridge.dataset.passing import Passing
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import LANCE_ERRORS, as_namespace_error, first_line, is_refusal
-from lance_bridge.tables.alignment import align
-from lance_bridge.tables.passing import Passing
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

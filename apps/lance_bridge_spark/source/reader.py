@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lance_bridge.tables import expressions
-from lance_bridge.tables.query.projection import ROW_ID
+from lance_bridge.dataset import expressions
+from lance_bridge.dataset.query.projection import ROW_ID
 
 from ..addresses import Access
 from . import aggregates, arrays, planning

@@ -18,9 +18,9 @@ from lance_namespace_urllib3_client.models import (
     StringFtsQuery,
 )
 
+from lance_bridge.dataset.query import full_text, nearest
+from lance_bridge.dataset.query.projection import DISTANCE, SCORE
 from lance_bridge.errors import invalid
-from lance_bridge.tables.query import full_text, nearest
-from lance_bridge.tables.query.projection import DISTANCE, SCORE
 
 from .options import Options
 

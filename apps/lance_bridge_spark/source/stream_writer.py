@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from lance_bridge.errors import invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
-from lance_bridge.tables.history.manifests import TableFiles
+from lance_bridge.storage.manifests import TableFiles
 
 from ..addresses import TableAddress
 from .errors import as_spark_errors

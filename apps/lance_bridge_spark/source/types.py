@@ -18,8 +18,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import FloatType, LongType, StructField, StructType
 
+from lance_bridge.dataset.query.projection import ROW_ID
 from lance_bridge.errors import invalid
-from lance_bridge.tables.query.projection import ROW_ID
 
 from .options import ReadOptions
 from .search import Search

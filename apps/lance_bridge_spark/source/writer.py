@@ -27,9 +27,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
-from lance_bridge.entries.properties import ENTRY_ID
+from lance_bridge.properties import ENTRY_ID
 from lance_bridge.ref import Ref
-from lance_bridge.tables.history.manifests import MAIN
+from lance_bridge.storage.manifests import MAIN
 
 from ..addresses import Access, TableAddress
 from ..lookup import create_table, find_table

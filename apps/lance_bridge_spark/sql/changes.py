@@ -17,14 +17,14 @@ from lance_bridge.catalog import (
     RESERVED_PREFIX,
     TABLE_TYPE,
 )
-from lance_bridge.entries import tables as entries
-from lance_bridge.entries.properties import checked, manager_in
+from lance_bridge.dataset import paths
+from lance_bridge.dataset.columns import evolve, metadata
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.managed import conversion
+from lance_bridge.properties import checked, manager_in
 from lance_bridge.ref import LATEST
 from lance_bridge.table import Table
-from lance_bridge.tables import paths
-from lance_bridge.tables.columns import evolve, metadata
+from lance_bridge.tables import collection as entries
 
 from ..addresses import CatalogAddress
 from ..source.types import COMMENT

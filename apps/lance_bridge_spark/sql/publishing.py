@@ -19,11 +19,11 @@ from lance.fragment import FragmentMetadata
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import location as locations
+from lance_bridge import properties as entry_properties
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries import properties as entry_properties
-from lance_bridge.entries import tables as entries
-from lance_bridge.entries.placement import Home
+from lance_bridge.dataset.create import FIRST_VERSION, not_written
+from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.errors import (
     OutcomeUnknownError,
     display,
@@ -33,11 +33,11 @@ from lance_bridge.errors import (
 )
 from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
 from lance_bridge.managed import conversion
+from lance_bridge.storage.manifests import VERSIONS, TableFiles, VersionDirectory
+from lance_bridge.storage.table_files import RESERVED_FILE
 from lance_bridge.table import Table
-from lance_bridge.table_files import RESERVED_FILE
-from lance_bridge.tables.create import FIRST_VERSION, not_written
-from lance_bridge.tables.history.manifests import VERSIONS, TableFiles, VersionDirectory
-from lance_bridge.tables.spark_types import columns_of
+from lance_bridge.tables import collection as entries
+from lance_bridge.tables.locations import Home
 
 from . import schemas
 

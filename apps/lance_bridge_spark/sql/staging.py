@@ -29,15 +29,15 @@ from pyspark.sql.types import StructType
 from lance_bridge import location as locations
 from lance_bridge.catalog import IMPLEMENTATION, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries import tables as entries
-from lance_bridge.entries.placement import Home, default_location
-from lance_bridge.entries.properties import checked, manager_in
 from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line
 from lance_bridge.managed import conversion
+from lance_bridge.properties import checked, manager_in
+from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.table import Table
-from lance_bridge.tables.history.manifests import TableFiles
+from lance_bridge.tables import collection as entries
+from lance_bridge.tables.locations import Home, default_location
 
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import find_table

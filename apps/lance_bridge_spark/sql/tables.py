@@ -12,21 +12,21 @@ from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
 
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
-from lance_bridge.entries import namespaces, registration
-from lance_bridge.entries import rename as renaming
-from lance_bridge.entries import tables as entries
-from lance_bridge.entries.modes import CreateMode
-from lance_bridge.entries.properties import ENTRY_ID
+from lance_bridge.dataset import change
+from lance_bridge.dataset.create import NewTable, create_table
+from lance_bridge.dataset.data import Rows
+from lance_bridge.dataset.expressions import running
 from lance_bridge.errors import display, invalid
 from lance_bridge.identifier import parse_namespace
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.location import for_lance
+from lance_bridge.modes import CreateMode
+from lance_bridge.properties import ENTRY_ID
 from lance_bridge.ref import LATEST, Ref
 from lance_bridge.table import Table
-from lance_bridge.tables import change
-from lance_bridge.tables.create import NewTable, create_table
-from lance_bridge.tables.data import Rows
-from lance_bridge.tables.expressions import running
+from lance_bridge.tables import collection as entries
+from lance_bridge.tables import namespaces, registration
+from lance_bridge.tables import rename as renaming
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table

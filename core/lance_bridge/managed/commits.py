@@ -15,12 +15,13 @@ from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceEr
 from ..catalog import TableRecord
 from ..connection import Connection
 from ..errors import concurrent_modification, display
-from ..tables.history import staging
-from ..tables.history.manifests import Manifest, Scheme, name_of
-from ..tables.history.staging import Staged
-from . import entry, foreign
-from .directory import ManagedDirectory, directory_of
-from .state import State, own_state, state_of, with_state
+from ..managed_state import State, own_state, state_of, with_state
+from ..storage import staging
+from ..storage.manifests import Manifest, Scheme, name_of
+from ..storage.staging import Staged
+from . import compare_and_set as entry
+from . import out_of_band as foreign
+from .versions import ManagedDirectory, directory_of
 
 logger = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from lance_namespace.errors import (
 
 from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY, Path, TableRecord
 from ..connection import Connection
-from ..entries.outcome import settle
-from ..entries.placement import Home
-from ..entries.properties import manager_in
 from ..errors import concurrent_modification, display, unsupported
-from ..tables.history.manifests import Manifest, Scheme, TableFiles, VersionDirectory
-from . import entry
-from .directory import directory_of
-from .state import State, as_managed, as_unmanaged, own_state, require_own, state_of
+from ..lost_replies import settle
+from ..managed_state import State, as_managed, as_unmanaged, own_state, require_own, state_of
+from ..properties import manager_in
+from ..storage.manifests import Manifest, Scheme, TableFiles, VersionDirectory
+from ..tables.locations import Home
+from . import compare_and_set as entry
+from .versions import directory_of
 
 _ATTEMPTS = 5
 

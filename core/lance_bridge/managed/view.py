@@ -23,12 +23,13 @@ from .. import location as locations
 from ..catalog import TableRecord
 from ..connection import Connection
 from ..errors import display
+from ..managed_state import own_state
 from ..requests import as_model
-from ..tables.history.manifests import Manifest
-from ..tables.history.staging import Staged
-from . import commits, entry
-from .directory import directory_of
-from .state import own_state
+from ..storage.manifests import Manifest
+from ..storage.staging import Staged
+from . import commits
+from . import compare_and_set as entry
+from .versions import directory_of
 
 AnswerT = TypeVar("AnswerT")
 

@@ -15,11 +15,11 @@ from .. import identifier
 from .. import location as locations
 from ..catalog import Path, TableRecord
 from ..connection import Connection
-from ..entries import tables as entries
 from ..errors import internal, is_callers_own, is_panic
-from ..managed.state import state_of
+from ..managed_state import state_of
 from ..requests import as_model
 from ..table import Table
+from ..tables import collection as entries
 
 _FIRST_PARAMETERS = ("request", "id")
 

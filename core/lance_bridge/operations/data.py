@@ -9,11 +9,11 @@ from lance_namespace import (
     CreateTableResponse,
 )
 
-from ..entries import modes
-from ..entries.properties import visible
+from .. import modes
+from ..dataset import create, read
+from ..dataset.data import Data, Rows
+from ..properties import visible
 from ..ref import Ref
-from ..tables import create, read
-from ..tables.data import Data, Rows
 from .base import Operations, location_of
 
 

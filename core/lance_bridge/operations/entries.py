@@ -34,12 +34,13 @@ from lance_namespace import (
 )
 from lance_namespace.errors import TableAlreadyExistsError
 
-from ..entries import listing, modes, namespaces, registration, rename
-from ..entries import tables as entries
-from ..entries.properties import visible
+from .. import modes
+from ..dataset import read
 from ..errors import invalid, unsupported
 from ..paging import PageRequest
-from ..tables import read
+from ..properties import visible
+from ..tables import collection as entries
+from ..tables import listing, namespaces, registration, rename
 from .base import Operations, is_managed, location_of
 
 DELIMITER = "$"

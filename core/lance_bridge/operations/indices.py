@@ -16,9 +16,9 @@ from lance_namespace import (
     ListTableIndicesResponse,
 )
 
+from ..dataset import indices, stats
 from ..paging import PageRequest
 from ..ref import Ref
-from ..tables import indices, stats
 from .base import Operations
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..managed import conversion, foreign
-from ..managed.foreign import OutOfBand
+from ..managed import conversion
+from ..managed import out_of_band as foreign
+from ..managed.out_of_band import OutOfBand
 from .base import Operations
 
 

@@ -12,9 +12,9 @@ from lance_namespace import (
     QueryTableResponse,
 )
 
+from ..dataset.query import query
+from ..dataset.query.nearest import Request
 from ..errors import invalid
-from ..tables.query import query
-from ..tables.query.nearest import Request
 from .base import Operations
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from lance_namespace import (
 )
 
 from .. import engine
+from ..dataset.columns import computed, evolve, metadata
 from ..ref import Ref
-from ..tables.columns import computed, evolve, metadata
 from .base import Operations
 
 

@@ -19,11 +19,11 @@ from lance_namespace import (
 )
 from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTableResult
 
-from ..entries.properties import visible
+from ..dataset.history import batches, transactions
 from ..errors import invalid
+from ..properties import visible
+from ..storage.staging import Staged
 from ..table import Table
-from ..tables.history import batches, transactions
-from ..tables.history.staging import Staged
 from .base import Operations, is_managed, location_of
 from .versions import ranges_of
 

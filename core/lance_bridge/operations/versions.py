@@ -35,11 +35,11 @@ from lance_namespace import (
     UpdateTableTagResponse,
 )
 
-from ..managed import foreign
+from ..dataset.history import batches, branches, pruning, tags, versions
+from ..managed import out_of_band as foreign
 from ..paging import PageRequest
 from ..ref import Ref
-from ..tables.history import batches, branches, pruning, tags, versions
-from ..tables.history.staging import Staged
+from ..storage.staging import Staged
 from .base import Operations
 
 

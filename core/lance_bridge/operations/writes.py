@@ -13,10 +13,10 @@ from lance_namespace import (
     UpdateTableResponse,
 )
 
-from ..entries import modes
+from .. import modes
+from ..dataset import change, insert, merge
+from ..dataset.data import Data, Rows
 from ..ref import Ref
-from ..tables import change, insert, merge
-from ..tables.data import Data, Rows
 from .base import Operations
 
 

@@ -1,7 +1,6 @@
-"""What happens inside a Lance table, over pylance and the location that the catalog gave.
+"""The entries of a catalog: what happens to namespaces and tables as names, written once.
 
-Here is what all share (`dataset`, `commits`, `expressions`, `paths`, `schema`), and the rows: how
-they come in (`data`, `ipc`) and what is done with them (`create`, `insert`, `merge`, `change`), and
-indices and statistics. `query` finds rows, `columns` changes the schema, `history` has versions,
-tags, branches and transactions.
+One module per kind of entry (`namespaces`, `tables`), and what they share: `modes` of a request,
+`properties` and marks, `placement` of new tables, `sharing` of locations, and `outcome` of changes
+whose reply was lost.
 """

@@ -19,9 +19,9 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError
 
-from lance_bridge.entries.properties import ENTRY_ID
+from lance_bridge.dataset import paths
 from lance_bridge.errors import invalid
-from lance_bridge.tables import paths
+from lance_bridge.properties import ENTRY_ID
 
 from ...source.commit import NO_FRAGMENT, Commit, guarded
 from ...source.writer import Target

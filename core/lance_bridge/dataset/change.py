@@ -1,0 +1,152 @@
+"""Changing rows in place: update and delete; and what all changes of rows have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import lance
+import pyarrow as pa
+from lance_namespace.errors import LanceNamespaceError
+
+from .. import properties as entry_properties
+from ..errors import unsupported
+from ..properties import visible
+from ..ref import Ref
+from ..table import Table, transaction_id
+from ..tables import collection as entries
+from . import expressions, paths
+
+
+@dataclass(frozen=True)
+class Update:
+    """What to set, and in which rows. Source: UpdateTable."""
+
+    updates: Sequence[Sequence[str]]
+    """Pairs of a field path and an expression (SQL) over the old values."""
+    predicate: str | None = None
+    properties: Mapping[str, str] | None = None
+    """Added to those of the entry, after the rows."""
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What an update did. Properties are None where none were asked for."""
+
+    rows: int
+    version: int
+    transaction_id: str | None
+    properties: Mapping[str, str] | None
+
+
+def delete(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None]:
+    """Delete the rows for which ``predicate`` (SQL) holds; return version and transaction.
+
+    Source: DeleteFromTable. A version is made even where no row matches.
+
+    Raises:
+        TableColumnNotFoundError: (12) the predicate names a column that is not there.
+        InvalidInputError: (13) the predicate is not one expression of SQL, or fails on a row;
+            nothing is changed.
+        ConcurrentModificationError: (14) other writers kept changing the same rows.
+        InvalidTableStateError: (19) the table holds no data yet.
+        TableBranchNotFoundError: (22)
+    """
+    dataset = table.open(ref, write=True)
+    expressions.check_predicate(dataset, table.name, predicate)
+    with table.committing(dataset):
+        dataset.delete(predicate)
+    return int(dataset.version), transaction_id(dataset, table)
+
+
+def update(table: Table, wanted: Update, ref: Ref) -> Updated:
+    """Set columns to expressions in the rows that match, or in all.
+
+    As everywhere in Lance, integers overflow without a word, and a value is cast to the type of its
+    column where that can be done. Source: UpdateTable.
+
+    Raises:
+        UnsupportedOperationError: (0) a nested field, which Lance cannot update by itself, an
+            expression that reads another column that is updated, or properties that cannot change.
+        TableColumnNotFoundError: (12) a column to update, or one that is read, is not there.
+        InvalidInputError: (13) no updates, a column twice, or a predicate or expression that is
+            malformed or fails on a row; nothing is changed.
+        ConcurrentModificationError: (14) other writers kept changing the same rows.
+        InvalidTableStateError: (19) the table holds no data yet.
+        TableBranchNotFoundError: (22)
+    """
+    properties = _with_added(table, wanted.properties)
+    dataset = table.open(ref, write=True)
+    values = _expressions(dataset, table, wanted.updates)
+    if wanted.predicate is not None:
+        expressions.check_predicate(dataset, table.name, wanted.predicate)
+    with table.committing(dataset):
+        counts = dataset.update(values, where=wanted.predicate)
+    version = int(dataset.version)
+    if properties is not None:
+        properties = _stored(table, properties, version)
+    transaction = transaction_id(dataset, table)
+    return Updated(int(counts["num_rows_updated"]), version, transaction, properties)
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+def _with_added(table: Table, properties: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return all properties as they are to be, once it is sure that they can be stored."""
+    if properties is None:
+        return None
+    wanted = {**table.properties, **entry_properties.checked(properties)}
+    entries.require_settable(table.connection, table.record, wanted)
+    return wanted
+
+
+def _stored(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
+    try:
+        return visible(entries.set_properties(table.connection, table.record, wanted).properties)
+    except LanceNamespaceError as error:
+        raise type(error)(
+            f"The rows of '{table.name}' are updated, as version {version}, but its "
+            f"properties are not stored: {error}"
+        ) from error
+
+
+# -- columns and expressions -----------------------------------------------------------------------
+
+
+def _expressions(
+    dataset: lance.LanceDataset, table: Table, updates: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    """Return the expression of each column, checked by planning it."""
+    columns = paths.find_each(dataset, table, [path for path, _ in updates])
+    for column in columns:
+        if column.parent:
+            raise unsupported(
+                f"Lance cannot update '{column.path}' alone: it is inside '{column.segments[0]}'. "
+                "Update that, with named_struct(…)"
+            )
+    found = {each.name: sql for each, (_, sql) in zip(columns, updates, strict=True)}
+    expressions.types_of(dataset, table.name, found)
+    _require_independent(dataset, found)
+    return found
+
+
+def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) -> None:
+    """Check that no expression reads a column that another one sets.
+
+    Lance sets one after the other, in no order, so that it would read old values or new ones.
+    """
+    for name, expression in found.items():
+        others = found.keys() - {name}
+        # Of the columns named there, some may be words of SQL: those can be planned without.
+        if not expressions.columns_in(expression, sorted(others)):
+            continue
+        left = pa.schema([field for field in dataset.schema if field.name not in others])
+        without_others = lance.write_dataset(left.empty_table(), "memory://")
+        try:
+            expressions.types_of(without_others, "", {name: expression})
+        except LanceNamespaceError as error:
+            raise unsupported(
+                f"Lance cannot update '{name}' to {expressions.shown(expression)} while it updates "
+                f"what that reads: {', '.join(sorted(others))}. Update one column after the other"
+            ) from error

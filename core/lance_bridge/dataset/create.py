@@ -1,0 +1,246 @@
+"""CreateTable: an entry first, then the data; what fails in between can be tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import lance
+import pyarrow as pa
+from lance.fragment import write_fragments
+from lance_namespace.errors import (
+    InternalError,
+    InvalidInputError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+)
+
+from .. import location as locations
+from .. import properties as entry_properties
+from ..catalog import IMPLEMENTATION, Path, TableRecord
+from ..connection import Connection
+from ..errors import concurrent_modification, invalid, table_already_exists
+from ..lance_errors import (
+    LANCE_ERRORS,
+    as_namespace_error,
+    first_line,
+    is_refusal,
+    translate_lance_errors,
+)
+from ..managed import conversion
+from ..modes import CreateMode
+from ..properties import manager_in
+from ..table import Table, raise_view_failure
+from ..tables import collection as entries
+from ..tables import locations as placement
+from .data import Rows
+from .spark_types import columns_of
+
+FIRST_VERSION = 1
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """What a caller wants to create: rows with a schema, and how."""
+
+    path: Path
+    rows: Rows
+    mode: CreateMode = CreateMode.CREATE
+    properties: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = None
+    manager: str | None = None
+    """Who is to hold its versions, where the properties say so."""
+
+
+def create_table(connection: Connection, table: NewTable) -> tuple[TableRecord, int]:
+    """Create a table with data and return its entry and version. Source: CreateTable.
+
+    The entry comes first, without data: the catalog decides between two creators. A write that
+    fails leaves a declared table, which the next create completes; so do rows that turn out bad
+    after that, which only those can that are read once. Rows that Lance cannot write leave none.
+
+    Raises:
+        TableAlreadyExistsError: (5) a table with data has the name and the mode is Create, or an
+            entry that is not Lance's has it in any mode.
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) bad rows or properties, rows that Lance refuses, or no location can
+            be found.
+        ConcurrentModificationError: (14)
+        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
+        ServiceUnavailableError: (17) the storage did not take the data.
+        InternalError: (18) Lance panicked.
+    """
+    asked = table.properties
+    table = replace(table, properties=_checked(asked), manager=manager_in(asked))
+    _check_names(table.rows.schema)
+    table.rows.require_storable()
+    table.rows.check_ahead()
+    home = placement.Home(connection, table.path[:-1])
+    managed = conversion.is_wanted(connection, table.path, home, asked)
+    place = placement.free_location(connection, table.path, home, must_look=True)
+    record, is_new = entries.add_or_find(
+        connection,
+        table.path,
+        place,
+        table.properties or {},
+        declared=True,
+        columns=columns_of(table.rows.schema),
+    )
+    if is_new and managed:
+        with entries.undone(connection, record):
+            record = conversion.begin(connection, record)
+    try:
+        if is_new:
+            with _undone_where_refused(Table(connection, record), table.rows):
+                return record, write_first(
+                    Table(connection, record), table.rows, table.storage_options
+                )
+        if Table(connection, record).is_declared():
+            record = conversion.begin(connection, record) if managed else record
+            return _complete(connection, table, record)
+    except TableAlreadyExistsError:
+        # Another writer's data came first, even where the entry is this one's.
+        if table.mode is CreateMode.CREATE:
+            raise
+    return _onto_existing(connection, table, record)
+
+
+@contextmanager
+def _undone_where_refused(table: Table, rows: Rows) -> Iterator[None]:
+    """Remove a new entry where Lance refuses the rows or panics: to repeat it would not help."""
+    try:
+        yield
+    except (InvalidInputError, InternalError) as error:
+        if rows.failure is error:
+            raise
+        with entries.undone(table.connection, table.record):
+            raise
+
+
+def _check_names(schema: pa.Schema) -> None:
+    for name in schema.names:
+        if locations.is_path(name):
+            raise invalid(f"{name[:60]!r} cannot be a column's name: it is a path")
+
+
+def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if properties is None else entry_properties.checked(properties)
+
+
+def _complete(
+    connection: Connection, table: NewTable, record: TableRecord
+) -> tuple[TableRecord, int]:
+    """Write the data of a table that somebody declared."""
+    if table.properties is not None:
+        entries.require_settable(connection, record, table.properties)
+    version = write_first(Table(connection, record), table.rows, table.storage_options)
+    if table.properties is None:
+        return record, version
+    return entries.set_properties(connection, record, table.properties), version
+
+
+def _onto_existing(
+    connection: Connection, table: NewTable, record: TableRecord
+) -> tuple[TableRecord, int]:
+    """Do with a table that has data what the mode says."""
+    record = Table(connection, record).refreshed().record
+    if table.mode is CreateMode.CREATE:
+        raise table_already_exists(table.path)
+    if table.mode is CreateMode.EXIST_OK:
+        return record, Table(connection, record).open().version
+    entries.require_settable(connection, record, table.properties or {})
+    if table.manager == IMPLEMENTATION:
+        record = conversion.begin(connection, record)
+    version = _overwrite(table, Table(connection, record))
+    return entries.set_properties(connection, record, table.properties or {}), version
+
+
+def _overwrite(new: NewTable, table: Table) -> int:
+    """Replace the data. Lance does it in one step: readers see the old table or the new one.
+
+    Raises:
+        ConcurrentModificationError: (14) another writer committed meanwhile.
+    """
+    if not new.rows.can_be_read:  # the first write took them, and lost the race
+        raise concurrent_modification(table.path)
+    _, options = _target(table, new.storage_options)
+    dataset = table.open(write=True)
+    with new.rows.blamed(), table.committing(dataset, rows=new.rows):
+        written = lance.write_dataset(
+            new.rows.reader(), dataset, mode="overwrite", storage_options=options
+        )
+    return int(written.version)
+
+
+def write_first(
+    table: Table,
+    rows: Rows,
+    storage_options: Mapping[str, str] | None = None,
+) -> int:
+    """Commit version 1 and no other.
+
+    ``write_dataset(mode="create")`` only looks for a dataset when it begins: of writers that race,
+    several succeed, and each overwrites the one before.
+
+    Raises:
+        TableAlreadyExistsError: (5) another writer was first.
+        InvalidInputError: (13) bad rows, or rows that Lance refuses; nothing is committed.
+        ServiceUnavailableError: (17) the storage did not take the data.
+        InternalError: (18) Lance panicked; nothing is committed.
+    """
+    place, options = _target(table, storage_options)
+    transaction, through = None, table.commit_arguments()
+    try:
+        with rows.blamed():
+            fragments = write_fragments(
+                rows.reader(), place, mode="create", storage_options=options
+            )
+            first = lance.LanceOperation.Overwrite(rows.schema, fragments)
+            transaction = lance.Transaction(read_version=0, operation=first)
+            lance.LanceDataset.commit(
+                place,
+                transaction,
+                max_retries=0,
+                storage_options=options,
+                **through,
+            )
+    except LANCE_ERRORS as error:
+        if rows.failure is error:
+            raise
+        table = table.refreshed()
+        if table.is_declared():
+            raise_view_failure(through.get("namespace_client"), error)
+            hint = "The entry is there; create the table again to complete it"
+            raise not_written(table, error, hint) from error
+        if transaction is None or not _is_own(table, transaction.uuid):
+            raise table_already_exists(table.path, "another writer created its data") from error
+    return FIRST_VERSION
+
+
+def _is_own(table: Table, transaction_id: str) -> bool:
+    """Return whether version 1 is of this transaction: its reply may have been lost."""
+    with translate_lance_errors(f"Table '{table.name}' could not be read back"):
+        transaction = table.open().read_transaction(FIRST_VERSION)
+    return transaction is not None and transaction.uuid == transaction_id
+
+
+def _target(
+    table: Table, storage_options: Mapping[str, str] | None
+) -> tuple[str, dict[str, str] | None]:
+    common = table.storage_options(write=True)
+    options = {**(common or {}), **(storage_options or {})}
+    return table.uri, options or None
+
+
+def not_written(table: Table, error: Exception, hint: str) -> LanceNamespaceError:
+    """Return the error for rows that Lance refused or that storage did not take.
+
+    Args:
+        hint: What to do where storage failed.
+    """
+    name = table.name
+    if is_refusal(error):
+        return invalid(f"The rows of table '{name}' cannot be written: {first_line(error)}")
+    what = f"The data of table '{name}' could not be written to {table.record.location}"
+    return as_namespace_error(what, error, f". {hint}")

@@ -1,0 +1,191 @@
+"""Tags of a table: list, look up, create, move and delete."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import lance
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+    TableTagAlreadyExistsError,
+    TableTagNotFoundError,
+    TableVersionNotFoundError,
+)
+from lance_namespace_urllib3_client.models import TagContents
+
+from ...lance_errors import (
+    LANCE_ERRORS,
+    as_namespace_error,
+    panics_as_errors,
+    translate_lance_errors,
+)
+from ...ref import Ref
+from ...storage.manifests import TableFiles
+from ...table import Table
+from .references import check_tag_name, tags_of
+from .versions import directory_of
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """What a tag points to; ``branch`` is None for main."""
+
+    version: int
+    branch: str | None = None
+
+    @property
+    def pair(self) -> tuple[str | None, int]:
+        """How pylance takes it."""
+        return self.branch, self.version
+
+
+def list_all(table: Table) -> dict[str, TagContents]:
+    """Return all tags; none where the table holds no data yet."""
+    try:
+        dataset = table.open()
+    except InvalidTableStateError:
+        return {}
+    return {
+        name: TagContents(
+            branch=tag["branch"], version=tag["version"], manifestSize=tag["manifest_size"]
+        )
+        for name, tag in tags_of(dataset).items()
+    }
+
+
+def get(table: Table, name: str) -> Tagged:
+    """Return what a tag points to.
+
+    Raises:
+        TableTagNotFoundError: (8)
+        InvalidInputError: (13) no tag can have the name.
+    """
+    found = _read(table, check_tag_name(name))
+    if found is None:
+        raise _not_found(table, name)
+    return found
+
+
+def create(table: Table, name: str, ref: Ref) -> None:
+    """Tag a version. Of several creators of one tag, one wins.
+
+    Raises:
+        TableTagAlreadyExistsError: (9)
+        TableVersionNotFoundError: (11)
+        TableBranchNotFoundError: (22)
+        InvalidInputError: (13) no tag can have the name.
+    """
+    check_tag_name(name)
+    dataset, wanted = _target(table, ref)
+    if _read(table, name) is not None:
+        raise _already_exists(table, name)
+    try:
+        with panics_as_errors():
+            dataset.tags.create(name, wanted.pair)
+    except LANCE_ERRORS as error:
+        if _read(table, name) is not None:
+            raise _already_exists(table, name) from error
+        raise _failed(table, ref, f"Tag '{name}' could not be created", error) from error
+    if not _is_there(table, wanted):
+        with translate_lance_errors(
+            f"Tag '{name}' points to a version that was deleted: delete it"
+        ):
+            dataset.tags.delete(name)
+        raise _gone(table, ref)
+
+
+def update(table: Table, name: str, ref: Ref) -> None:
+    """Let a tag point to another version.
+
+    Raises:
+        TableTagNotFoundError: (8)
+        TableVersionNotFoundError: (11) the tag stays as it was.
+        TableBranchNotFoundError: (22)
+        InvalidInputError: (13) no tag can have the name.
+    """
+    before = get(table, name)
+    dataset, wanted = _target(table, ref)
+    try:
+        with panics_as_errors():
+            dataset.tags.update(name, wanted.pair)
+    except LANCE_ERRORS as error:
+        if _read(table, name) is None:
+            raise _not_found(table, name) from error
+        raise _failed(table, ref, f"Tag '{name}' could not be moved", error) from error
+    if not _is_there(table, wanted):
+        with translate_lance_errors(
+            f"Tag '{name}' points to a version that was deleted: move it back"
+        ):
+            dataset.tags.update(name, before.pair)
+        raise _gone(table, ref)
+
+
+def delete(table: Table, name: str) -> None:
+    """Delete a tag; its version stays.
+
+    Raises:
+        TableTagNotFoundError: (8)
+        InvalidInputError: (13) no tag can have the name.
+    """
+    get(table, name)
+    dataset = table.open(write=True)
+    try:
+        with panics_as_errors():
+            dataset.tags.delete(name)
+    except LANCE_ERRORS as error:
+        if _read(table, name) is None:
+            raise _not_found(table, name) from error
+        what = f"Tag '{name}' of '{table.name}' could not be deleted"
+        raise as_namespace_error(what, error) from error
+
+
+def _target(table: Table, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
+    """Open the version that is to be tagged. Raises 11, 19, 22."""
+    dataset = table.open(ref, write=True)
+    return dataset, Tagged(dataset.version, ref.branch)
+
+
+def _read(table: Table, name: str) -> Tagged | None:
+    """Return what a tag points to, from its one file, or None where there is no such tag."""
+    files = TableFiles(table.storage(), table.location)
+    content = files.read(f"_refs/tags/{name}.json")
+    if content is None:
+        return None
+    what = f"Tag '{name}' of '{table.name}' could not be read"
+    with translate_lance_errors(what):
+        found = json.loads(content)
+    try:
+        return Tagged(int(found["version"]), found.get("branch"))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ServiceUnavailableError(f"{what}: its file is not Lance's") from error
+
+
+def _is_there(table: Table, tagged: Tagged) -> bool:
+    """Look once more for a tagged version: somebody may have deleted it before it was tagged."""
+    directory = directory_of(table, tagged.branch)
+    return directory.find(tagged.version) is not None
+
+
+def _failed(table: Table, ref: Ref, what: str, error: Exception) -> LanceNamespaceError:
+    """Raise 11 or 22 where the version is gone, else return the error to raise."""
+    table.open(ref, write=True)
+    return as_namespace_error(f"{what} on '{table.name}'", error)
+
+
+def _gone(table: Table, ref: Ref) -> TableVersionNotFoundError:
+    return TableVersionNotFoundError(
+        f"Table '{table.name}' has no {ref} any more: it was deleted meanwhile"
+    )
+
+
+def _already_exists(table: Table, name: str) -> TableTagAlreadyExistsError:
+    return TableTagAlreadyExistsError(
+        f"Table '{table.name}' already has a tag '{name}': update it to move it"
+    )
+
+
+def _not_found(table: Table, name: str) -> TableTagNotFoundError:
+    return TableTagNotFoundError(f"Table '{table.name}' has no tag '{name}'")

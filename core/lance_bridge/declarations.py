@@ -1,0 +1,64 @@
+"""Who may repeat a declaration: the Python thread that made it, and anyone once it is old.
+
+A writer declares a table and writes then, and pylance's ``mode="create"`` declares again when a
+failed write is tried again. But Lance lets two writers that both create a dataset overwrite one
+another, so that a declaration must keep others away while its maker may still be writing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from .catalog import RESERVED_PREFIX, TableRecord
+from .properties import ENTRY_ID
+
+DECLARED_AT = RESERVED_PREFIX + "declared_at"
+"""When an entry was declared: milliseconds since 1970, by the clock of the client."""
+
+
+def now() -> str:
+    """Return the time as `DECLARED_AT` has it."""
+    return str(time.time_ns() // 1_000_000)
+
+
+def _caller() -> int | None:
+    """Return the thread of the caller, or None where it does not tell one caller from another.
+
+    LanceDB calls from a pool of threads that Python did not start: two writers of one process
+    arrive on the same thread.
+    """
+    is_foreign = isinstance(threading.current_thread(), threading._DummyThread)
+    return None if is_foreign else threading.get_ident()
+
+
+@dataclass
+class Declarations:
+    """The fresh declarations of one namespace object. ``grace`` is in seconds."""
+
+    grace: float
+    _made: dict[str, tuple[int | None, float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def remember(self, record: TableRecord) -> None:
+        """Note a declaration of this thread; call it before the catalog is asked."""
+        moment = time.monotonic()
+        with self._lock:
+            self._made = {k: v for k, v in self._made.items() if moment - v[1] <= self.grace}
+            self._made[record.properties[ENTRY_ID]] = (_caller(), moment)
+
+    def may_repeat(self, record: TableRecord) -> bool:
+        """Return whether this thread may take over a declaration that has no data."""
+        maker = self._made.get(record.properties.get(ENTRY_ID, ""))
+        if maker is not None and maker[0] is not None and maker[0] == _caller():
+            return True
+        return self.age(record) > self.grace
+
+    def age(self, record: TableRecord) -> float:
+        """Return the seconds since the declaration; endless where nobody noted its time."""
+        try:
+            declared = int(record.properties.get(DECLARED_AT, "0"))
+        except ValueError:
+            return float("inf")
+        return time.time() - declared / 1000

@@ -1,0 +1,304 @@
+"""Manifests of a table: their names and paths, and the files of a table in its object store.
+
+Source: the Lance table format, sections "Manifest" and "Manifest naming schemes".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import obstore
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+)
+from lance_namespace_urllib3_client.models import TableVersion
+from obstore.exceptions import AlreadyExistsError, NotFoundError
+from obstore.store import LocalStore
+
+from .. import location as locations
+from ..errors import invalid
+from .store import TableStorage, store_errors
+
+logger = logging.getLogger(__name__)
+
+MAIN = "main"
+"""How a request names the branch that every table has."""
+
+VERSIONS = "_versions"
+_ENDING = ".manifest"
+_LARGEST = 2**64 - 1
+_V2_DIGITS = 20
+
+
+class Scheme(str, Enum):
+    """How the manifests of a table are named; all of one table in the same way."""
+
+    V1 = "V1"
+    V2 = "V2"
+
+    @classmethod
+    def parse(cls, text: str | None) -> Scheme | None:
+        """Return what a request names. Raises InvalidInput (13)."""
+        if text is None:
+            return None
+        try:
+            return cls(text)
+        except ValueError:
+            raise invalid(f"naming_scheme must be V1 or V2, not {text[:60]!r}") from None
+
+
+def sorting_key(version: int, *, descending: bool = False) -> str:
+    """Return digits that sort as versions do, or the other way round."""
+    return f"{_LARGEST - version if descending else version:0{_V2_DIGITS}d}"
+
+
+def name_of(version: int, scheme: Scheme) -> str:
+    """Return the file name of a version's manifest."""
+    if scheme is Scheme.V1:
+        return f"{version}{_ENDING}"
+    return sorting_key(version, descending=True) + _ENDING
+
+
+def parse_name(name: str) -> tuple[int, Scheme] | None:
+    """Return what a file name in ``_versions`` says, or None where it is no version's manifest.
+
+    Manifests that are only staged, and those of detached versions, are none.
+    """
+    digits = name.removesuffix(_ENDING)
+    if digits == name or not (digits.isascii() and digits.isdigit()):
+        return None
+    if len(digits) == _V2_DIGITS:
+        return _LARGEST - int(digits), Scheme.V2
+    return int(digits), Scheme.V1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version as it lies in storage. ``path`` is relative to the store's root, as Lance's."""
+
+    version: int
+    scheme: Scheme
+    name: str
+    path: str
+    size: int
+    e_tag: str | None
+    timestamp_millis: int
+
+    def described(self) -> TableVersion:
+        """Return what the API tells of a version."""
+        return TableVersion(
+            version=self.version,
+            manifest_path=self.path,
+            manifest_size=self.size,
+            e_tag=self.e_tag,
+            timestamp_millis=self.timestamp_millis,
+        )
+
+
+class TableFiles:
+    """The files under a table's location, by paths relative to it.
+
+    Every method raises PermissionDenied (15), Unauthenticated (16), ServiceUnavailable (17) or
+    InvalidInput (13: bad options) where the storage does not answer.
+    """
+
+    def __init__(self, storage: TableStorage, location: str) -> None:
+        self._storage = storage
+        self.location = location
+
+    def list(self, inside: str) -> list[Any]:
+        """Return obstore's metadata of each file under a directory; none if it is not there."""
+        with store_errors(self.location):
+            store = self._open()
+            if store is None:
+                return []
+            return [meta for batch in obstore.list(store, prefix=inside) for meta in batch]
+
+    def head(self, path: str) -> Any | None:
+        """Return obstore's metadata of a file, or None where it is not there."""
+        with store_errors(self.location):
+            store = self._open()
+            try:
+                return store and obstore.head(store, path)
+            except (FileNotFoundError, NotFoundError):
+                return None
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content, or None where it is not there."""
+        with store_errors(self.location):
+            store = self._open()
+            try:
+                return store and bytes(obstore.get(store, path).bytes())
+            except (FileNotFoundError, NotFoundError):
+                return None
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Write a file that is not there yet; return False where it is, and change nothing."""
+        with store_errors(self.location):
+            try:
+                obstore.put(self._open_existing(), path, data, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def put_own(self, path: str, data: bytes) -> bool:
+        """Write a file that is not there yet; return whether it is this one that is there now.
+
+        Nobody else writes the same data. What becomes of the replies makes no difference.
+        """
+        try:
+            if self.put_new(path, data):
+                return True
+        except ServiceUnavailableError:
+            # It may be there, only its reply was lost.
+            if self.read(path) != data:
+                raise
+            return True
+        # The store may have repeated a write whose reply was lost, and met its own.
+        return self.read(path) == data
+
+    def put_over(self, path: str, data: bytes) -> None:
+        """Write a file, in place of one that may be there."""
+        with store_errors(self.location):
+            obstore.put(self._open_existing(), path, data, mode="overwrite")
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Delete files; what is not there does no harm."""
+        with store_errors(self.location):
+            store = self._open()
+            if store is None:
+                return
+            try:
+                obstore.delete(store, list(paths))
+            except (FileNotFoundError, NotFoundError):
+                for path in paths:
+                    _remove_one(store, path)
+
+    @cached_property
+    def _remote(self) -> Any:
+        """One client for all calls: each new one would connect anew."""
+        return self._storage.store_at(self.location)
+
+    def _open(self) -> Any | None:
+        """Return the store at the location, or None where a local directory is not there."""
+        place = locations.for_lance(self.location)
+        if not locations.is_local(place):
+            return self._remote
+        try:
+            mode = os.stat(place).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return LocalStore(place) if stat.S_ISDIR(mode) else None
+
+    def _open_existing(self) -> Any:
+        store = self._open()
+        if store is None:
+            raise FileNotFoundError(f"There is no directory {self.location}")
+        return store
+
+
+def _remove_one(store: Any, path: str) -> None:
+    try:
+        obstore.delete(store, path)
+    except (FileNotFoundError, NotFoundError):
+        logger.debug("%s was deleted already", path)
+
+
+class VersionDirectory:
+    """The manifests of a table's main branch, or of another branch."""
+
+    def __init__(self, files: TableFiles, branch: str | None = None) -> None:
+        self.files = files
+        self.inside = f"tree/{branch}/{VERSIONS}" if branch else VERSIONS
+
+    @property
+    def path(self) -> str:
+        """Where it is, relative to the store's root, as pylance spells it."""
+        place = locations.for_lance(self.files.location)
+        local = locations.is_local(place)
+        root = place.strip("/") if local else "/".join(locations.key(place)[2:])
+        return f"{root}/{self.inside}"
+
+    def list(self) -> list[Manifest]:
+        """Return the manifests of all versions, the first version first.
+
+        Raises:
+            InvalidTableStateError: (19) they are named in two schemes; Lance opens no such table.
+        """
+        prefix = f"{self.inside}/"
+        metas = self.files.list(self.inside)
+        named = [(meta, meta["path"].removeprefix(prefix)) for meta in metas]
+        found = [made for meta, name in named if (made := self._manifest(meta, name))]
+        if len({each.scheme for each in found}) > 1:
+            raise InvalidTableStateError(
+                f"The manifests in {self.path} are named in two schemes: remove what is not Lance's"
+            )
+        return sorted(found, key=lambda each: each.version)
+
+    def latest(self) -> Manifest | None:
+        """Return the latest version's manifest, or None where there is no version."""
+        return next(reversed(self.list()), None)
+
+    def last_two(self) -> Sequence[Manifest] | None:
+        """Return the two latest versions where that takes no listing of all; else None."""
+        return None
+
+    def find(self, version: int) -> Manifest | None:
+        """Return one version's manifest, or None where there is no such version."""
+        if not 0 < version <= _LARGEST:
+            return None
+        for scheme in (Scheme.V2, Scheme.V1):
+            name = name_of(version, scheme)
+            meta = self.files.head(self.within(name))
+            if meta is not None:
+                return self._manifest(meta, name)
+        return None
+
+    def within(self, name: str) -> str:
+        """Return the path of a file here, relative to the table's location."""
+        return f"{self.inside}/{name}"
+
+    def name_of_staged(self, path: str) -> str:
+        """Return the file name of a staged manifest that a request names by its path.
+
+        Raises:
+            InvalidInputError: (13) it is not in this directory, or is a version's own manifest.
+        """
+        directory, _, name = path.rpartition("/")
+        if not name or not self._is_here(directory):
+            raise invalid(f"manifest_path {path[:300]!r} is not a file in {self.path}")
+        if parse_name(name) is not None:
+            raise invalid(f"manifest_path {path[:300]!r} is a version already, not a staged one")
+        return name
+
+    def _is_here(self, directory: str) -> bool:
+        place = locations.for_lance(self.files.location)
+        if not locations.is_local(place):
+            return directory.strip("/") == self.path
+        absolute = f"/{directory.lstrip('/')}"
+        return locations.key(absolute) == locations.key(f"/{self.path}")
+
+    def _manifest(self, meta: Any, name: str) -> Manifest | None:
+        parsed = parse_name(name)
+        return None if parsed is None else self._of(meta, *parsed, name)
+
+    def _of(self, meta: Any, version: int, scheme: Scheme, name: str) -> Manifest:
+        path, millis = f"{self.path}/{name}", int(meta["last_modified"].timestamp() * 1000)
+        return Manifest(version, scheme, name, path, meta["size"], meta["e_tag"], millis)
+
+
+def discard(files: TableFiles, path: str) -> None:
+    """Delete a file that is of no use any more; what stays does no harm, and is logged."""
+    try:
+        files.remove([path])
+    except LanceNamespaceError as error:
+        logger.warning("%s in %s stays: %s", path, files.location, error)

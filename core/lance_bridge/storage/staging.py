@@ -1,0 +1,187 @@
+"""Creating a version of a table from a manifest that is staged: written, and no version yet.
+
+A table that its storage manages has a version exactly where a manifest lies in ``_versions``:
+Lance commits by writing it if it is not there, and so does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lance_namespace import CreateTableVersionRequest
+from lance_namespace.errors import ConcurrentModificationError, InternalError
+from lance_namespace_urllib3_client.models import CreateTableVersionEntry
+
+from ..catalog import TableRecord
+from ..errors import concurrent_modification, display, invalid, unsupported
+from .manifest_content import version_inside
+from .manifests import Manifest, Scheme, VersionDirectory, discard, name_of
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A version to be, as a request names it."""
+
+    version: int
+    manifest_path: str
+    branch: str | None = None
+    manifest_size: int | None = None
+    e_tag: str | None = None
+    naming_scheme: str | None = None
+    metadata: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, request: CreateTableVersionRequest | CreateTableVersionEntry) -> Staged:
+        """Return the version that a request wants to create."""
+        return cls(
+            request.version,
+            request.manifest_path,
+            request.branch,
+            request.manifest_size,
+            request.e_tag,
+            request.naming_scheme,
+            request.metadata,
+        )
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A version that was checked and can be created: by its storage, or as a subclass says."""
+
+    record: TableRecord
+    directory: VersionDirectory
+    version: int
+    name: str
+    """The file name that the manifest is to have."""
+    staged: str
+    """The path of the staged manifest, relative to the table's location."""
+    data: bytes
+    is_there: bool
+    """An earlier attempt of the same has succeeded."""
+
+    def __str__(self) -> str:
+        """Return what a message calls it."""
+        return f"Version {self.version} of table '{display(self.record.path)}'"
+
+    def do(self) -> Manifest:
+        """Create the version. Raises ConcurrentModification (14)."""
+        files, path = self.directory.files, self.directory.within(self.name)
+        if not self.is_there and not files.put_own(path, self.data):
+            raise conflict(self.record, self.version, self.version + 1)
+        discard(files, self.staged)
+        manifest = self.directory.find(self.version)
+        if manifest is None:
+            raise concurrent_modification(self.record.path)
+        return manifest
+
+    def take_back(self) -> None:
+        """Undo `do`, if it has had an effect and nobody has built on the version.
+
+        Raises:
+            InternalError: (18) a later version is there: this one stays.
+        """
+        directory, files = self.directory, self.directory.files
+        path = directory.within(self.name)
+        if self.is_there or files.read(path) != self.data:
+            return
+        files.put_new(self.staged, self.data)
+        if not self._has_later():
+            files.remove([path])
+            if not self._has_later():
+                return
+            files.put_new(path, self.data)
+        discard(files, self.staged)
+        raise self.stays()
+
+    def stays(self) -> InternalError:
+        """Return the error for a version that cannot be taken back."""
+        return InternalError(f"{self} stays: another writer has built on it")
+
+    def _has_later(self) -> bool:
+        return self.directory.find(self.version + 1) is not None
+
+
+def prepare(record: TableRecord, directory: VersionDirectory, staged: Staged) -> Commit:
+    """Check all that can be checked before a version is created by the storage.
+
+    Raises:
+        ConcurrentModificationError: (14) the version is there, or is not the next one.
+        InvalidInputError: (13) the manifest is not there, or is not of this version, or would be
+            named unlike those of the table.
+        UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
+    """
+    refuse_metadata(record, staged)
+    wanted = Scheme.parse(staged.naming_scheme)
+    staged_name = directory.name_of_staged(staged.manifest_path)
+    present = directory.list()
+    latest = present[-1] if present else None
+    scheme = latest.scheme if latest else wanted or Scheme.V2
+    require_scheme(record, staged, scheme)
+    path = directory.within(staged_name)
+    data = directory.files.read(path)
+    name = name_of(staged.version, scheme)
+    is_there = any(each.version == staged.version for each in present)
+    expected = latest.version + 1 if latest else 1
+    if staged.version != expected:
+        # The same call again, after its reply was lost, is not a conflict.
+        is_same = is_there and data == directory.files.read(directory.within(name))
+        if data is None or not is_same:
+            raise conflict(record, staged.version, expected)
+    checked = require_content(directory, path, staged, data)
+    return Commit(record, directory, staged.version, name, path, checked, is_there)
+
+
+def refuse_metadata(record: TableRecord, staged: Staged) -> None:
+    """Raises UnsupportedOperation (0) where a version is to have metadata of its own."""
+    if staged.metadata:
+        raise unsupported(
+            f"Metadata of a version of '{display(record.path)}' cannot be kept: a manifest has no "
+            "place for it. Leave `metadata` out"
+        )
+
+
+def require_scheme(record: TableRecord, staged: Staged, scheme: Scheme) -> None:
+    """Raises InvalidInput (13) where a manifest would be named unlike those of its table."""
+    if Scheme.parse(staged.naming_scheme) not in (None, scheme):
+        raise invalid(
+            f"The manifests of '{display(record.path)}' are named in scheme {scheme.value}: one in "
+            f"scheme {staged.naming_scheme} would make the table unreadable"
+        )
+
+
+def require_content(
+    directory: VersionDirectory, path: str, staged: Staged, data: bytes | None
+) -> bytes:
+    """Return the content of a staged manifest.
+
+    Raises:
+        InvalidInputError: (13) it is not there, or is not what the request says.
+    """
+    if data is None:
+        raise invalid(f"There is no staged manifest at {staged.manifest_path[:300]!r}")
+    what = f"The manifest at {staged.manifest_path[:300]!r}"
+    found = version_inside(data)
+    if found != staged.version:
+        is_of = "not a Lance manifest" if found is None else f"of version {found}"
+        raise invalid(f"{what} is {is_of}, and not of version {staged.version}")
+    if staged.manifest_size not in (None, len(data)):
+        raise invalid(f"{what} has {len(data)} bytes, not {staged.manifest_size}")
+    if staged.e_tag is not None:
+        meta = directory.files.head(path)
+        if meta is None or _plain(meta["e_tag"]) != _plain(staged.e_tag):
+            raise invalid(f"{what} is not the one that the request's e_tag is of")
+    return data
+
+
+def _plain(e_tag: str | None) -> str:
+    """Return an ETag without what some stores put around it."""
+    return (e_tag or "").removeprefix("W/").strip('"')
+
+
+def conflict(record: TableRecord, version: int, expected: int) -> ConcurrentModificationError:
+    """Return the error for a version that is not the next one."""
+    return ConcurrentModificationError(
+        f"Version {version} of table '{display(record.path)}' cannot be created: the next version "
+        f"is {expected}"
+    )

@@ -1,0 +1,243 @@
+"""The object store under a table: is a dataset there, is anything there, delete a table's files.
+
+Local files go through the standard library; everything else through obstore, the store that Lance
+is built on, with the same options.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import obstore
+from lance_namespace.errors import (
+    InvalidInputError,
+    LanceNamespaceError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnauthenticatedError,
+)
+from obstore.exceptions import BaseError, UnknownConfigurationKeyError
+from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
+from obstore.exceptions import UnauthenticatedError as StoreUnauthenticated
+from obstore.store import from_url
+
+from .. import location as locations
+from .deletion import LocalLocation, Location, RemoteLocation
+from .table_files import RESERVED_FILE, VERSIONS, LocationFiles
+
+_CLIENT_OPTIONS = {
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
+    "http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host",
+    "proxy_url", "timeout", "user_agent",
+}  # fmt: skip
+_DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
+_RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+_GOOGLE_TOKEN = "google_storage_token"
+"""Lance's option for a vended token; obstore takes tokens from a function only."""
+_REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter of one key of many
+_UNKNOWN_CALLER = re.compile(
+    r"status code: 401\b"
+    r"|<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>"
+)
+_UNKNOWN_KEY = re.compile(r"Configuration key: '([^']+)' is not valid")
+
+
+class TableStorage:
+    """Looks at, and deletes, the files of tables. Holds the storage options of one namespace.
+
+    Every method takes a location in any spelling, and raises PermissionDenied (15),
+    Unauthenticated (16), ServiceUnavailable (17) or InvalidInput (13: bad options) where the
+    storage does not answer: "no" is only ever the storage's own answer.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+
+    def has_dataset(self, location: str) -> bool:
+        """Return True where a Lance dataset with at least one version is at ``location``."""
+        return any(name.endswith(".manifest") for name in self._names(location, VERSIONS))
+
+    def is_occupied(self, location: str) -> bool:
+        """Return True where any file is at or under ``location``."""
+        return next(self._names(location), None) is not None
+
+    def reserve(self, location: str) -> list[str]:
+        """Leave a mark that keeps the place from being given to another table.
+
+        Returns:
+            The local directories that were made for it, innermost first, for :meth:`release`.
+        """
+        with store_errors(location):
+            directory = _local(location)
+            if directory is None:
+                obstore.put(self.store_at(location), RESERVED_FILE, b"")
+                return []
+            made = [str(path) for path in (directory, *directory.parents) if not path.exists()]
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / RESERVED_FILE).touch()
+            return made
+
+    def release(self, location: str, made: Sequence[str]) -> None:
+        """Take back what :meth:`reserve` did, as far as nobody uses it by now."""
+        with store_errors(location):
+            directory = _local(location)
+            if directory is None:
+                obstore.delete(self.store_at(location), RESERVED_FILE)
+                return
+            (directory / RESERVED_FILE).unlink(missing_ok=True)
+            for path in map(Path, made):
+                if not path.is_dir() or any(path.iterdir()):
+                    return
+                path.rmdir()
+
+    def files_of_table(self, location: str) -> LocationFiles:
+        """Return which files inside ``location`` are the table's own, and which are not.
+
+        Raises:
+            InvalidTableStateError: (19) a manifest cannot be read, so that it is not known.
+        """
+        with store_errors(location):
+            return self._location(location).files()
+
+    def delete_table(self, location: str, listed: LocationFiles | None = None) -> Sequence[str]:
+        """Delete the files of the table inside ``location``; see `table_files` for which these are.
+
+        Other files stay, are logged, and are returned. The directory is removed where that empties
+        it. Safe to repeat.
+
+        Args:
+            listed: What `files_of_table` returned, to delete no other files; None lists them now.
+
+        Raises:
+            InvalidTableStateError: (19) as `files_of_table`; nothing is deleted.
+        """
+        with store_errors(location):
+            return self._location(location).delete_table(listed)
+
+    def _location(self, location: str) -> Location:
+        directory = _local(location)
+        if directory is None:
+            return RemoteLocation(locations.for_lance(location), self.store_at(location))
+        return LocalLocation(directory)
+
+    def _names(self, location: str, inside: str = "") -> Iterator[str]:
+        """Yield the paths of all files under a directory of the location, relative to it."""
+        with store_errors(location):
+            directory = _local(location)
+            if directory is None:
+                for batch in obstore.list(self.store_at(location), prefix=inside or None):
+                    yield from (meta["path"] for meta in batch)
+            else:
+                yield from _local_names(directory / inside)
+
+    def sizes(self, location: str, inside: str) -> dict[str, int]:
+        """Return the bytes of all files under a directory of the location, by relative path."""
+        with store_errors(location):
+            directory = _local(location)
+            if directory is None:
+                batches = obstore.list(self.store_at(location), prefix=inside)
+                return {meta["path"]: meta["size"] for batch in batches for meta in batch}
+            names = [f"{inside}/{name}" for name in _local_names(directory / inside)]
+            return {name: (directory / name).stat().st_size for name in names}
+
+    def store_at(self, location: str) -> Any:
+        """Return an obstore client for ``location``, with this namespace's options.
+
+        Its calls raise obstore's own errors: make them inside :func:`store_errors`.
+        """
+        uri = locations.for_lance(location)
+        client = dict(_DEFAULT_CLIENT)
+        config = {}
+        for option, value in self.options.items():
+            plain = option.lower().removeprefix("aws_").removeprefix("azure_")
+            if plain in _CLIENT_OPTIONS:
+                client[plain] = value
+            else:
+                config[option] = value
+        token = config.pop(_GOOGLE_TOKEN, None)
+        bearer = {"credential_provider": lambda: _bearer(token)} if token else {}
+        while True:
+            try:
+                return from_url(  # type: ignore[call-overload]  # plain strings, not the TypedDicts
+                    uri, config=config, client_options=client, retry_config=_RETRY, **bearer
+                )
+            except UnknownConfigurationKeyError as error:
+                # Options of Lance's own, such as expires_at_millis, mean nothing to the store.
+                found = _UNKNOWN_KEY.search(str(error))
+                if found is None or config.pop(found[1], None) is None:
+                    raise
+            except BaseError as error:
+                raise InvalidInputError(
+                    f"The storage.* properties do not fit {uri}: {_brief(error)}"
+                ) from error
+
+
+def _bearer(token: str | None) -> dict[str, Any]:
+    return {"token": token, "expires_at": None}
+
+
+def _local(location: str) -> Path | None:
+    path = locations.for_lance(location)
+    return Path(path) if path.startswith("/") else None
+
+
+def _local_names(directory: Path) -> Iterator[str]:
+    try:
+        # Not `exists`, which takes what cannot be looked at for absent.
+        mode = directory.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISDIR(mode):
+        yield directory.name
+        return
+
+    def stop(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # deleted since it was listed
+            raise error
+
+    for parent, _, files in os.walk(directory, onerror=stop):
+        for name in files:
+            yield str(Path(parent, name).relative_to(directory))
+
+
+@contextmanager
+def store_errors(location: str) -> Iterator[None]:
+    """Turn what a store raises into the errors of this library, naming the place."""
+    place = locations.for_lance(location)
+    try:
+        yield
+    except UnknownConfigurationKeyError as error:
+        raise InvalidInputError(f"A storage.* property does not fit {place}") from error
+    except (BaseError, OSError) as error:
+        raise _as_ours(error, place) from error
+
+
+def _as_ours(error: Exception, place: str) -> LanceNamespaceError:
+    # Of a listing that was refused, obstore tells only the text.
+    text = str(error) if isinstance(error, BaseError) else ""
+    if isinstance(error, StoreUnauthenticated) or _UNKNOWN_CALLER.search(text):
+        return UnauthenticatedError(
+            f"Storage did not accept the credentials for {place}: check the storage.* properties"
+        )
+    if isinstance(error, StorePermissionDenied | PermissionError) or _REFUSED.search(text):
+        return PermissionDeniedError(f"Storage refused access to {place}")
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return InvalidInputError(f"A name is longer than the file system of {place} takes")
+    return ServiceUnavailableError(
+        f"Storage at {place} could not be used ({_brief(error)}): check that it exists and can "
+        "be reached, and the storage.* properties"
+    )
+
+
+def _brief(error: BaseException) -> str:
+    # A store's message goes on with a dump of its request, which may hold signed headers.
+    return str(error).split("\n", 1)[0].split("Debug source", 1)[0].strip()[:300]

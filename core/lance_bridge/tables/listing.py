@@ -1,0 +1,108 @@
+"""Listing Lance tables, page by page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby, islice
+
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+)
+
+from ..catalog import Path, TableRecord
+from ..connection import Connection
+from ..errors import display
+from ..paging import PageRequest
+from ..table import Table
+from .overlap import innermost_namespaces
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 100
+_THREADS = 8
+
+
+def list_tables(
+    connection: Connection, namespace: Path, page: PageRequest, *, include_declared: bool
+) -> tuple[list[str], str | None]:
+    """Return one page of the names of a namespace's Lance tables. Source: ListTables.
+
+    Raises:
+        NamespaceNotFoundError: (1)
+    """
+    after = page.after[-1] if page.after is not None else None
+    if include_declared:
+        names = connection.catalog.list_tables(namespace, lance_only=True)
+        rest: Iterator[Path] = ((name,) for name in names if after is None or name > after)
+    else:
+        records = connection.catalog.scan_tables(namespace, lance_only=True, after=after)
+        # A name that a server broke has several entries.
+        rest = (path for path, _ in groupby(_with_data(connection, records)))
+    found, token = page.cut(_enough(rest, page))
+    return [name for (name,) in found], token
+
+
+def list_all_tables(
+    connection: Connection, page: PageRequest, *, include_declared: bool
+) -> tuple[list[Path], str | None]:
+    """Return one page of the paths of all Lance tables, by namespace. Source: ListAllTables.
+
+    Only the namespaces that the page needs are read. One that vanishes meanwhile is left out, and
+    so is one whose tables the caller may not list, as catalogs leave out what one may not see.
+    """
+    return page.cut(_enough(_all_tables(connection, page, include_declared), page))
+
+
+def _all_tables(
+    connection: Connection, page: PageRequest, include_declared: bool
+) -> Iterator[Path]:
+    for namespace in sorted(innermost_namespaces(connection)):
+        if page.after is not None and namespace < page.after[:-1]:
+            continue
+        within = PageRequest(page.scope, None, _within(page.after, namespace))
+        try:
+            names, _ = list_tables(connection, namespace, within, include_declared=include_declared)
+        except NamespaceNotFoundError:
+            continue
+        except PermissionDeniedError as error:
+            logger.warning("listed without '%s': %s", display(namespace), error)
+            continue
+        yield from ((*namespace, name) for name in names)
+
+
+def _within(after: Path | None, namespace: Path) -> Path | None:
+    return after[-1:] if after is not None and after[:-1] == namespace else None
+
+
+def _enough(paths: Iterator[Path], page: PageRequest) -> list[Path]:
+    """Take one more than a page, which tells whether there is a next one."""
+    taken: list[Path] = []
+    for path in paths:
+        taken.append(path)
+        if page.limit is not None and len(taken) > page.limit:
+            break
+    return taken
+
+
+def _with_data(connection: Connection, records: Iterable[TableRecord]) -> Iterator[Path]:
+    """Yield the tables that hold data; storage is looked at a chunk ahead, not further."""
+    waiting = iter(records)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while chunk := list(islice(waiting, _CHUNK)):
+            has_data = threads.map(lambda record: _may_have_data(connection, record), chunk)
+            yield from (
+                record.path[-1:] for record, data in zip(chunk, has_data, strict=True) if data
+            )
+
+
+def _may_have_data(connection: Connection, record: TableRecord) -> bool:
+    """One table whose storage does not answer neither ends the listing nor counts as empty."""
+    try:
+        return not Table(connection, record).is_declared()
+    except LanceNamespaceError as error:
+        logger.warning("listed without knowing whether it has data: %s: %s", record.path, error)
+        return True

@@ -1,0 +1,306 @@
+"""Namespaces: create, list, describe, drop."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    NamespaceAlreadyExistsError,
+    NamespaceNotFoundError,
+)
+
+from .. import properties as entry_properties
+from ..catalog import IMPLEMENTATION, MANAGED_BY, NamespaceRecord, Path, TableRecord
+from ..connection import Connection
+from ..errors import (
+    display,
+    invalid,
+    namespace_already_exists,
+    namespace_not_empty,
+    require_text,
+    unsupported,
+)
+from ..lost_replies import settle
+from ..managed import conversion
+from ..modes import CreateMode, DropBehavior, DropMode
+from . import collection as tables
+from .overlap import LocationIndex
+
+_NAMED = 5
+_REPORTED = 100
+"""How many of the tables that are gone an error names; the log names all."""
+
+logger = logging.getLogger(__name__)
+
+
+def create(
+    connection: Connection, path: Path, mode: CreateMode, properties: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Create a namespace and return its properties. Source: CreateNamespace.
+
+    Raises:
+        NamespaceAlreadyExistsError: (2) it exists and the mode is Create.
+        NamespaceNotEmptyError: (3) it is not empty and the mode is Overwrite.
+        NamespaceNotFoundError: (1) its parent does not exist.
+        InvalidInputError: (13) the root, or properties that the catalog refuses.
+    """
+    if not path:
+        raise invalid("The root namespace exists already and cannot be created")
+    _require_changes(connection, path)
+    given = dict(properties or {})
+    _refuse_reserved(given)
+    _require_manager(connection, path, given)
+    record = NamespaceRecord(path, {**given, entry_properties.ENTRY_ID: uuid.uuid4().hex})
+    try:
+        settle(
+            lambda: connection.catalog.create_namespace(record),
+            lambda: _was_created(connection, record),
+        )
+    except NamespaceAlreadyExistsError as error:
+        return _on_existing(connection, record, mode, error)
+    return given
+
+
+def _visible(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what a caller sees; the marks of Lance tables mean nothing on a namespace."""
+    return {k: v for k, v in properties.items() if not entry_properties.is_reserved(k)}
+
+
+def _refuse_reserved(properties: Mapping[str, str]) -> None:
+    for key, value in properties.items():
+        require_text("Property key", key)
+        require_text(f"Property '{key[:60]}'", value)
+        if not key or entry_properties.is_reserved(key):
+            raise invalid(f"Property key {key[:60]!r} is empty or reserved")
+
+
+def _require_manager(connection: Connection, path: Path, properties: Mapping[str, str]) -> None:
+    """Check who is to hold the versions of the namespace's new tables."""
+    if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
+        conversion.require_possible(connection, f"Tables of namespace '{display(path)}'")
+
+
+def _on_existing(
+    connection: Connection, record: NamespaceRecord, mode: CreateMode, cause: Exception
+) -> dict[str, str]:
+    if mode is CreateMode.CREATE:
+        raise namespace_already_exists(record.path) from cause
+    if mode is CreateMode.OVERWRITE:
+        # Replacing its properties leaves no moment without the namespace, nor a lost table.
+        _refuse_content(connection, record.path)
+        settle(
+            lambda: connection.catalog.alter_namespace(record),
+            lambda: _was_altered(connection, record),
+        )
+        return _visible(record.properties)
+    return _visible(connection.catalog.load_namespace(record.path).properties)
+
+
+def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
+    try:
+        found = connection.catalog.load_namespace(record.path)
+    except NamespaceNotFoundError:
+        return False
+    own = entry_properties.ENTRY_ID
+    if own in found.properties or len(record.path) == connection.capabilities.levels:
+        return found.properties.get(own) == record.properties[own]
+    return True  # an outer level need not be able to hold properties
+
+
+def _was_altered(connection: Connection, record: NamespaceRecord) -> bool:
+    """Return whether the namespace has these properties; not every kind can hold our own one."""
+    found = connection.catalog.load_namespace(record.path).properties
+    own = entry_properties.ENTRY_ID
+    if own in found:
+        return found[own] == record.properties[own]
+    wanted = _visible(record.properties)
+    return all(found.get(key) == value for key, value in wanted.items())
+
+
+def describe(connection: Connection, path: Path) -> dict[str, str]:
+    """Return a namespace's properties; the root has none. Source: DescribeNamespace.
+
+    Raises:
+        NamespaceNotFoundError: (1)
+    """
+    if not path:
+        return {}
+    return _visible(connection.catalog.load_namespace(path).properties)
+
+
+def list_children(connection: Connection, path: Path) -> list[str]:
+    """Return the names of all child namespaces, sorted. Source: ListNamespaces.
+
+    Raises:
+        NamespaceNotFoundError: (1)
+    """
+    if len(path) == connection.capabilities.levels:
+        connection.catalog.load_namespace(path)
+        return []
+    return list(connection.catalog.list_namespaces(path))
+
+
+def drop(
+    connection: Connection, path: Path, mode: DropMode, behavior: DropBehavior
+) -> dict[str, str]:
+    """Drop a namespace and return the properties that it had. Source: DropNamespace.
+
+    Restrict deletes no file. Cascade drops each Lance table as DropTable would, and changes
+    nothing where one of them could not be dropped, an entry of another kind lives there, or the
+    catalog can say that the caller may not drop the namespace. What interrupts it later names the
+    tables that are gone. Of a link, only the link is dropped, and Cascade is refused.
+
+    Raises:
+        NamespaceNotFoundError: (1) it does not exist and the mode is Fail.
+        NamespaceNotEmptyError: (3) anything is inside, or with Cascade anything but Lance tables.
+        InvalidTableStateError: (19) Cascade, and a table shares its location with another, or an
+            entry cannot be read.
+        InvalidInputError: (13) the root, or Cascade on a link.
+    """
+    if not path:
+        raise invalid("The root namespace cannot be dropped")
+    _require_changes(connection, path)
+    try:
+        record = connection.catalog.load_namespace(path)
+    except NamespaceNotFoundError:
+        if mode is DropMode.FAIL:
+            raise
+        return {}
+    if behavior is DropBehavior.CASCADE:
+        if record.link_to:
+            raise invalid(
+                f"Namespace '{display(path)}' is a link to {record.link_to}: drop the tables there"
+            )
+        _cascade(connection, record)
+    else:
+        _drop_if_empty(connection, record)
+    return _visible(record.properties)
+
+
+def _drop_if_empty(connection: Connection, record: NamespaceRecord) -> None:
+    if not connection.capabilities.atomic_restrict and not record.link_to:
+        _refuse_content(connection, record.path)
+    _drop_entry(connection, record.path)
+
+
+def _drop_entry(connection: Connection, path: Path) -> None:
+    settle(lambda: connection.catalog.drop_namespace(path), lambda: _is_gone(connection, path))
+
+
+def _is_gone(connection: Connection, path: Path) -> bool:
+    try:
+        connection.catalog.load_namespace(path)
+    except NamespaceNotFoundError:
+        return True
+    return False
+
+
+def _refuse_content(connection: Connection, path: Path) -> None:
+    if len(path) < connection.capabilities.levels:
+        inside, kind = list(connection.catalog.list_namespaces(path)), "namespaces"
+    else:
+        inside, kind = list(connection.catalog.list_tables(path)), "tables"
+    if inside:
+        raise namespace_not_empty(path, f"It holds {kind} {_some(inside)}")
+
+
+def _cascade(connection: Connection, record: NamespaceRecord) -> None:
+    """Drop all Lance tables and namespaces under a namespace, and itself, after all checks."""
+    inner, records = _content(connection, record.path)
+    _require_cascade(connection, record.path, inner, records)
+    dropped = 0
+    try:
+        for table in records:
+            tables.drop_with_data(connection, table)
+            dropped += 1
+        for child in inner:
+            _drop_entry(connection, child)
+        _drop_if_empty(connection, record)
+    except LanceNamespaceError as error:
+        if not dropped:
+            raise
+        raise _dropped_in_part(record.path, records, dropped, error) from error
+
+
+def _require_cascade(
+    connection: Connection, path: Path, inner: list[Path], records: list[TableRecord]
+) -> None:
+    """Check all that can be known before anything is dropped."""
+    unreadable = [display(record.path) for record in records if not record.is_readable]
+    if unreadable:
+        raise InvalidTableStateError(
+            f"Namespace '{display(path)}' cannot be dropped with its tables: it holds what cannot "
+            f"be read: {_some(unreadable)}. Deregister the other tables, or drop them one by one"
+        )
+    foreign = [display(record.path) for record in records if not record.is_lance]
+    if foreign:
+        raise namespace_not_empty(
+            path, f"Cascade drops Lance tables only, and it also holds {_some(foreign)}"
+        )
+    for each in (*inner, path):
+        connection.catalog.require_droppable(each)
+    if not records:
+        return
+    for name, entries in Counter(record.path for record in records).items():
+        if entries > 1:
+            connection.catalog.load_table(
+                name
+            )  # raises, and says why it can be neither read nor dropped
+    index = LocationIndex(connection, [record.path[:-1] for record in records])
+    for record in records:
+        tables.require_droppable(record, index)
+    # The namespaces between the tables and this one: those that hold something.
+    occupied = {
+        record.path[:end] for record in records for end in range(len(path), len(record.path))
+    }
+    for each in sorted(occupied):
+        connection.catalog.require_drop_permission(each)
+
+
+def _dropped_in_part(
+    path: Path, records: list[TableRecord], dropped: int, cause: LanceNamespaceError
+) -> LanceNamespaceError:
+    """Return the cause with what is gone and what is left."""
+    names = [display(record.path) for record in records]
+    gone, failed, left = names[:dropped], names[dropped : dropped + 1], names[dropped + 1 :]
+    logger.warning("dropped with their data: %s", ", ".join(gone))
+    parts = [
+        f"Namespace '{display(path)}' is dropped in part. "
+        f"Dropped with their data: {_some(gone, _REPORTED)}",
+        f"Failed at: {failed[0]}" if failed else "No table is left",
+        *([f"Not dropped: {_some(left, _REPORTED)}"] if left else []),
+        str(cause),
+    ]
+    return type(cause)(". ".join(parts))
+
+
+def _content(connection: Connection, path: Path) -> tuple[list[Path], list[TableRecord]]:
+    """Return the namespaces below ``path``, innermost first, and all their table entries."""
+    if len(path) == connection.capabilities.levels:
+        return [], list(connection.catalog.scan_tables(path))
+    inner: list[Path] = []
+    records: list[TableRecord] = []
+    for child in connection.catalog.list_namespaces(path):
+        below, entries = _content(connection, (*path, child))
+        inner += [*below, (*path, child)]
+        records += entries
+    return inner, records
+
+
+def _require_changes(connection: Connection, path: Path) -> None:
+    capabilities = connection.capabilities
+    reason = capabilities.no_namespace_changes
+    if not reason and len(path) < capabilities.levels:
+        reason = capabilities.no_outer_namespace_changes
+    if reason:
+        raise unsupported(f"Namespace '{display(path)}' cannot be created or dropped: {reason}")
+
+
+def _some(names: list[str], most: int = _NAMED) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,235 @@
+"""Which entries need files at a table's location: asked before any of them are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+
+from lance_namespace.errors import (
+    InvalidTableStateError,
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    PermissionDeniedError,
+)
+
+from .. import location as locations
+from ..catalog import Path, TableRecord
+from ..connection import Connection
+from ..errors import concurrent_modification, display
+from ..properties import ENTRY_ID
+from ..storage.table_files import LocationFiles
+
+_THREADS = 8
+"""Namespaces, or entries, that are read at once."""
+
+_LIMITS = (
+    "With drop.check-sharing=entries, partitions and clones are not looked for; with "
+    "drop.check-sharing=namespace, only entries in the namespace of the table itself count"
+)
+
+
+class LocationIndex:
+    """The entries that DropTable has to care for, read once."""
+
+    def __init__(self, connection: Connection, namespaces: Iterable[Path]) -> None:
+        """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
+        self._connection = connection
+        everywhere = connection.config.drop_check != "namespace"
+        scope = innermost_namespaces(connection) if everywhere else iter(set(namespaces))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            found = list(threads.map(partial(_read_namespace, connection), scope))
+        records = list(chain.from_iterable(found))
+        if everywhere:
+            records += _read_hidden(connection)
+        self._entries = records
+        self._locations = [
+            (_owner(each), key, each.properties.get(ENTRY_ID))
+            for each in records
+            if each.location
+            for key in locations.possible_keys(each.location)
+        ]
+        self._bases: dict[str, tuple[str, ...]] = {}
+        self._unreadable = sorted({_owner(each) for each in records if not each.is_readable})
+
+    def refuse_shared(self, record: TableRecord, *, of_another_catalog: bool = False) -> None:
+        """Check that no other entry has, contains or is inside a table's location.
+
+        Args:
+            record: The table's entry.
+            of_another_catalog: Whether it is an entry of another catalog than the one that was
+                read, where an entry of the same name is another one.
+
+        Raises:
+            InvalidTableStateError: (19) one is, or cannot be read, so that it may be.
+            TableNotFoundError: (4) the other entry is this one, renamed meanwhile.
+            ConcurrentModificationError: (14) likewise, and another table has the name by now.
+        """
+        if not record.location:
+            return
+        own = locations.key(record.location)
+        for path, place, entry_id in self._locations:
+            # In its own catalog, another entry with its id is what an interrupted rename left.
+            own_id = record.properties.get(ENTRY_ID) if of_another_catalog else None
+            if (own_id and entry_id == own_id) or (path == record.path and not of_another_catalog):
+                continue
+            if locations.overlap(own, place):
+                if not of_another_catalog:
+                    self._require_unchanged(record)
+                raise InvalidTableStateError(
+                    f"Table '{display(record.path)}' cannot be dropped with its data: its "
+                    f"location {record.location} overlaps that of '{display(path)}'. "
+                    "Deregister one of them instead"
+                )
+
+        for path in self._unreadable:
+            if path != record.path or of_another_catalog:
+                raise InvalidTableStateError(
+                    f"Table '{display(record.path)}' cannot be dropped with its data: the entry "
+                    f"'{display(path)}' cannot be read, and may be for the same place. Deregister "
+                    "the table instead. With drop.check-sharing=namespace, only entries in the "
+                    "namespace of the table itself count"
+                )
+
+    def require_own_files(self, record: TableRecord) -> LocationFiles:
+        """Return a table's files, after a check that no clone or partition needs them.
+
+        Whether another Lance table on the same kind of storage is a clone takes two calls to it,
+        once for all tables that are checked here.
+        Partitions are read only where there are other files than the table's own: else none of them
+        has a file that could be lost.
+
+        Raises:
+            InvalidTableStateError: (19) a manifest cannot be read, a partition overlaps the
+                location, or another Lance table reads the files or cannot be read.
+            PermissionDeniedError: (15) the partitions of an entry may not be read.
+            ServiceUnavailableError: (17) the storage does not answer.
+        """
+        storage = self._connection.storage(record, write=True)
+        try:
+            found = storage.files_of_table(record.location or "")
+        except InvalidTableStateError as error:
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data. {error}"
+            ) from error
+        if self._connection.config.drop_check == "entries":
+            return found
+        others = [each for each in self._entries if each.path != record.path and not each.link_to]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(lambda each: self._refuse_clone(each, record), others))
+            if found.others:
+                list(threads.map(lambda each: self._refuse_partitions_of(each, record), others))
+        return found
+
+    def _refuse_clone(self, entry: TableRecord, record: TableRecord) -> None:
+        if not entry.is_lance or not entry.location:
+            return
+        own = locations.key(record.location or "/")
+        try:
+            # pylance makes a clone in the store of the table that it is of.
+            bases = [
+                base
+                for location in locations.readable_spellings(entry.location)
+                if locations.key(location)[0] == own[0]
+                for base in self._base_paths(entry, location)
+            ]
+        except LanceNamespaceError as error:
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data: "
+                f"'{display(entry.path)}' may be a shallow clone that reads its files, and cannot "
+                f"be read: {error}. {_LIMITS}"
+            ) from error
+        if any(_may_be_at(own, each) for each in bases):
+            raise InvalidTableStateError(
+                f"Table '{display(record.path)}' cannot be dropped with its data: "
+                f"'{display(entry.path)}' is a shallow clone that reads its files. Drop the clone "
+                "first, or deregister this table instead"
+            )
+
+    def _base_paths(self, entry: TableRecord, location: str) -> tuple[str, ...]:
+        if location not in self._bases:
+            storage = self._connection.storage(entry)
+            self._bases[location] = self._connection.base_locations.of_latest(storage, location)
+        return self._bases[location]
+
+    def _refuse_partitions_of(self, entry: TableRecord, record: TableRecord) -> None:
+        if not entry.is_partitioned:
+            return
+        own = locations.key(record.location or "/")
+        try:
+            for place in self._connection.catalog.partition_locations(entry):
+                if _may_be_at(own, place):
+                    raise InvalidTableStateError(
+                        f"Table '{display(record.path)}' cannot be dropped with its data: its "
+                        f"location {record.location} overlaps that of a partition of "
+                        f"'{display(entry.path)}', {place}. Deregister the table instead"
+                    )
+        except PermissionDeniedError as error:
+            raise PermissionDeniedError(
+                f"Nothing is deleted while '{display(entry.path)}' may have a partition at the "
+                f"same place and cannot be read: {error}. {_LIMITS}"
+            ) from error
+
+    def _require_unchanged(self, record: TableRecord) -> None:
+        found = self._connection.catalog.load_table(record.path)
+        if (found.identity, found.properties.get(ENTRY_ID)) != (
+            record.identity,
+            record.properties.get(ENTRY_ID),
+        ):
+            raise concurrent_modification(record.path)
+
+
+def innermost_namespaces(connection: Connection, parent: Path = ()) -> Iterator[Path]:
+    """Yield the paths of all namespaces that can hold tables, sorted; vanishing ones left out."""
+    if len(parent) == connection.capabilities.levels:
+        yield parent
+        return
+    try:
+        children = list(connection.catalog.list_namespaces(parent))
+    except NamespaceNotFoundError:
+        if not parent:
+            raise
+        return
+    for child in children:
+        yield from innermost_namespaces(connection, (*parent, child))
+
+
+def _read_namespace(connection: Connection, namespace: Path) -> list[TableRecord]:
+    """Return the entries of a namespace that have a location or cannot be read; none if it is gone.
+
+    Raises:
+        PermissionDeniedError: (15) with what to do.
+    """
+    try:
+        records = connection.catalog.scan_tables(namespace)
+        return [each for each in records if each.location or not each.is_readable]
+    except NamespaceNotFoundError:
+        return []
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError(
+            f"Nothing is deleted while '{display(namespace)}' may hold an entry for the same place "
+            f"and cannot be read: {error}. With drop.check-sharing=namespace, only the namespace "
+            "of the table itself is read"
+        ) from error
+
+
+def _read_hidden(connection: Connection) -> list[TableRecord]:
+    """Return the entries of the server that the catalog does not list. Raises as above."""
+    try:
+        return list(connection.catalog.scan_hidden_tables())
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError(
+            "Nothing is deleted while another catalog of the server may hold an entry for the same "
+            f"place and cannot be read: {error}. With drop.check-sharing=namespace, only the "
+            "namespace of the table itself is read"
+        ) from error
+
+
+def _may_be_at(own: tuple[str, ...], location: str) -> bool:
+    return any(locations.overlap(own, key) for key in locations.possible_keys(location))
+
+
+def _owner(record: TableRecord) -> Path:
+    """Return the path of what a link is for: the link is no other owner of the place."""
+    return record.link_path or record.path

@@ -76,19 +76,19 @@ def check(
     fields = {
         "table": table,
         "versions": [each.version for each in found.versions],
-        "set_aside": list(found.set_aside),
-        "set_aside_versions": list(found.set_aside_versions),
+        "quarantined": list(found.quarantined),
+        "quarantined_versions": list(found.quarantined_versions),
     }
     print_result(output, _format_out_of_band(table, found), fields)
-    if found.versions or found.set_aside:
+    if found.versions or found.quarantined:
         raise typer.Exit(FOUND)
 
 
 def _format_out_of_band(table: str, found: OutOfBand) -> str:
     lines = [f"{table}: version {each.version} was not committed" for each in found.versions]
     lines += [
-        f"{table}: {name if version is None else f'version {version}'} was set aside ({name})"
-        for version, name in zip(found.set_aside_versions, found.set_aside, strict=True)
+        f"{table}: {name if version is None else f'version {version}'} is quarantined ({name})"
+        for version, name in zip(found.quarantined_versions, found.quarantined, strict=True)
     ]
     return "\n".join(lines) or f"{table}: every version was committed through the catalog"
 

@@ -19,6 +19,7 @@ from lance_namespace.errors import (
 from lance_bridge import location as locations
 from lance_bridge.catalog import NameRule, Path, TableRecord
 from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.names import written
 from lance_bridge.storage.manifests import TableFiles, VersionDirectory
@@ -160,7 +161,7 @@ class Orphans:
             yield TableDirectory(root, levels + 1, TableStorage(self.connection.config.storage))
 
     def _storage(self, namespace: Path, location: str) -> TableStorage:
-        return self.connection.storage(TableRecord((*namespace, _PROBE), location))
+        return TableEntry(self.connection, TableRecord((*namespace, _PROBE), location)).storage()
 
     def _list(self, parent: TableDirectory, names: tuple[str, ...]) -> Iterator[Candidate]:
         for name in list_directories(parent.storage, locations.join(parent.location, *names)):

@@ -14,11 +14,12 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, STORAGE, TableRecord
+from lance_bridge.catalog import IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE, TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.declarations import DECLARED_AT
-from lance_bridge.managed import out_of_band as foreign
-from lance_bridge.managed_state import LATEST, State, state_of
+from lance_bridge.entry import TableEntry
+from lance_bridge.managed import out_of_band
+from lance_bridge.managed_state import State, parse_state
 from lance_bridge.names import written
 from lance_bridge.storage.manifests import TableFiles, VersionDirectory
 from lance_bridge.storage.table_files import RESERVED_FILE
@@ -81,7 +82,7 @@ class TableChecks:
         if not record.location:
             return [self._location_gone(record, "Its entry has no location")]
         try:
-            state = state_of(record)
+            state = parse_state(record)
         except InvalidTableStateError as error:
             return [self._inconsistent(record, str(error))]
         found = [
@@ -129,7 +130,7 @@ class TableChecks:
 
     def _check_storage(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
         location = record.location or ""
-        storage = self.connection.storage(record)
+        storage = TableEntry(self.connection, record).storage()
         if not storage.has_dataset(location):
             yield from self._check_unversioned(record, state)
         elif state is not None:
@@ -137,7 +138,9 @@ class TableChecks:
 
     def _check_unversioned(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
         location = locations.for_lance(record.location or "")
-        files = TableFiles(self.connection.storage(record), record.location or "").list("")
+        files = TableFiles(
+            TableEntry(self.connection, record).storage(), record.location or ""
+        ).list("")
         is_declared = DECLARED_AT in record.properties if state is None else state.version == 0
         # A catalog that creates directories has one, with a reserved file, since the declaration.
         is_lost = not files and self.connection.capabilities.makes_directories
@@ -169,7 +172,7 @@ class TableChecks:
     def _check_versions(self, record: TableRecord, state: State) -> Iterator[Finding]:
         name = written(record.path)
         directory = VersionDirectory(
-            TableFiles(self.connection.storage(record), record.location or "")
+            TableFiles(TableEntry(self.connection, record).storage(), record.location or "")
         )
         staged = directory.within(state.staged) if state.staged else ""
         has_version = directory.find(state.version) or (staged and directory.files.head(staged))
@@ -178,11 +181,13 @@ class TableChecks:
                 record, f"Version {state.version}, the latest by its entry, is gone"
             )
             return
-        found = foreign.look(self.connection, record)
-        if found.versions or found.set_aside:
+        found = out_of_band.inspect(TableEntry(self.connection, record))
+        if found.versions or found.quarantined:
             versions = ", ".join(str(each.version) for each in found.versions)
-            what = f"versions {versions}" if versions else f"{len(found.set_aside)} set aside"
-            adoptable = any((version or 0) > state.version for version in found.set_aside_versions)
+            what = f"versions {versions}" if versions else f"{len(found.quarantined)} set aside"
+            adoptable = any(
+                (version or 0) > state.version for version in found.quarantined_versions
+            )
             verb = "adopt" if versions or adoptable else "discard"
             yes = ["--yes"] if verb == "discard" else []
             yield Finding(

@@ -13,7 +13,7 @@ from lance_namespace.errors import (
 
 from lance_bridge.catalog import NamespaceRecord, Path
 from lance_bridge.connection import Connection
-from lance_bridge.lost_replies import settle
+from lance_bridge.lost_replies import retry_after_readback
 
 from .migration import Step, Work
 from .plan import Item, ItemType, blocker
@@ -57,7 +57,7 @@ def _create(work: Work) -> None:
     record = NamespaceRecord(work.item.target, {MARK: work.mark})
     # If another process has created it, that is fine: it exists.
     with suppress(NamespaceAlreadyExistsError):
-        settle(lambda: catalog.create_namespace(record), lambda: _is_own(work))
+        retry_after_readback(lambda: catalog.create_namespace(record), lambda: _is_own(work))
 
 
 def _is_own(work: Work) -> bool:
@@ -73,7 +73,9 @@ def _remove(work: Work) -> None:
     connection, path = work.target_connection, work.item.target
     with suppress(NamespaceNotFoundError, NamespaceNotEmptyError):
         if _is_own(work) and not _has_content(connection, path):
-            settle(lambda: connection.catalog.drop_namespace(path), lambda: not _is_own(work))
+            retry_after_readback(
+                lambda: connection.catalog.drop_namespace(path), lambda: not _is_own(work)
+            )
 
 
 def _has_content(connection: Connection, path: Path) -> bool:

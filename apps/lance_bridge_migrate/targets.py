@@ -19,14 +19,14 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import RESERVED_PREFIX, Column, Path, TableRecord
+from lance_bridge.catalog import LATEST, RESERVED_PREFIX, Column, Path, TableRecord
 from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, display, table_already_exists
-from lance_bridge.lost_replies import settle
+from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.managed import conversion
-from lance_bridge.managed_state import LATEST
 from lance_bridge.properties import ENTRY_ID
-from lance_bridge.tables import collection as tables
+from lance_bridge.tables import creation, dropping
 from lance_bridge.tables import locations as placement
 from lance_bridge.tables.overlap import LocationIndex
 
@@ -137,7 +137,9 @@ def create_entry(
         return earlier
     marked = {**properties, MARK: work.mark}
     try:
-        return tables.add(connection, path, location, marked, declared=declared, columns=columns)
+        return creation.add(
+            connection, path, location, marked, declared=declared, columns=columns
+        ).record
     except TableAlreadyExistsError as error:
         earlier = find_own_entry(work)
         if earlier is None:
@@ -152,10 +154,12 @@ def allocate_location(work: Work) -> str:
     """
     connection, path = work.target_connection, work.item.target
     noted = str(work.facts.get("location") or "")
-    if noted and not connection.storage(TableRecord(path, noted), write=True).has_dataset(noted):
+    if noted and not TableEntry(connection, TableRecord(path, noted)).storage(
+        write=True
+    ).has_dataset(noted):
         return noted
-    home = placement.Home(connection, path[:-1])
-    return placement.free_location(connection, path, home, must_look=True)
+    home = placement.LazyNamespace(connection, path[:-1])
+    return placement.allocate(path, home, must_read=True)
 
 
 # -- undoing ---------------------------------------------------------------------------------------
@@ -224,15 +228,18 @@ def undo_entry(
         check_files(record)
         _require_droppable(work, record, source)
         work.note(**{_DROPPED: record.location})
-        tables.drop_with_data(work.target_connection, record)
+        dropping.drop_with_data(TableEntry(work.target_connection, record))
         return
-    conversion.finish_latest(work.target_connection, record)
-    tables.drop_entry(work.target_connection, record)
+    conversion.finish_latest(TableEntry(work.target_connection, record))
+    TableEntry(work.target_connection, record).remove()
 
 
 def _require_droppable(work: Work, record: TableRecord, source: Connection | None) -> None:
     """Raise InvalidTableState (19) where an entry of either catalog shares the location."""
-    tables.require_droppable(record, LocationIndex(work.target_connection, [record.path[:-1]]))
+    dropping.require_droppable(
+        TableEntry(work.target_connection, record),
+        LocationIndex(work.target_connection, [record.path[:-1]]),
+    )
     if source is not None:
         index = LocationIndex(source, [work.item.source[:-1]])
         index.refuse_shared(record, of_another_catalog=True)
@@ -254,7 +261,7 @@ def _delete_leftovers(work: Work, check_files: CheckFiles, source: Connection | 
         _require_droppable(work, record, source)
     except InvalidTableStateError:
         return  # another entry has them now
-    storage = work.target_connection.storage(record, write=True)
+    storage = TableEntry(work.target_connection, record).storage(write=True)
     has_data = storage.has_dataset(location)
     if dropped:
         if has_data:
@@ -282,7 +289,7 @@ def replace_properties(
         ConcurrentModificationError: (14) it was modified concurrently, as far as that is seen.
         UnsupportedOperationError: (0) the catalog cannot change entries.
     """
-    tables.require_change(connection, record, "The entry of")
+    TableEntry(connection, record).require_alterable("The entry of")
     changed = record.with_properties(properties)
 
     def change() -> None:
@@ -294,5 +301,5 @@ def replace_properties(
     def is_changed() -> bool:
         return entry_facts(connection.catalog.load_table(record.path)) == entry_facts(changed)
 
-    settle(change, is_changed)
+    retry_after_readback(change, is_changed)
     return changed

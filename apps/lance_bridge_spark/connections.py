@@ -18,7 +18,7 @@ from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect as connect_by_name
 from lance_bridge.registry import implementation, require_lance_bridge
 from lance_bridge.table import Table
-from lance_bridge.tables import collection as entries
+from lance_bridge.tables.collection import Tables
 
 
 def connect(name: str, properties: Mapping[str, str]) -> LanceBridgeNamespace:
@@ -48,7 +48,7 @@ def load_table(
         entry: The table's entry, where it has been loaded before; saves the call.
     """
     connection = namespace.connection
-    return Table(connection, entry or entries.load_lance(connection, connection.table_path(path)))
+    return Table(connection, entry or Tables(connection).load(connection.table_path(path)).record)
 
 
 # -- locations -------------------------------------------------------------------------------------

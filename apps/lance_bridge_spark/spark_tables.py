@@ -13,6 +13,7 @@ from lance_namespace.errors import TableNotFoundError
 from lance_bridge.catalog import TableRecord
 from lance_bridge.dataset.create import write_first
 from lance_bridge.dataset.data import Rows
+from lance_bridge.entry import TableEntry
 from lance_bridge.managed import conversion
 from lance_bridge.table import Table
 
@@ -34,7 +35,7 @@ class SparkTable(Table):
         redact_logs()
         if self.managed is not None:
             # Tasks open versions by their final names, without asking the catalog.
-            conversion.finish_latest(self.connection, self.record)
+            conversion.finish_latest(TableEntry(self.connection, self.record))
         return Access(
             self.address,
             self.uri,

@@ -1,4 +1,4 @@
-"""What every operation works with: a catalog, its configuration, and the storage under it."""
+"""Connection: a catalog, its configuration, and the credentials for its tables' storage."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from lance_namespace.errors import InvalidInputError
+from lance_namespace.errors import (
+    InvalidInputError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
 
 from . import identifier, names
-from . import location as locations
 from .catalog import Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .declarations import Declarations
-from .errors import invalid
+from .errors import invalid, table_not_found
 from .storage.base_paths import BaseLocations
-from .storage.store import TableStorage
 
 
 @dataclass(frozen=True)
 class Connection:
-    """One connected namespace."""
+    """What every operation of one connected namespace works with."""
 
     catalog: Catalog
     config: CatalogConfig
@@ -53,9 +55,25 @@ class Connection:
         """Return the path of the namespace whose tables a request names. Raises InvalidInput."""
         return identifier.parse_table_namespace(parts, self.capabilities, self.default_namespace)
 
-    def storage(self, record: TableRecord, *, write: bool = False) -> TableStorage:
-        """Return the object store of a table's location, with the rights to read it or to write."""
-        return TableStorage(self.storage_options(record, vend=None, write=write) or {})
+    def load_table(self, path: Path) -> TableRecord:
+        """Return any entry, Lance's or not.
+
+        Raises:
+            TableNotFoundError: (4) the namespace exists, and the table does not.
+            NamespaceNotFoundError: (1) the namespace does not exist.
+        """
+        try:
+            return self.catalog.load_table(path)
+        except TableNotFoundError as error:
+            self.catalog.load_namespace(path[:-1])
+            raise table_not_found(path) from error
+
+    def find_table(self, path: Path) -> TableRecord | None:
+        """Return any entry, or None where it or its namespace does not exist."""
+        try:
+            return self.catalog.load_table(path)
+        except (TableNotFoundError, NamespaceNotFoundError):
+            return None
 
     @cached_property
     def credentials(self) -> VendedCredentials:
@@ -68,32 +86,3 @@ class Connection:
     @cached_property
     def declarations(self) -> Declarations:
         return Declarations(self.config.declare_grace)
-
-    def storage_options(
-        self, record: TableRecord, *, vend: bool | None, write: bool = False
-    ) -> dict[str, str] | None:
-        """Return the options that Lance needs for a table's location, or None for none.
-
-        Args:
-            vend: False keeps the catalog from being asked for temporary credentials.
-            write: Whether the caller writes; readers get credentials to read.
-        """
-        options = dict(self.config.storage)
-        if vend is not False and record.location and not locations.is_local(record.location):
-            options.update(self.credentials.of(record, write=write))
-        return options or None
-
-    def answer_options(
-        self, record: TableRecord, *, vend: bool | None, write: bool
-    ) -> dict[str, str] | None:
-        """Return the storage options that an operation answers with, or None for none.
-
-        Args:
-            vend: False leaves all credentials out, the configured ones as well: who asks brings
-                their own.
-            write: Whether the caller writes.
-        """
-        options = self.storage_options(record, vend=vend, write=write) or {}
-        if vend is False:
-            options = self.config.without_credentials(options)
-        return options or None

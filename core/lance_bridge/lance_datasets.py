@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import lance
 
-from .lance_errors import LANCE_ERRORS, panics_as_errors
+from .lance_errors import LANCE_ERRORS, panics_as_errors, translate_lance_errors
 
 
 def latest_version(dataset: lance.LanceDataset) -> int:
@@ -27,3 +29,25 @@ def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transacti
     except TypeError:
         operation = lance.LanceOperation.Rewrite(groups=[], rewritten_indices=[])
         return lance.Transaction(read_version=version - 1, operation=operation, uuid="")
+
+
+def find_commit(
+    dataset: lance.LanceDataset, is_own: Callable[[lance.Transaction], bool], after: int
+) -> int | None:
+    """Return the version that a transaction made, or None where it made none.
+
+    Args:
+        dataset: Any version of the branch.
+        is_own: Whether a transaction is the one that is searched for.
+        after: The version that the transaction read; later ones are searched.
+
+    Raises:
+        ServiceUnavailableError: (17) a later version cannot be read: it may be the one.
+        InternalError: (18) likewise, for another reason.
+    """
+    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
+        for version in range(after + 1, int(dataset.latest_version) + 1):
+            transaction = transaction_at(dataset, version)
+            if transaction is not None and is_own(transaction):
+                return version
+    return None

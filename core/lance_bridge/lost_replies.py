@@ -1,4 +1,4 @@
-"""Changes whose reply may be lost: read back, decide, and only then repeat."""
+"""Changes whose reply may be lost: read the result back, and retry only what did not happen."""
 
 from __future__ import annotations
 
@@ -18,44 +18,45 @@ _ATTEMPTS = 3
 _T = TypeVar("_T")
 
 
-def settle(change: Callable[[], _T], happened: Callable[[], bool]) -> _T | None:
-    """Make ``change`` happen once, whatever becomes of its replies.
+def retry_after_readback(change: Callable[[], _T], happened: Callable[[], bool]) -> _T | None:
+    """Make ``change`` happen once, whether or not its replies arrive.
 
     Args:
         change: Raises OutcomeUnknownError where it may have happened.
         happened: Reads back whether it did. May raise, for example ServiceUnavailable; then
-            nothing is repeated, and the caller is told that it may have happened.
+            nothing is retried, and the error says that the change may have happened.
 
     Returns:
-        What ``change`` returned, or None where only reading back told that it happened.
+        What ``change`` returned, or None where only the readback showed that it happened.
 
     Raises:
         OutcomeUnknownError: (17) the replies of all attempts were lost and none had an effect.
         LanceNamespaceError: What ``change`` raised, unless an earlier attempt had succeeded.
     """
     unknown: OutcomeUnknownError | None = None
-    for attempt in range(_ATTEMPTS):
+    attempts = 0
+    while True:
+        attempts += 1
         try:
             return change()
         except OutcomeUnknownError as error:
             unknown = error
-            if _found_out(happened, unknown):
+            if _read_back(happened, unknown):
                 return None
-            if attempt == _ATTEMPTS - 1:
+            if attempts == _ATTEMPTS:
                 raise
         except LanceNamespaceError:
-            if unknown is None or not _found_out(happened, unknown):
+            if unknown is None or not _read_back(happened, unknown):
                 raise
             return None
-    return None  # not reached: the last attempt has raised
 
 
-def _found_out(happened: Callable[[], bool], unknown: OutcomeUnknownError) -> bool:
+def _read_back(happened: Callable[[], bool], unknown: OutcomeUnknownError) -> bool:
     try:
         return happened()
     except (TableNotFoundError, NamespaceNotFoundError):
-        raise  # somebody removed it meanwhile
+        raise  # another client removed it meanwhile
     except LanceNamespaceError as error:
-        down = isinstance(error, ServiceUnavailableError)
-        kind = OutcomeUnknownError if down else type(error)
-        raise kind(f"{unknown}. What became of it could not be found out: {error}") from error
+        is_down = isinstance(error, ServiceUnavailableError)
+        error_type = OutcomeUnknownError if is_down else type(error)
+        raise error_type(f"{unknown}. Its outcome could not be read back: {error}") from error

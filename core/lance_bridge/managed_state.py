@@ -1,4 +1,4 @@
-"""What the entry of an implementation-managed table says of its latest version."""
+"""State: what the entry of an implementation-managed table holds of its latest version."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
-from lance_namespace.errors import InvalidTableStateError, TableBranchNotFoundError
+from lance_namespace.errors import InvalidTableStateError
 
 from .catalog import GUARD, IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE, Path, TableRecord
-from .errors import display, invalid, unsupported
-from .storage.manifests import MAIN
-
-__all__ = ["BRIEF_SECONDS", "HOLD_SECONDS", "LATEST", "YOUNG_SECONDS", "State"]
+from .errors import display
 
 HOLD_SECONDS = 300.0
 """How long a table stays held whose holder has died, by the clocks of the clients."""
 
 BRIEF_SECONDS = 20.0
-"""The same for a hold that only keeps others from what is moved aside in the storage.
+"""The same for a hold under which manifests are quarantined.
 
-A call of such a holder that arrives after this can hide a version, and the next reader restores it.
+A delete of such a holder that arrives later can hide a version; the next reader restores it.
 """
 
 YOUNG_SECONDS = 2.0
-"""How long a hold lasts that is worth waiting for, by the clocks of the clients."""
+"""Up to which age a hold is worth waiting for, by the clocks of the clients."""
 
 
 @dataclass(frozen=True)
 class State:
     """The latest version of a table; 0 for one that is declared and has no data.
 
-    ``staged`` is the file name of the manifest that was staged for it, or "" where it is known to
-    have its final name. While a table is ``held``, since so many milliseconds after 1970, nobody
-    commits to it; ``holder`` tells apart who holds it; a ``brief`` hold ends sooner. While it is
-    renamed by a copy, ``other`` is what its other name is or will be.
+    Attributes:
+        staged: The file name of the manifest that was staged for the version, or "" where it is
+            known to have its final name.
+        held: The time, in milliseconds since 1970, since which no other writer may commit.
+        other: The other name of a table while it is renamed by a copy.
+        holder: The id of the holder.
+        brief: Whether the hold ends after `BRIEF_SECONDS`.
     """
 
     version: int
@@ -76,18 +76,18 @@ class State:
 
     @property
     def is_held(self) -> bool:
-        """True while somebody keeps others from committing, and has not died long ago.
+        """True while a hold keeps others from committing, and has not expired.
 
-        A hold that lies far ahead is of a clock that goes wrong, and would never end.
+        A hold far in the future is that of a wrong clock, and would never end.
         """
         seconds = BRIEF_SECONDS if self.brief else HOLD_SECONDS
         return self.held is not None and abs(_now() - self.held) < seconds * 1000
 
     @property
     def is_held_for_long(self) -> bool:
-        """True while somebody has held it longer than setting manifests aside takes.
+        """True while it is held for longer than a quarantine takes.
 
-        Who renames the table, or has died: that is not waited for.
+        The holder renames the table, or has died: do not wait for it.
         """
         return self.is_held and abs(_now() - (self.held or 0)) > YOUNG_SECONDS * 1000
 
@@ -101,14 +101,14 @@ class State:
         return replace(self, held=None, other=(), holder="", brief=False)
 
 
-def state_of(record: TableRecord) -> State | None:
-    """Return the state of a table whose versions the catalog holds; None for any other table.
+def parse_state(record: TableRecord) -> State | None:
+    """Return the state in the entry of an implementation-managed table; None for any other.
 
     Raises:
         InvalidTableStateError: (19) the entry has it in a form that is not ours.
     """
     text = record.properties.get(LATEST)
-    if text is None or not _is_by_implementation(record):
+    if text is None or not is_managed_by_implementation(record):
         return None
     try:
         return State.from_text(text)
@@ -119,19 +119,9 @@ def state_of(record: TableRecord) -> State | None:
         ) from error
 
 
-def own_state(record: TableRecord) -> State:
-    """Return the state of a table whose versions the catalog holds.
-
-    Raises:
-        InvalidInputError: (13) its storage manages the table.
-    """
-    state = state_of(record)
-    if state is None:
-        raise invalid(
-            f"The versions of table '{display(record.path)}' are managed by its storage, and not "
-            "by its catalog"
-        )
-    return state
+def is_managed_by_implementation(record: TableRecord) -> bool:
+    """Return whether a catalog holds the versions: this implementation's, or another's."""
+    return record.properties.get(MANAGED_BY, STORAGE).lower() == IMPLEMENTATION
 
 
 def with_state(record: TableRecord, state: State) -> TableRecord:
@@ -139,52 +129,16 @@ def with_state(record: TableRecord, state: State) -> TableRecord:
     return record.with_properties({**record.properties, LATEST: state.to_text()})
 
 
-def copied(copy: TableRecord, original: Path) -> TableRecord:
-    """Return the copy of a held entry, which names the original as the table's other name."""
-    state = state_of(copy)
-    return copy if state is None else with_state(copy, replace(state, other=original))
-
-
-def require_own(record: TableRecord) -> None:
-    """Check that no other implementation holds the table's versions.
-
-    Raises:
-        UnsupportedOperationError: (0)
-    """
-    if _is_by_implementation(record) and LATEST not in record.properties:
-        raise unsupported(
-            f"The versions of table '{display(record.path)}' are managed by another implementation "
-            f"({MANAGED_BY}={record.properties[MANAGED_BY]}), and only that can change them"
-        )
-
-
-def require_main(record: TableRecord, branch: str | None) -> None:
-    """Check that no other branch is meant than the one that a managed table has.
-
-    Raises:
-        TableBranchNotFoundError: (22)
-    """
-    if branch not in (None, MAIN):
-        raise TableBranchNotFoundError(
-            f"Table '{display(record.path)}' has no branch {branch[:60]!r}: its versions are "
-            f"managed by its catalog, and all on '{MAIN}'"
-        )
-
-
 def as_managed(record: TableRecord, state: State, guard: str) -> TableRecord:
     """Return an entry that holds its table's versions."""
-    marks = {MANAGED_BY: IMPLEMENTATION, LATEST: state.to_text(), GUARD: guard}
-    return record.with_properties({**record.properties, **marks})
+    own = {MANAGED_BY: IMPLEMENTATION, LATEST: state.to_text(), GUARD: guard}
+    return record.with_properties({**record.properties, **own})
 
 
 def as_unmanaged(record: TableRecord) -> TableRecord:
     """Return an entry that leaves its table's versions to the storage."""
     kept = {k: v for k, v in record.properties.items() if k not in (LATEST, GUARD)}
     return record.with_properties({**kept, MANAGED_BY: STORAGE})
-
-
-def _is_by_implementation(record: TableRecord) -> bool:
-    return record.properties.get(MANAGED_BY, STORAGE).lower() == IMPLEMENTATION
 
 
 def _now() -> int:

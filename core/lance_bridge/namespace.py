@@ -27,6 +27,7 @@ from .operations.versions import VersionOperations
 from .operations.writes import WriteOperations
 from .pickling import explain_missing_secrets
 from .required_methods import require_methods
+from .tables.collection import Tables
 
 NamespaceT = TypeVar("NamespaceT", bound="LanceBridgeNamespace")
 
@@ -70,6 +71,7 @@ class LanceBridgeNamespace(
         catalog = self.open_catalog(config)
         require_methods(catalog)
         self.connection = Connection(catalog, config)
+        self.tables = Tables(self.connection)
         _ = self.connection.default_namespace  # refuses one that the catalog cannot have
 
     @abstractmethod
@@ -124,7 +126,9 @@ class LanceBridgeNamespace(
         A copy stays in this process. It has the secrets, which a pickle leaves out.
         """
         made = object.__new__(type(self))
-        made.__dict__.update({k: v for k, v in self.__dict__.items() if k != "connection"})
+        made.__dict__.update(
+            {k: v for k, v in self.__dict__.items() if k not in ("connection", "tables")}
+        )
         made._properties = dict(self._properties)
         made._open(self.connection.config)
         return made

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import lance
 from lance.commit import CommitConflictError
@@ -19,9 +18,8 @@ from lance_namespace.errors import (
 )
 
 from . import location as locations
-from .catalog import Path, TableRecord
-from .connection import Connection
-from .errors import concurrent_modification, display, invalid
+from .entry import TableEntry
+from .errors import concurrent_modification, invalid
 from .lance_datasets import latest_version, transaction_at
 from .lance_errors import (
     LANCE_ERRORS,
@@ -33,16 +31,10 @@ from .lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from .managed import compare_and_set as entry
-from .managed import out_of_band as foreign
+from .managed import out_of_band
 from .managed.view import TableView
-from .managed_state import State, own_state, require_main, require_own, state_of
-from .properties import visible
 from .ref import LATEST, Ref
 from .storage.store import TableStorage
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class RowSource(Protocol):
@@ -54,81 +46,17 @@ class RowSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Table:
-    """A Lance table as its entry in the catalog had it when it was loaded.
+class Table(TableEntry):
+    """A Lance table as its entry in the catalog was when it was loaded.
 
     Loading has checked that the entry is Lance's and has a location.
     """
-
-    connection: Connection
-    record: TableRecord
-
-    @property
-    def path(self) -> Path:
-        return self.record.path
-
-    @cached_property
-    def name(self) -> str:
-        """The table's full name, for messages."""
-        return display(self.record.path)
-
-    @property
-    def location(self) -> str:
-        """The location in the catalog's spelling."""
-        return self.record.location or ""
-
-    @cached_property
-    def uri(self) -> str:
-        """The location in Lance's spelling, with a scheme that Lance opens."""
-        return locations.for_lance(self.location)
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The properties that users see, without those that lance-bridge keeps for itself."""
-        return visible(self.record.properties)
-
-    @cached_property
-    def managed(self) -> State | None:
-        """What the catalog holds of an implementation-managed table's versions; else None.
-
-        Raises:
-            InvalidTableStateError: (19) the entry has it in a form that is not ours.
-        """
-        return state_of(self.record)
-
-    def refreshed(self) -> Self:
-        """Return the table with its entry as it is now, if commits of others can have changed it.
-
-        Raises:
-            TableNotFoundError: (4) it was dropped meanwhile.
-            ConcurrentModificationError: (14) another table has the name by now.
-        """
-        return self if self.managed is None else self.reloaded()
-
-    def reloaded(self) -> Self:
-        """Return the table with its entry as it is now. Raises as `refreshed`."""
-        return replace(self, record=entry.reload(self.connection, self.record))
 
     def is_declared(self) -> bool:
         """Return True where the table has no version yet."""
         if self.managed is not None:
             return self.managed.version == 0
         return not self.storage().has_dataset(self.location)
-
-    def storage(self, *, write: bool = False) -> TableStorage:
-        """Return the object store at the location, with the rights to read it or to write."""
-        return self.connection.storage(self.record, write=write)
-
-    def storage_options(
-        self, *, vend: bool | None = None, write: bool = False
-    ) -> dict[str, str] | None:
-        """Return the options that Lance needs for the location, or None for none.
-
-        Args:
-            vend: False keeps the catalog from being asked for temporary credentials.
-            write: Whether the caller writes; readers get credentials to read.
-        """
-        return self.connection.storage_options(self.record, vend=vend, write=write)
 
     # -- the dataset -------------------------------------------------------------------------------
 
@@ -151,14 +79,14 @@ class Table:
                 dataset is to be written to.
         """
         if write:
-            require_own(self.record)
+            self.require_own_versions()
         options = self.storage_options(vend=vend, write=write)
         if not locations.is_local(self.uri):
             # Lance waits for minutes for a store that never answers. This call ends in time.
             TableStorage(options or {}).is_occupied(self.uri)
         if self.managed is not None:
-            record = foreign.make_room(self.connection, self.record) if write else self.record
-            return replace(self, record=record)._open_managed(ref, options, write=write)
+            table = out_of_band.clear_next_version(self) if write else self
+            return table._open_managed(ref, options, write=write)
         on_main = ref.version if ref.branch is None else None
         try:
             with panics_as_errors():
@@ -175,13 +103,13 @@ class Table:
         self, ref: Ref, options: dict[str, str] | None, *, write: bool
     ) -> lance.LanceDataset:
         """Open a version that the catalog holds; commits go through the catalog, too."""
-        state = own_state(self.record)
-        require_main(self.record, ref.branch)
+        state = self.managed_state()
+        self.require_main_branch(ref.branch)
         if state.version == 0:
             raise self._no_version(ref) if ref.version else self._only_declared()
         if (ref.version or 0) > state.version:
             raise self._no_version(ref)
-        view = TableView(self.connection, self.record, write)
+        view = TableView(self, write)
         version = ref.version or state.version
         if ref.tag is not None:
             version = self._tagged(self._open_version(view, state.version, options), ref.tag)
@@ -251,7 +179,7 @@ class Table:
         if self.managed is None:
             return {}
         return {
-            "namespace_client": TableView(self.connection, self.record, write=True),
+            "namespace_client": TableView(self, write=True),
             "table_id": list(self.path),
             "namespace_client_managed_versioning": True,
         }

@@ -10,8 +10,8 @@ import lance
 import pytest
 from servers.hive_raw import raw_client
 
+from lance_bridge.catalog import LATEST
 from lance_bridge.declarations import DECLARED_AT
-from lance_bridge.managed_state import LATEST
 from lance_bridge_doctor import Kind
 
 from .conftest import ORDERS, Lake

@@ -11,7 +11,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge.managed_state import State, state_of
+from lance_bridge.managed_state import State, parse_state
 
 from .building import TABLE, create
 from .memory_catalog import CAPABILITIES, MemoryNamespace, MemoryServer
@@ -34,7 +34,7 @@ def create_managed(ns: MemoryNamespace, rows: int = 3) -> None:
 
 def state(server: MemoryServer) -> State:
     """Return what the entry says of the latest version."""
-    found = state_of(server.tables[KEY])
+    found = parse_state(server.tables[KEY])
     assert found is not None
     return found
 

@@ -243,7 +243,7 @@ def test_what_cannot_be_undone_is_not_begun_before_all_else_is_done(
     planned = steps(namespace, server, TABLE)
     append(namespace)
     with pytest.raises(errors.ConcurrentModificationError):
-        batches.run([batches.deregister(namespace.connection, at("other")), *planned])
+        batches.run([batches.deregister(namespace.tables, at("other")), *planned])
     assert set(server.tables) == {tuple(TABLE), tuple(OTHER)}
 
 

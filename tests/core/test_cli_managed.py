@@ -91,9 +91,9 @@ def test_quarantined_versions_are_listed(
     namespace.insert_into_table(api.InsertIntoTableRequest(id=list(TABLE)), stream(1))
     found = run(uri, "check")
     assert found.exit_code == FOUND
-    [name] = json.loads(run(uri, "check", "-o", "json").stdout)["set_aside"]
-    assert found.stdout == f"eu.shop.sales.Orders: version 2 was set aside ({name})\n"
-    assert json.loads(run(uri, "check", "-o", "json").stdout)["set_aside_versions"] == [2]
+    [name] = json.loads(run(uri, "check", "-o", "json").stdout)["quarantined"]
+    assert found.stdout == f"eu.shop.sales.Orders: version 2 is quarantined ({name})\n"
+    assert json.loads(run(uri, "check", "-o", "json").stdout)["quarantined_versions"] == [2]
 
 
 def test_a_failure_is_one_message_without_a_traceback(uri: str) -> None:

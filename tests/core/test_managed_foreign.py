@@ -55,7 +55,7 @@ def test_what_was_written_past_the_catalog_can_be_discarded(
     append_past_the_catalog(server, 8)
     assert namespace.discard_out_of_band_versions(TABLE) == 1
     assert namespace.list_out_of_band_versions(TABLE).versions == ()
-    assert namespace.list_out_of_band_versions(TABLE).set_aside == ()
+    assert namespace.list_out_of_band_versions(TABLE).quarantined == ()
     assert append(namespace, 10).version == 2
     assert rows(namespace) == [0, 1, 2, 10]
 
@@ -73,7 +73,7 @@ def test_to_manage_a_table_again_adopts_nothing(
 
 def test_there_may_be_nothing_to_adopt_or_discard(namespace: MemoryNamespace) -> None:
     create_managed(namespace)
-    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+    with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
         namespace.adopt_out_of_band_versions(TABLE)
     assert namespace.discard_out_of_band_versions(TABLE) == 0
 
@@ -98,10 +98,10 @@ def test_writes_through_the_namespace_win_over_those_past_it(
     append_past_the_catalog(server, 8)
     namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
     assert rows(namespace) == [0, 0, 1, 2]
-    aside = namespace.list_out_of_band_versions(TABLE).set_aside
+    aside = namespace.list_out_of_band_versions(TABLE).quarantined
     assert len(aside) == 1
     assert (directory(server) / "_versions" / aside[0]).exists()
-    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+    with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
         namespace.adopt_out_of_band_versions(TABLE)
 
 
@@ -113,7 +113,7 @@ def test_pylance_s_own_write_by_name_is_taken_at_once(
     append_past_the_catalog(server, 8)
     assert append(namespace, 9).version == 2
     assert rows(namespace) == [0, 1, 2, 9]
-    assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 2
+    assert len(namespace.list_out_of_band_versions(TABLE).quarantined) == 2
 
 
 def test_a_dataset_that_was_open_before_fails_once_and_is_then_taken(
@@ -137,13 +137,13 @@ def test_what_was_set_aside_can_be_adopted_until_a_commit_takes_its_place(
     append_past_the_catalog(server, 9)
     assert rows(namespace) == [0, 1, 2]
     found = namespace.list_out_of_band_versions(TABLE)
-    assert (found.versions, found.set_aside_versions) == ((), (3, 2))
+    assert (found.versions, found.quarantined_versions) == ((), (3, 2))
     assert namespace.adopt_out_of_band_versions(TABLE) == 3
     assert rows(namespace) == [0, 1, 2, 8, 9]
-    assert namespace.list_out_of_band_versions(TABLE).set_aside == ()
+    assert namespace.list_out_of_band_versions(TABLE).quarantined == ()
     append_past_the_catalog(server, 10)
     assert append(namespace, 11).version == 4
-    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+    with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
         namespace.adopt_out_of_band_versions(TABLE)
 
 
@@ -153,7 +153,7 @@ def test_a_late_deletion_of_what_was_set_aside_takes_no_commit_away(
     create_managed(namespace)
     append_past_the_catalog(server, 8)
     assert append(namespace, 9).version == 2
-    [aside] = namespace.list_out_of_band_versions(TABLE).set_aside
+    [aside] = namespace.list_out_of_band_versions(TABLE).quarantined
     final = directory(server) / "_versions" / aside.replace("-foreign", "")
     final.unlink()
     assert rows(namespace) == [0, 1, 2, 9]
@@ -170,7 +170,7 @@ def test_two_versions_that_were_set_aside_from_one_place_are_not_adopted(
     for value in (8, 9):
         append_past_the_catalog(server, value)
         assert rows(namespace) == [0, 1, 2]
-    with pytest.raises(errors.InvalidTableStateError, match="2, 2 do not follow"):
+    with pytest.raises(errors.InvalidTableStateError, match="2, 2 do not continue"):
         namespace.adopt_out_of_band_versions(TABLE)
     assert rows(namespace) == [0, 1, 2]
 
@@ -219,7 +219,7 @@ def test_a_compaction_right_after_a_commit_that_had_a_rival_is_taken_at_once(
     create_managed(namespace)
     append_past_the_catalog(server, 8)
     namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
-    assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 1
+    assert len(namespace.list_out_of_band_versions(TABLE).quarantined) == 1
     connection = namespace.connection
     assert compact(Table(connection, connection.catalog.load_table(KEY))).version > 2
     assert rows(namespace) == [0, 0, 1, 2]
@@ -275,7 +275,7 @@ def test_a_write_past_the_catalog_that_comes_between_loses(
     server.fault = fault
     namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
     assert rows(namespace) == [0, 0, 1, 2]
-    assert len(namespace.list_out_of_band_versions(TABLE).set_aside) == 1
+    assert len(namespace.list_out_of_band_versions(TABLE).quarantined) == 1
     namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
     assert rows(namespace) == [0, 0, 0, 1, 2]
 

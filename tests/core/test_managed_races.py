@@ -16,9 +16,9 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
 from lance_bridge import managed_state as states
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import compare_and_set as entry
-from lance_bridge.managed import out_of_band as foreign
+from lance_bridge.managed import compare_and_set, out_of_band
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.managed_state import State
 
@@ -106,7 +106,9 @@ def test_what_was_set_aside_meanwhile_is_adopted_from_there(
     create_managed(namespace)
     append_past_the_catalog(server, 7)
     connection = another(namespace).connection
-    meanwhile(server, "before", lambda: foreign.clear(connection, server.tables[KEY]))
+    meanwhile(
+        server, "before", lambda: out_of_band.quarantine(TableEntry(connection, server.tables[KEY]))
+    )
     assert namespace.adopt_out_of_band_versions(TABLE) == 2
     assert rows(namespace) == [0, 1, 2, 7]
     assert append(namespace, 8).version == 3
@@ -121,7 +123,7 @@ def test_what_was_set_aside_for_a_commit_meanwhile_is_not_adopted(
     meanwhile(server, "before", lambda: append(other, 8))
     with pytest.raises(errors.ConcurrentModificationError):
         namespace.adopt_out_of_band_versions(TABLE)
-    with pytest.raises(errors.InvalidInputError, match="Nothing lies beside"):
+    with pytest.raises(errors.InvalidInputError, match="has no version that was not committed"):
         namespace.adopt_out_of_band_versions(TABLE)
     assert rows(namespace) == [0, 1, 2, 8]
 
@@ -132,11 +134,14 @@ def test_a_commit_waits_for_one_who_sets_manifests_aside(
     create_managed(namespace)
     opened = lance.dataset(namespace_client=namespace, table_id=TABLE)
     connection = another(namespace).connection
-    with ThreadPoolExecutor(1) as pool, entry.held(connection, server.tables[KEY]):
+    with (
+        ThreadPoolExecutor(1) as pool,
+        compare_and_set.held(TableEntry(connection, server.tables[KEY])),
+    ):
         waiting = pool.submit(opened.insert, pa.table({"a": [7]}))
         with pytest.raises(NotYetError):
             waiting.result(0.5)
-        entry.release(connection, server.tables[KEY])
+        compare_and_set.release(TableEntry(connection, server.tables[KEY]))
         waiting.result(10)
     assert rows(namespace) == [0, 1, 2, 7]
 
@@ -148,7 +153,7 @@ def test_what_was_set_aside_meanwhile_is_not_taken_in_by_a_conversion(
     connection = another(namespace).connection
 
     def clear() -> None:
-        foreign.clear(connection, server.tables[KEY])
+        out_of_band.quarantine(TableEntry(connection, server.tables[KEY]))
 
     def write() -> None:
         append_past_the_catalog(server, 7)
@@ -186,10 +191,10 @@ def test_of_two_that_hold_a_table_in_the_same_moment_one_does(
     record, connection = server.tables[KEY], another(namespace).connection
     wanted = state(server).hold()
     with (
-        entry.held(namespace.connection, record),
+        compare_and_set.held(TableEntry(namespace.connection, record)),
         pytest.raises(errors.ConcurrentModificationError),
     ):
-        entry.swap(connection, record, wanted)
+        compare_and_set.swap(TableEntry(connection, record), wanted)
 
 
 def test_a_hold_by_a_clock_that_runs_ahead_ends_too(

@@ -9,7 +9,8 @@ import pytest
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
-from lance_bridge.managed_state import LATEST, State
+from lance_bridge.catalog import LATEST
+from lance_bridge.managed_state import State
 from lance_bridge.storage import manifests
 
 from .building import TABLE

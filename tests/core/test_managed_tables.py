@@ -11,10 +11,11 @@ import lance_namespace as api
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.catalog import GUARD, MANAGED_BY, Capabilities, NamespaceRecord
+from lance_bridge.catalog import GUARD, LATEST, MANAGED_BY, Capabilities, NamespaceRecord
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.managed import compare_and_set as entry
-from lance_bridge.managed_state import BRIEF_SECONDS, HOLD_SECONDS, LATEST, with_state
+from lance_bridge.managed import compare_and_set
+from lance_bridge.managed_state import BRIEF_SECONDS, HOLD_SECONDS, with_state
 
 from .building import DATASET, TABLE, count_rows, create, stream
 from .managing import (
@@ -353,7 +354,7 @@ def test_a_hold_whose_holder_died_ends_by_itself(
     namespace: MemoryNamespace, server: MemoryServer, brief: bool, seconds: float
 ) -> None:
     create_managed(namespace)
-    with entry.held(namespace.connection, server.tables[KEY], brief=brief):
+    with compare_and_set.held(TableEntry(namespace.connection, server.tables[KEY]), brief=brief):
         with pytest.raises(errors.ConcurrentModificationError, match="try again"):
             namespace.insert_into_table(api.InsertIntoTableRequest(id=TABLE), stream(1))
         held = state(server)

@@ -15,7 +15,7 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge.errors import OutcomeUnknownError
-from lance_bridge.lost_replies import settle
+from lance_bridge.lost_replies import retry_after_readback
 
 LOST = OutcomeUnknownError("lost")
 TAKEN = TableAlreadyExistsError("taken")
@@ -63,12 +63,12 @@ def test_a_change_is_repeated_where_it_did_not_happen_and_nowhere_else(
 ) -> None:
     change, happened = Script(*replies), Script(*read_back)
     with pytest.raises(raised) if raised else nullcontext():
-        settle(change.change, happened.happened)
+        retry_after_readback(change.change, happened.happened)
     assert (change.calls, happened.calls) == (len(replies), len(read_back))
 
 
 def test_a_refusal_of_the_repetition_is_success_where_the_first_had_come_late() -> None:
-    settle(Script(LOST, TAKEN).change, Script(False, True).happened)
+    retry_after_readback(Script(LOST, TAKEN).change, Script(False, True).happened)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_what_reading_back_raises_is_reported_and_nothing_is_repeated(
     error: Exception, kind: type[Exception]
 ) -> None:
     change = Script(LOST)
-    with pytest.raises(kind, match=f"{LOST}.*could not be found out: {error}"):
-        settle(change.change, Script(error).happened)
+    with pytest.raises(kind, match=f"{LOST}.*could not be read back: {error}"):
+        retry_after_readback(change.change, Script(error).happened)
     assert change.calls == 1
 
 
 def test_a_refusal_after_a_lost_reply_is_unknown_where_nothing_can_be_read() -> None:
     change = Script(LOST, TableNotFoundError("gone"))
     with pytest.raises(OutcomeUnknownError, match="down"):
-        settle(change.change, Script(False, ServiceUnavailableError("down")).happened)
+        retry_after_readback(change.change, Script(False, ServiceUnavailableError("down")).happened)
     assert change.calls == 2
 
 
@@ -101,4 +101,4 @@ def test_a_defect_is_not_taken_for_an_answer(broken: Exception) -> None:
 
     run: Callable[[], None] = change
     with pytest.raises(type(broken)):
-        settle(run, never)
+        retry_after_readback(run, never)

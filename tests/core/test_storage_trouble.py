@@ -108,7 +108,7 @@ def test_a_declaration_whose_location_cannot_be_inspected_is_not_repeated(
     calls, trouble = troubled
     declared = [*DATASET, "declared"]
     first = owner.declare_table(declared)
-    with trouble(), pytest.raises(errors.TableAlreadyExistsError, match="cannot be looked at"):
+    with trouble(), pytest.raises(errors.TableAlreadyExistsError, match="cannot be read"):
         calls.declare_table(declared)
     assert owner.describe_table(declared).location == first.location
 

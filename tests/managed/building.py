@@ -14,8 +14,9 @@ from lance_namespace import LanceNamespace
 from managed.writer import Job, Report, row
 
 import lance_bridge
+from lance_bridge.catalog import LATEST
 from lance_bridge.managed.out_of_band import OutOfBand
-from lance_bridge.managed_state import LATEST, State
+from lance_bridge.managed_state import State
 from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.storage.store import TableStorage
 from lance_bridge.testing.build import ipc

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, NoReturn
 
-from lance_bridge.managed import compare_and_set as entry
+from lance_bridge.managed import compare_and_set
 from lance_bridge.managed import versions as directory
 from lance_bridge.managed.versions import ManagedDirectory
 from lance_bridge.tables import rename
@@ -24,11 +24,11 @@ RENAMING = "the table is held, and not renamed"
 COPIED = "the table is held, and has both names"
 
 _PLACES: dict[str, tuple[Any, str]] = {
-    STAGED: (entry, "swap"),
+    STAGED: (compare_and_set, "swap"),
     SET: (ManagedDirectory, "_put_final"),
     NAMED: (directory, "discard"),
-    SETTING_ASIDE: (ManagedDirectory, "set_aside"),
-    RENAMING: (rename, "settle"),
+    SETTING_ASIDE: (ManagedDirectory, "quarantine"),
+    RENAMING: (rename, "retry_after_readback"),
     COPIED: (rename, "_require_unchanged"),
 }
 STEPS = [STAGED, SET, NAMED]

@@ -51,7 +51,7 @@ def test_rows_that_were_written_past_the_catalog_never_show_up(
         require_true_reports(rows, reports)
         assert written > 0
         found = namespace.list_out_of_band_versions(table.id)
-        assert found.versions or found.set_aside
+        assert found.versions or found.quarantined
         namespace.discard_out_of_band_versions(table.id)
         latest = len(rows)
         assert table.state().version == latest

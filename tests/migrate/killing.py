@@ -7,8 +7,7 @@ from typing import Any
 
 from migrate.sparking import Scene, each_file_by_itself, failed
 
-from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 from lance_bridge_migrate import Migrations, execute, undo
 from lance_bridge_migrate.commands.running import reconnected
 from lance_bridge_migrate.endpoints import connection_of
@@ -37,7 +36,7 @@ def resume(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as
         record = execute(migration_type, endpoints, migration)
         [path] = [each.target for each in record.plan.items if each.rows is not None]
         connection = connection_of(endpoints.target)
-        dataset = Table(connection, load_lance(connection, path)).open()
+        dataset = Tables(connection).load(path).open()
         named = {file.path for each in dataset.get_fragments() for file in each.data_files()}
         files = {file.name for file in Path(dataset.uri, "data").iterdir()}
         return {

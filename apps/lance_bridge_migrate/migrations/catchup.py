@@ -20,7 +20,7 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check
@@ -116,7 +116,7 @@ class CatchUp(MigrationType):
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         become_active(endpoints.source)
         source = CatchUpFacts.of(item).source
-        record = load_lance(connection_of(endpoints.target), item.target)
+        record = Tables(connection_of(endpoints.target)).load(item.target).record
         version = int(Table(connection_of(endpoints.target), record).open().version)
         return _fingerprint(listing.describe_again(endpoints.source, source), record, version)
 
@@ -155,7 +155,7 @@ def _plan_table(
         return item.with_problems(completeness.missing_problem(inventory))
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it again"))
-    record = load_lance(connection, item.target)
+    record = Tables(connection).load(item.target).record
     if record.properties.get(MARK) != tracked.mark:
         return item.with_problems(blocker(_OTHER_TABLE))
     dataset = Table(connection, record).open()
@@ -296,7 +296,7 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     """Compare all of the source, as the increment read it, with the table."""
     spark, connection = work.endpoints.source, work.target_connection
     path, version = path_now(work.item, work.facts), int(work.facts["version"])
-    dataset = Table(connection, load_lance(connection, path)).open(Ref(version=version))
+    dataset = Tables(connection).load(path).open(Ref(version=version))
     target = read_back(spark, address_at(work.endpoints.target, path), version)
     source = _source_as_read(work, target)
     if level.includes(Level.CHECKSUMS):

@@ -34,6 +34,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.dataset.history.references import branches_of
 from lance_bridge.dataset.spark_types import columns_of
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.names import first_names
@@ -41,7 +42,7 @@ from lance_bridge.ref import Ref
 from lance_bridge.storage.store import TableStorage, store_errors
 from lance_bridge.storage.table_files import RESERVED_FILE
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check
@@ -111,7 +112,7 @@ class Copy(MigrationType):
         return Survey(items, notes)
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(load_lance(connection_of(endpoints.source), item.source))
+        return entry_fingerprint(Tables(connection_of(endpoints.source)).load(item.source).record)
 
     def steps(self, item: Item) -> Sequence[Step]:
         if item.type is ItemType.NAMESPACE:
@@ -171,11 +172,13 @@ def _has_other_bases(dataset: lance.LanceDataset) -> bool:
 def _directory(
     connection: Connection, record: TableRecord, *, write: bool = False
 ) -> TableDirectory:
-    return TableDirectory(record.location or "", connection.storage(record, write=write))
+    return TableDirectory(
+        record.location or "", TableEntry(connection, record).storage(write=write)
+    )
 
 
 def _open_source(work: Work) -> lance.LanceDataset:
-    record = load_lance(work.source_connection, work.item.source)
+    record = Tables(work.source_connection).load(work.item.source).record
     version = CopyFacts.of(work.item).version
     return Table(work.source_connection, record).open(Ref(version=version))
 
@@ -194,7 +197,7 @@ def _create(work: Work) -> Facts:
 
 def _copy(work: Work) -> Facts:
     record = load_own_entry(work)
-    source_record = load_lance(work.source_connection, work.item.source)
+    source_record = Tables(work.source_connection).load(work.item.source).record
     source = _directory(work.source_connection, source_record)
     target = _directory(work.target_connection, record, write=True)
     wanted = files_of(source, CopyFacts.of(work.item).version)

@@ -8,9 +8,9 @@ from lance_namespace.errors import ConcurrentModificationError, InvalidTableStat
 
 from lance_bridge.catalog import Path
 from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, table_not_found
-from lance_bridge.tables.collection import drop_entry, load_lance
-from lance_bridge.tables.rename import rename
+from lance_bridge.tables.collection import Tables
 
 from ..migration import Work
 from ..plan import Facts, Problem, blocker
@@ -63,9 +63,9 @@ def _rename(connection: Connection, path: Path, new_path: Path, *, has_both: boo
         has_both: Whether the table has both names.
     """
     if has_both:
-        drop_entry(connection, load_lance(connection, path))
+        TableEntry(connection, Tables(connection).load(path).record).remove()
     else:
-        rename(connection, path, new_path)
+        Tables(connection).rename(path, new_path)
 
 
 def _require_nothing_new(work: Work) -> None:

@@ -9,8 +9,7 @@ from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path, TableRecord
 from lance_bridge.errors import invalid
 from lance_bridge.properties import visible
 from lance_bridge.ref import Ref
-from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check
@@ -77,7 +76,7 @@ class Entries(MigrationType):
         return verify_registration(
             work,
             level,
-            lambda version: Table(source, load_lance(source, work.item.source)).open(Ref(version)),
+            lambda version: Tables(source).load(work.item.source).open(Ref(version)),
         )
 
 

@@ -24,7 +24,7 @@ from lance_bridge.errors import display
 from lance_bridge.names import quoted
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check
@@ -96,7 +96,7 @@ class Export(MigrationType):
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         connection = connection_of(endpoints.source)
-        record = load_lance(connection, item.source)
+        record = Tables(connection).load(item.source).record
         try:
             Table(connection, record).open(Ref(version=ExportFacts.of(item).version))
         except TableVersionNotFoundError:

@@ -16,7 +16,7 @@ from pydantic import Field
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 from lance_bridge_spark.functions.rows import change
 from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
@@ -166,7 +166,7 @@ def apply(work: Work) -> Facts:
     """
     spark, facts = work.endpoints.source, CatchUpFacts.of(work.item)
     become_active(spark)
-    record = load_lance(work.target_connection, work.item.target)
+    record = Tables(work.target_connection).load(work.item.target).record
     if not is_table_of(work.item, record):
         raise ConcurrentModificationError(
             f"'{work.item.name}' has been recreated since the plan was made"

@@ -19,14 +19,15 @@ from lance_bridge.dataset.data import Rows
 from lance_bridge.dataset.history.references import branches_of
 from lance_bridge.dataset.indices import described
 from lance_bridge.dataset.spark_types import columns_of
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, table_already_exists
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
-from lance_bridge.managed_state import state_of as managed_state
+from lance_bridge.managed_state import parse_state as managed_state
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 from lance_bridge_spark.jobs.indexing import build_index, index_request
 
 from ..migration import Step, Work
@@ -70,7 +71,7 @@ def _create(work: Work) -> Facts:
     columns = columns_of(facts.schema_of_table)
     record = create_entry(work, location, facts.properties, declared=True, columns=columns)
     if facts.managed:
-        record = conversion.begin(work.target_connection, record)
+        record = conversion.begin(TableEntry(work.target_connection, record)).record
     return {AFTER: entry_facts(record), "location": record.location}
 
 
@@ -112,7 +113,7 @@ def _load(work: Work) -> Facts:
 def _written_facts(connection: Connection, record: TableRecord, loaded: Loaded) -> Facts:
     """Return what a report says about a write."""
     # The entry itself may say which version is the latest.
-    table = Table(connection, load_lance(connection, record.path))
+    table = Tables(connection).load(record.path)
     size = bytes_of(table.open(Ref(version=loaded.version)))
     return {
         "version": loaded.version,
@@ -132,7 +133,7 @@ def _orphans_left(
     another writer's files look the same before its commit.
     """
     named = {f"data/{file.path}" for each in dataset.get_fragments() for file in each.data_files()}
-    found = connection.storage(record).sizes(record.location or "", "data")
+    found = TableEntry(connection, record).storage().sizes(record.location or "", "data")
     left = {name: size for name, size in found.items() if name not in named}
     if not left:
         return {}

@@ -11,12 +11,12 @@ from lance_namespace.errors import InvalidTableStateError
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import LanceNamespaceError, concurrent_modification, display
-from lance_bridge.managed import conversion
-from lance_bridge.managed import out_of_band as foreign
-from lance_bridge.managed_state import require_own, state_of
+from lance_bridge.managed import conversion, out_of_band
+from lance_bridge.managed_state import parse_state
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import load_lance
+from lance_bridge.tables.collection import Tables
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check
@@ -75,7 +75,7 @@ class Management(MigrationType):
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
         to, before = work.options.to, work.facts.get("version", 0)
-        record = load_lance(work.target_connection, work.item.target)
+        record = Tables(work.target_connection).load(work.item.target).record
         now = _holder(record)
         checks = [Check(name="versions", ok=now == to, expected=to, found=now)]
         if level.includes(Level.COUNTS) and before:
@@ -86,7 +86,7 @@ class Management(MigrationType):
 
 
 def _holder(record: TableRecord) -> str:
-    return "storage" if state_of(record) is None else "catalog"
+    return "storage" if parse_state(record) is None else "catalog"
 
 
 def _fingerprint(record: TableRecord) -> str:
@@ -102,7 +102,7 @@ def _item(connection: Connection, record: TableRecord, options: ManagementOption
         facts=ManagementFacts(identity=entry_identity(record)).to_json(),
     )
     try:
-        require_own(record)
+        TableEntry(connection, record).require_own_versions()
         if _holder(record) == options.to:
             return item.model_copy(update={"nothing_to_do": f"Its {options.to} holds its versions"})
         return item.with_problems(*_problems(connection, record, options))
@@ -115,10 +115,10 @@ def _problems(
 ) -> list[Problem]:
     """Return what keeps a table from being converted. Raises what the conversion would raise."""
     if options.to == "catalog":
-        conversion.require_possible(connection, f"Table '{display(record.path)}'")
-        conversion.latest_in_storage(connection, record)
+        conversion.require_possible(connection.capabilities, f"Table '{display(record.path)}'")
+        conversion.latest_in_storage(TableEntry(connection, record))
         return []
-    outside = foreign.look(connection, record).versions
+    outside = out_of_band.inspect(TableEntry(connection, record)).versions
     if not outside:
         return []
     return [
@@ -137,9 +137,11 @@ def _convert(work: Work) -> Facts:
         # An earlier run did it, or else another user: then there is nothing to undo.
         return {} if work.is_repeated else {"by_others": True}
     if "version" not in work.facts:
-        state = state_of(record)  # a table without data has version 0
+        state = parse_state(record)  # a table without data has version 0
         latest = conversion.latest_in_storage
-        version = latest(work.target_connection, record) if state is None else state.version
+        version = (
+            latest(TableEntry(work.target_connection, record)) if state is None else state.version
+        )
         work.note(version=version)
     _change_holder(work, record, work.options.to)
     return {}
@@ -148,9 +150,11 @@ def _convert(work: Work) -> Facts:
 def _change_holder(work: Work, record: TableRecord, to: str) -> None:
     """Convert a table; the lock of an earlier run that died is taken over."""
     if to == "catalog":
-        conversion.begin(work.target_connection, record)
+        conversion.begin(TableEntry(work.target_connection, record))
     else:
-        conversion.end(work.target_connection, record, holder=work.mark.rpartition("/")[2])
+        conversion.end(
+            TableEntry(work.target_connection, record), holder=work.mark.rpartition("/")[2]
+        )
 
 
 def _same_table(work: Work) -> TableRecord | None:

@@ -12,10 +12,17 @@ from typing import Any, Literal
 
 from lance_namespace.errors import InvalidTableStateError
 
-from lance_bridge.catalog import IMPLEMENTATION, LANCE, MANAGED_BY, STORAGE, TABLE_TYPE, TableRecord
+from lance_bridge.catalog import (
+    IMPLEMENTATION,
+    LANCE,
+    LATEST,
+    MANAGED_BY,
+    STORAGE,
+    TABLE_TYPE,
+    TableRecord,
+)
 from lance_bridge.connection import Connection
 from lance_bridge.errors import concurrent_modification, display
-from lance_bridge.managed_state import LATEST
 
 from ..endpoints import Endpoints, connection_of
 from ..journal import Check

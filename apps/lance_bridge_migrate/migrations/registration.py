@@ -14,11 +14,12 @@ from lance_bridge import location as locations
 from lance_bridge import properties as entry_properties
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.managed import conversion
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import what_is
-from lance_bridge.tables.locations import Home
+from lance_bridge.tables import creation
+from lance_bridge.tables.locations import LazyNamespace
 
 from ..journal import Check
 from ..levels import Level
@@ -156,7 +157,9 @@ def _entries_in(connection: Connection, namespaces: Iterable[Path]) -> dict[Path
 def _manages_versions(connection: Connection, namespace: Path) -> bool:
     """Return whether the catalog is to hold the versions of a namespace's new tables."""
     with suppress(NamespaceNotFoundError):
-        return conversion.is_wanted(connection, (*namespace, ""), Home(connection, namespace), None)
+        return creation.wants_management(
+            (*namespace, ""), LazyNamespace(connection, namespace), None
+        )
     return False
 
 
@@ -167,7 +170,9 @@ def _compare_with_entry(item: Item, entry: TableRecord | None) -> Item:
     location = item.facts["location"] and locations.key(item.facts["location"])
     if entry.is_lance and entry.location and locations.key(entry.location) == location:
         return item.model_copy(update={"nothing_to_do": "It has an entry for that location"})
-    found = f"a Lance table at {entry.location}" if entry.is_lance else what_is(entry)
+    found = (
+        f"a Lance table at {entry.location}" if entry.is_lance else creation.describe_type(entry)
+    )
     return item.with_problems(blocker(f"The name is taken by {found}"))
 
 
@@ -191,7 +196,11 @@ def _create(work: Work) -> Facts:
 
 def manage_versions(work: Work) -> Facts:
     """Have the catalog hold the versions of the table."""
-    return {AFTER: entry_facts(conversion.begin(work.target_connection, load_own_entry(work)))}
+    return {
+        AFTER: entry_facts(
+            conversion.begin(TableEntry(work.target_connection, load_own_entry(work))).record
+        )
+    }
 
 
 def verify_registration(

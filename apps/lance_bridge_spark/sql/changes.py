@@ -19,12 +19,12 @@ from lance_bridge.catalog import (
 )
 from lance_bridge.dataset import paths
 from lance_bridge.dataset.columns import evolve, metadata
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.managed import conversion
 from lance_bridge.properties import checked, manager_in
 from lance_bridge.ref import LATEST
 from lance_bridge.table import Table
-from lance_bridge.tables import collection as entries
 
 from ..addresses import CatalogAddress
 from ..source.types import COMMENT
@@ -249,14 +249,14 @@ def _require_settable(table: Table, key: str) -> None:
 def _alter_properties(table: Table, changes: Sequence[Change]) -> None:
     wanted = _Properties.after(table, changes)
     record = table.record
-    entries.require_settable(table.connection, record, wanted.own)
+    TableEntry(table.connection, record).require_settable(wanted.own)
     if wanted.manager is not None:
         is_managed = table.managed is not None
         if wanted.manager == IMPLEMENTATION and not is_managed:
-            record = conversion.begin(table.connection, record)
+            record = conversion.begin(TableEntry(table.connection, record)).record
         elif wanted.manager != IMPLEMENTATION and is_managed:
-            record = conversion.end(table.connection, record)
-    entries.set_properties(table.connection, record, wanted.own)
+            record = conversion.end(TableEntry(table.connection, record)).record
+    TableEntry(table.connection, record).set_properties(wanted.own)
 
 
 _STEPS: Mapping[str, _Step] = {

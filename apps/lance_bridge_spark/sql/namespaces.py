@@ -10,7 +10,7 @@ from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, Na
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid, require_text, unsupported
 from lance_bridge.identifier import parse_namespace
-from lance_bridge.lost_replies import settle
+from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.managed import conversion
 from lance_bridge.modes import CreateMode, DropBehavior, DropMode
 from lance_bridge.tables import namespaces
@@ -70,7 +70,9 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
     if wanted.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        conversion.require_possible(connection, f"Tables of namespace '{display(path)}'")
+        conversion.require_possible(
+            connection.capabilities, f"Tables of namespace '{display(path)}'"
+        )
     _alter(connection, path, wanted, unwanted)
     _require_comment(connection, path, wanted, spelling.get("comment"))
     return {}
@@ -93,7 +95,7 @@ def _alter(
         was_set = all(found.get(key) == value for key, value in wanted.items())
         return was_set and not any(key in found for key in unwanted - wanted.keys())
 
-    settle(lambda: connection.catalog.alter_namespace(changed), has_happened)
+    retry_after_readback(lambda: connection.catalog.alter_namespace(changed), has_happened)
 
 
 def _require_comment(

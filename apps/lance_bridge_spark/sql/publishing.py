@@ -24,6 +24,7 @@ from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.dataset.create import FIRST_VERSION, not_written
 from lance_bridge.dataset.spark_types import columns_of
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import (
     OutcomeUnknownError,
     display,
@@ -36,8 +37,8 @@ from lance_bridge.managed import conversion
 from lance_bridge.storage.manifests import VERSIONS, TableFiles, VersionDirectory
 from lance_bridge.storage.table_files import RESERVED_FILE
 from lance_bridge.table import Table
-from lance_bridge.tables import collection as entries
-from lance_bridge.tables.locations import Home
+from lance_bridge.tables import creation
+from lance_bridge.tables.locations import LazyNamespace
 
 from . import schemas
 
@@ -84,8 +85,8 @@ def publish_new(connection: Connection, definition: Definition, data: Data) -> T
     _commit_first(Table(connection, place), data)
     try:
         record = _add_entry(connection, definition, data)
-        with entries.undone(connection, record):
-            return conversion.begin(connection, record) if managed else record
+        with creation.removed_on_failure(TableEntry(connection, record)):
+            return conversion.begin(TableEntry(connection, record)).record if managed else record
     except OutcomeUnknownError:
         raise
     except LanceNamespaceError:
@@ -95,12 +96,12 @@ def publish_new(connection: Connection, definition: Definition, data: Data) -> T
 
 def is_to_be_managed(connection: Connection, definition: Definition) -> bool:
     """Return whether the catalog is to hold the versions. Raises 0 and 1."""
-    home = Home(connection, definition.path[:-1])
-    return conversion.is_wanted(connection, definition.path, home, definition.properties)
+    home = LazyNamespace(connection, definition.path[:-1])
+    return creation.wants_management(definition.path, home, definition.properties)
 
 
 def _add_entry(connection: Connection, definition: Definition, data: Data) -> TableRecord:
-    record, is_new = entries.add_or_find(
+    table, is_new = creation.add_or_find(
         connection,
         definition.path,
         data.location,
@@ -109,7 +110,7 @@ def _add_entry(connection: Connection, definition: Definition, data: Data) -> Ta
     )
     if not is_new:
         raise table_already_exists(definition.path, "another creator was first")
-    return record
+    return table.record
 
 
 def _commit_first(table: Table, data: Data) -> None:

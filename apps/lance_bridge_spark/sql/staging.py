@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 from lance_bridge import location as locations
 from lance_bridge.catalog import IMPLEMENTATION, TableRecord
 from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line
@@ -36,8 +37,7 @@ from lance_bridge.managed import conversion
 from lance_bridge.properties import checked, manager_in
 from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.table import Table
-from lance_bridge.tables import collection as entries
-from lance_bridge.tables.locations import Home, default_location
+from lance_bridge.tables.locations import LazyNamespace, default_location
 
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import find_table
@@ -167,8 +167,8 @@ def _own_location(connection: Connection, definition: Definition, name: str) -> 
     """Return a place that no other creator of the same name is given."""
     if definition.location is not None:
         return ""
-    home = Home(connection, definition.path[:-1])
-    plain = default_location(connection, definition.path, home).removesuffix(".lance")
+    home = LazyNamespace(connection, definition.path[:-1])
+    plain = default_location(definition.path, home).removesuffix(".lance")
     return f"{plain}-{name[:8]}.lance"
 
 
@@ -179,7 +179,7 @@ def _require_replaceable(table: SparkTable, definition: Definition) -> None:
             f"Table '{display(definition.path)}' is at {table.record.location}, and REPLACE cannot "
             "move it: leave LOCATION out"
         )
-    entries.require_settable(table.connection, table.record, checked(definition.properties))
+    TableEntry(table.connection, table.record).require_settable(checked(definition.properties))
 
 
 def _stage_answer(stage: Stage) -> Answer:
@@ -212,7 +212,7 @@ def access(catalog: CatalogAddress, stage: Stage) -> Access:
         locations.for_lance(stage.location),
         stage.replaces,
         write=True,
-        storage=connection.storage_options(_record_of(stage), vend=None, write=True) or {},
+        storage=TableEntry(connection, _record_of(stage)).storage_options(write=True) or {},
         stage=stage,
     )
 
@@ -237,7 +237,7 @@ def _load_fragments(connection: Connection, stage: Stage) -> list[str] | None:
 
 
 def _files(connection: Connection, stage: Stage) -> TableFiles:
-    return TableFiles(connection.storage(_record_of(stage), write=True), stage.location)
+    return TableFiles(TableEntry(connection, _record_of(stage)).storage(write=True), stage.location)
 
 
 def _record_of(stage: Stage) -> TableRecord:
@@ -286,8 +286,8 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
     try:
         record = table.record
         if manager_in(stage.properties) == IMPLEMENTATION:
-            record = conversion.begin(table.connection, record)
-        entries.set_properties(table.connection, record, checked(stage.properties))
+            record = conversion.begin(TableEntry(table.connection, record)).record
+        TableEntry(table.connection, record).set_properties(checked(stage.properties))
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(stage.table)}' has its new rows, but its new properties are not "
@@ -321,7 +321,7 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
     if _is_committed(catalog, stage):
         return {}
     if stage.is_own_location:
-        connection.storage(_record_of(stage), write=True).delete_table(stage.location)
+        TableEntry(connection, _record_of(stage)).storage(write=True).delete_table(stage.location)
         return {}
     publishing.remove_files(
         Table(connection, _record_of(stage)), _load_fragments(connection, stage) or []

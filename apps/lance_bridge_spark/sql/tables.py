@@ -16,6 +16,7 @@ from lance_bridge.dataset import change
 from lance_bridge.dataset.create import NewTable, create_table
 from lance_bridge.dataset.data import Rows
 from lance_bridge.dataset.expressions import running
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
 from lance_bridge.identifier import parse_namespace
 from lance_bridge.lance_errors import translate_lance_errors
@@ -24,9 +25,8 @@ from lance_bridge.modes import CreateMode
 from lance_bridge.properties import ENTRY_ID
 from lance_bridge.ref import LATEST, Ref
 from lance_bridge.table import Table
-from lance_bridge.tables import collection as entries
-from lance_bridge.tables import namespaces, registration
-from lance_bridge.tables import rename as renaming
+from lance_bridge.tables import namespaces
+from lance_bridge.tables.collection import Tables
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
@@ -162,8 +162,8 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     else:
         empty = Rows.of(definition.schema().empty_table())
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
-        record, _ = create_table(connection, new)
-        record = Table(connection, record).refreshed().record
+        table, _ = create_table(connection, new)
+        record = table.refreshed().record
     table = Table(connection, record)
     return describe(table, table.open())
 
@@ -175,10 +175,12 @@ def _registered(connection: Connection, definition: Definition) -> TableRecord:
             f"Table '{name}' has no columns: name them, or give the LOCATION of a Lance table"
         )
     there = TableRecord(definition.path, place)
-    if not connection.storage(there).has_dataset(place):
+    if not TableEntry(connection, there).storage().has_dataset(place):
         raise invalid(f"Table '{name}' has no columns, and there is no Lance table at {place}")
-    return registration.register(
-        connection, definition.path, place, definition.properties, overwrite=False
+    return (
+        Tables(connection)
+        .add(definition.path, place, definition.properties, overwrite=False)
+        .record
     )
 
 
@@ -188,7 +190,7 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
     """
     connection = catalog.connect().connection
-    entries.drop(connection, connection.table_path(args["table"]))
+    Tables(connection).drop(connection.table_path(args["table"]))
     return {}
 
 
@@ -203,7 +205,7 @@ def rename(catalog: CatalogAddress, args: Args) -> Answer:
     connection = catalog.connect().connection
     path = connection.table_path(args["table"])
     target = _target(catalog, path, tuple(args["to"]))
-    renaming.rename(connection, path, connection.table_path(target))
+    Tables(connection).rename(path, connection.table_path(target))
     return {}
 
 

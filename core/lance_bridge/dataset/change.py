@@ -11,10 +11,8 @@ from lance_namespace.errors import LanceNamespaceError
 
 from .. import properties as entry_properties
 from ..errors import unsupported
-from ..properties import visible
 from ..ref import Ref
 from ..table import Table, transaction_id
-from ..tables import collection as entries
 from . import expressions, paths
 
 
@@ -97,13 +95,13 @@ def _with_added(table: Table, properties: Mapping[str, str] | None) -> dict[str,
     if properties is None:
         return None
     wanted = {**table.properties, **entry_properties.checked(properties)}
-    entries.require_settable(table.connection, table.record, wanted)
+    table.require_settable(wanted)
     return wanted
 
 
 def _stored(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
     try:
-        return visible(entries.set_properties(table.connection, table.record, wanted).properties)
+        return table.set_properties(wanted).properties
     except LanceNamespaceError as error:
         raise type(error)(
             f"The rows of '{table.name}' are updated, as version {version}, but its "

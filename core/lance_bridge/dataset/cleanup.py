@@ -64,7 +64,7 @@ def clean_up(
     check_ages(older_than, keep_versions)
     if table.managed is not None and not dry_run:
         # A commit that was left half done has its manifest under another name still.
-        conversion.finish_latest(table.connection, table.record)
+        conversion.finish_latest(table)
     dataset = table.open(write=True)
     with table.committing(dataset, "it was not cleaned up"):
         given: dict[str, Any] = {

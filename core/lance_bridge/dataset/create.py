@@ -17,8 +17,8 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from .. import properties as entry_properties
-from ..catalog import IMPLEMENTATION, Path, TableRecord
+from .. import properties as table_properties
+from ..catalog import IMPLEMENTATION, Path
 from ..connection import Connection
 from ..errors import concurrent_modification, invalid, table_already_exists
 from ..lance_errors import (
@@ -32,8 +32,8 @@ from ..managed import conversion
 from ..modes import CreateMode
 from ..properties import manager_in
 from ..table import Table, raise_view_failure
-from ..tables import collection as entries
-from ..tables import locations as placement
+from ..tables import creation
+from ..tables.locations import LazyNamespace, allocate
 from .data import Rows
 from .spark_types import columns_of
 
@@ -53,8 +53,8 @@ class NewTable:
     """Who is to hold its versions, where the properties say so."""
 
 
-def create_table(connection: Connection, table: NewTable) -> tuple[TableRecord, int]:
-    """Create a table with data and return its entry and version. Source: CreateTable.
+def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
+    """Create a table with data and return it and its version. Source: CreateTable.
 
     The entry comes first, without data: the catalog decides between two creators. A write that
     fails leaves a declared table, which the next create completes; so do rows that turn out bad
@@ -71,50 +71,47 @@ def create_table(connection: Connection, table: NewTable) -> tuple[TableRecord, 
         ServiceUnavailableError: (17) the storage did not take the data.
         InternalError: (18) Lance panicked.
     """
-    asked = table.properties
-    table = replace(table, properties=_checked(asked), manager=manager_in(asked))
-    _check_names(table.rows.schema)
-    table.rows.require_storable()
-    table.rows.check_ahead()
-    home = placement.Home(connection, table.path[:-1])
-    managed = conversion.is_wanted(connection, table.path, home, asked)
-    place = placement.free_location(connection, table.path, home, must_look=True)
-    record, is_new = entries.add_or_find(
+    asked = new.properties
+    new = replace(new, properties=_checked(asked), manager=manager_in(asked))
+    _check_names(new.rows.schema)
+    new.rows.require_storable()
+    new.rows.check_ahead()
+    namespace = LazyNamespace(connection, new.path[:-1])
+    is_managed = creation.wants_management(new.path, namespace, asked)
+    table, is_new = creation.add_or_find(
         connection,
-        table.path,
-        place,
-        table.properties or {},
+        new.path,
+        allocate(new.path, namespace, must_read=True),
+        new.properties or {},
         declared=True,
-        columns=columns_of(table.rows.schema),
+        columns=columns_of(new.rows.schema),
     )
-    if is_new and managed:
-        with entries.undone(connection, record):
-            record = conversion.begin(connection, record)
+    if is_new and is_managed:
+        with creation.removed_on_failure(table):
+            table = conversion.begin(table)
     try:
         if is_new:
-            with _undone_where_refused(Table(connection, record), table.rows):
-                return record, write_first(
-                    Table(connection, record), table.rows, table.storage_options
-                )
-        if Table(connection, record).is_declared():
-            record = conversion.begin(connection, record) if managed else record
-            return _complete(connection, table, record)
+            with _removed_if_refused(table, new.rows):
+                return table, write_first(table, new.rows, new.storage_options)
+        if table.is_declared():
+            table = conversion.begin(table) if is_managed else table
+            return _complete(table, new)
     except TableAlreadyExistsError:
         # Another writer's data came first, even where the entry is this one's.
-        if table.mode is CreateMode.CREATE:
+        if new.mode is CreateMode.CREATE:
             raise
-    return _onto_existing(connection, table, record)
+    return _write_to_existing(table, new)
 
 
 @contextmanager
-def _undone_where_refused(table: Table, rows: Rows) -> Iterator[None]:
-    """Remove a new entry where Lance refuses the rows or panics: to repeat it would not help."""
+def _removed_if_refused(table: Table, rows: Rows) -> Iterator[None]:
+    """Remove a new entry if Lance refuses the rows or panics: a retry would not help."""
     try:
         yield
     except (InvalidInputError, InternalError) as error:
         if rows.failure is error:
             raise
-        with entries.undone(table.connection, table.record):
+        with creation.removed_on_failure(table):
             raise
 
 
@@ -125,35 +122,29 @@ def _check_names(schema: pa.Schema) -> None:
 
 
 def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if properties is None else entry_properties.checked(properties)
+    return None if properties is None else table_properties.checked(properties)
 
 
-def _complete(
-    connection: Connection, table: NewTable, record: TableRecord
-) -> tuple[TableRecord, int]:
-    """Write the data of a table that somebody declared."""
-    if table.properties is not None:
-        entries.require_settable(connection, record, table.properties)
-    version = write_first(Table(connection, record), table.rows, table.storage_options)
-    if table.properties is None:
-        return record, version
-    return entries.set_properties(connection, record, table.properties), version
+def _complete(table: Table, new: NewTable) -> tuple[Table, int]:
+    """Write the data of a table that was declared."""
+    if new.properties is not None:
+        table.require_settable(new.properties)
+    version = write_first(table, new.rows, new.storage_options)
+    return table if new.properties is None else table.set_properties(new.properties), version
 
 
-def _onto_existing(
-    connection: Connection, table: NewTable, record: TableRecord
-) -> tuple[TableRecord, int]:
-    """Do with a table that has data what the mode says."""
-    record = Table(connection, record).refreshed().record
-    if table.mode is CreateMode.CREATE:
-        raise table_already_exists(table.path)
-    if table.mode is CreateMode.EXIST_OK:
-        return record, Table(connection, record).open().version
-    entries.require_settable(connection, record, table.properties or {})
-    if table.manager == IMPLEMENTATION:
-        record = conversion.begin(connection, record)
-    version = _overwrite(table, Table(connection, record))
-    return entries.set_properties(connection, record, table.properties or {}), version
+def _write_to_existing(table: Table, new: NewTable) -> tuple[Table, int]:
+    """Apply the mode to a table that has data."""
+    table = table.refreshed()
+    if new.mode is CreateMode.CREATE:
+        raise table_already_exists(new.path)
+    if new.mode is CreateMode.EXIST_OK:
+        return table, table.open().version
+    table.require_settable(new.properties or {})
+    if new.manager == IMPLEMENTATION:
+        table = conversion.begin(table)
+    version = _overwrite(new, table)
+    return table.set_properties(new.properties or {}), version
 
 
 def _overwrite(new: NewTable, table: Table) -> int:
@@ -242,5 +233,5 @@ def not_written(table: Table, error: Exception, hint: str) -> LanceNamespaceErro
     name = table.name
     if is_refusal(error):
         return invalid(f"The rows of table '{name}' cannot be written: {first_line(error)}")
-    what = f"The data of table '{name}' could not be written to {table.record.location}"
+    what = f"The data of table '{name}' could not be written to {table.location}"
     return as_namespace_error(what, error, f". {hint}")

@@ -26,14 +26,11 @@ def describe(table: Table, request: DescribeTableRequest) -> DescribeTableRespon
         TableBranchNotFoundError: (22)
     """
     ref = Ref.of(request.version, request.tag, request.branch)
-    location = table.location
     answer = DescribeTableResponse(
-        location=locations.for_lance(location),
-        table_uri=locations.table_uri(location) if request.with_table_uri else None,
-        storage_options=table.connection.answer_options(
-            table.record,
-            vend=request.vend_credentials,
-            write=table.connection.config.credentials_write,
+        location=table.uri,
+        table_uri=locations.table_uri(table.location) if request.with_table_uri else None,
+        storage_options=table.answer_options(
+            vend=request.vend_credentials, write=table.connection.config.credentials_write
         ),
         properties=table.properties,
         managed_versioning=True if table.managed is not None else None,

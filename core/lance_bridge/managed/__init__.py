@@ -1,8 +1,9 @@
-"""Tables whose versions the catalog holds: implementation-managed tables.
+"""Implementation-managed tables: the catalog holds their versions.
 
-The entry names the latest version (`state`). A commit stages a manifest, compares and sets the
-entry, which is the commit, and then gives the manifest its final name (`directory`, `commits`). A
-crash between leaves work that whoever comes next finishes. What is in storage and was never
-committed through the catalog is not shown; `foreign` adopts or discards it. `conversion` makes a
-table managed and lets it go again, `view` is what pylance asks while it commits.
+The entry names the latest version. A commit stages a manifest and compares and sets the entry,
+which is the commit (`compare_and_set`, `commits`); then the manifest gets its final name
+(`versions`). Any later client finishes a commit whose client died between these steps. Versions in
+storage that were not committed through the catalog are not shown; `out_of_band` adopts or discards
+them. `conversion` makes a table implementation-managed and returns it to its storage; `view` is the
+namespace that pylance commits through.
 """

@@ -1,6 +1,6 @@
-"""Changing the entry of an implementation-managed table: compare, set, and know what became of it.
+"""Changes of an implementation-managed table's entry: compare, set, and read back lost replies.
 
-Every change goes through here, so that a commit is never overwritten by what was read before it.
+Every change goes through here, so that none overwrites a commit made after the entry was read.
 """
 
 from __future__ import annotations
@@ -19,62 +19,55 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from ..catalog import Path, TableRecord
-from ..connection import Connection
+from ..catalog import Path
+from ..entry import EntryT, TableEntry
 from ..errors import concurrent_modification, display
-from ..lost_replies import settle
-from ..managed_state import State, state_of, with_state
-from ..properties import ENTRY_ID
+from ..lost_replies import retry_after_readback
+from ..managed_state import State
 
 _ATTEMPTS = 10
 
 POLL_SECONDS, WAIT_SECONDS = 0.05, 2.0
-"""How often, and for how long, a commit looks whether a hold that began just now has ended."""
+"""How often, and for how long, a commit checks whether a new hold has ended."""
 
 logger = logging.getLogger(__name__)
 
 IsLater = Callable[[State], bool]
 
 
-def swap(
-    connection: Connection,
-    record: TableRecord,
-    new: State,
-    is_later: IsLater = lambda _: False,
-) -> TableRecord:
-    """Put one state of a table in the place of the one that was loaded; return the entry then.
+def swap(table: EntryT, new: State, is_later: IsLater = lambda _: False) -> EntryT:
+    """Replace the state that was loaded by a new one; return the table then.
 
     Other changes of the entry meanwhile do not matter.
 
     Args:
-        is_later: Whether a state that came after is known to stand on the new one.
+        is_later: Returns whether a state that came after is known to be based on the new one.
 
     Raises:
         ConcurrentModificationError: (14) the state is another one by now.
         TableNotFoundError: (4) the table was dropped meanwhile.
-        OutcomeUnknownError: (17) the reply was lost, and what became of it cannot be found out.
+        OutcomeUnknownError: (17) the reply was lost, and the outcome cannot be read back.
     """
-    old = state_of(record)
+    old = table.managed
     for _ in range(_ATTEMPTS):
-        changed = with_state(record, new)
+        changed = table.with_state(new)
         try:
-            _alter(connection, changed, new, is_later)
+            _alter(changed, new, is_later)
         except ConcurrentModificationError:
-            record = reload(connection, record)
-            found = state_of(record)
-            if _has_happened(found, new, is_later):
-                return record
-            if found != old:
+            table = table.reloaded()
+            if _has_happened(table.managed, new, is_later):
+                return table
+            if table.managed != old:
                 raise
         else:
             return changed
-    raise concurrent_modification(record.path)
+    raise concurrent_modification(table.path)
 
 
-def _alter(connection: Connection, changed: TableRecord, new: State, is_later: IsLater) -> None:
-    settle(
-        lambda: connection.catalog.alter_table(changed),
-        lambda: _has_happened(state_of(reload(connection, changed)), new, is_later),
+def _alter(changed: TableEntry, new: State, is_later: IsLater) -> None:
+    retry_after_readback(
+        lambda: changed.connection.catalog.alter_table(changed.record),
+        lambda: _has_happened(changed.reloaded().managed, new, is_later),
     )
 
 
@@ -82,120 +75,99 @@ def _has_happened(found: State | None, new: State, is_later: IsLater) -> bool:
     return found == new or (found is not None and is_later(found))
 
 
-def reload(connection: Connection, record: TableRecord) -> TableRecord:
-    """Return the entry as it is now.
-
-    Raises:
-        TableNotFoundError: (4)
-        ConcurrentModificationError: (14) another table has the name by now.
-    """
-    found = connection.catalog.load_table(record.path)
-    if found.properties.get(ENTRY_ID) != record.properties.get(ENTRY_ID):
-        raise concurrent_modification(record.path)
-    return found
-
-
 @contextmanager
 def held(
-    connection: Connection,
-    record: TableRecord,
-    other: Path = (),
-    holder: str = "",
-    *,
-    brief: bool = False,
-) -> Iterator[TableRecord]:
-    """Keep everybody from committing to a table; does nothing for one that storage manages.
+    table: EntryT, other: Path = (), holder: str = "", *, brief: bool = False
+) -> Iterator[EntryT]:
+    """Keep other clients from committing to a table; does nothing for a storage-managed one.
 
-    Yields the entry as it is then. After the time of a hold others may commit again, whatever
-    became of the holder.
+    Yields the table as it is then. A hold expires: others may commit again even if the holder died.
 
     Args:
         other: The name that the table is being copied to.
-        holder: Who holds it, where that is known to be one at a time: a hold that it left when it
-            died is its own.
-        brief: Whether it ends after `BRIEF_SECONDS`: nothing is lost that a holder who is late
-            changes in the storage.
+        holder: The id of a holder of which only one runs at a time: it may continue under a hold
+            that it left when it died.
+        brief: Whether it expires after `BRIEF_SECONDS`; for changes of the storage that lose
+            nothing when they arrive late.
 
     Raises:
-        ConcurrentModificationError: (14) somebody commits, or holds the table.
+        ConcurrentModificationError: (14) another client commits, or holds the table.
     """
-    state = state_of(record)
+    state = table.managed
     if state is None:
-        yield record
+        yield table
         return
     if not (holder and state.holder == holder):
-        require_free(connection, record, state)
-    changed = swap(connection, record, state.hold(other, holder, brief=brief))
+        require_free(table)
+    changed = swap(table, state.hold(other, holder, brief=brief))
     try:
-        yield reload(connection, changed)
+        yield changed.reloaded()
     finally:
-        release(connection, changed)
+        release(changed)
 
 
-def require_held(connection: Connection, record: TableRecord) -> None:
-    """Check, before something is deleted, that a hold has not ended by its age meanwhile.
+def require_held(table: TableEntry) -> None:
+    """Check, before something is deleted, that a hold has not expired meanwhile.
 
     Raises:
         ConcurrentModificationError: (14)
     """
-    if state_of(reload(connection, record)) != state_of(record):
-        raise concurrent_modification(record.path)
+    if table.reloaded().managed != table.managed:
+        raise concurrent_modification(table.path)
 
 
-def release(connection: Connection, record: TableRecord) -> None:
-    """End a hold. Where the entry is gone, or is not held by this hold any more, there is none."""
-    state = state_of(record)
+def release(table: TableEntry) -> None:
+    """End a hold, unless the entry is gone or another holder has it by now."""
+    state = table.managed
     if state is None or state.held is None:
         return
     try:
-        now = reload(connection, record)
-        if state_of(now) == state:
-            swap(connection, now, state.free())
+        now = table.reloaded()
+        if now.managed == state:
+            swap(now, state.free())
     except (TableNotFoundError, NamespaceNotFoundError):
         return
     except LanceNamespaceError as error:
-        logger.warning("%s stays held for a while: %s", display(record.path), error)
+        logger.warning("%s stays held for a while: %s", table.name, error)
 
 
-def require_free(connection: Connection, record: TableRecord, state: State) -> None:
-    """Check that a table may be committed to.
+def require_free(table: TableEntry) -> None:
+    """Check that commits to an implementation-managed table are possible.
 
     Raises:
-        ConcurrentModificationError: (14) somebody holds it.
-        InvalidTableStateError: (19) a rename was cut off, and left it under two names: commits to
-            one would not be seen by the other.
+        ConcurrentModificationError: (14) another client holds it.
+        InvalidTableStateError: (19) an interrupted rename left it under two names: commits to one
+            would not be seen by the other.
     """
-    name = display(record.path)
+    state = table.managed_state()
     if state.is_held:
         raise ConcurrentModificationError(
-            f"Table '{name}' is being renamed or mended: try again in a moment"
+            f"Table '{table.name}' is being renamed or repaired: try again in a moment"
         )
-    if state.other and _is_same_table(connection, record, state.other):
+    if state.other and _has_other_name(table, state.other):
         raise InvalidTableStateError(
-            f"Table '{name}' has another name, '{display(state.other)}', since a rename was cut "
-            "off: deregister one of the two"
+            f"Table '{table.name}' has another name, '{display(state.other)}', since a rename was "
+            "interrupted: deregister one of the two"
         )
 
 
-def await_free(connection: Connection, record: TableRecord) -> TableRecord:
-    """Return the entry when a hold that began just now has ended, or after `WAIT_SECONDS`.
+def await_free(table: EntryT) -> EntryT:
+    """Return the table when a new hold has ended, or after `WAIT_SECONDS`.
 
     Lance takes a refusal for a lost reply, and does not try again.
     """
     ends = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < ends:
-        state = state_of(record)
+        state = table.managed
         if state is None or not state.is_held or state.other or state.is_held_for_long:
             break
         time.sleep(POLL_SECONDS)
-        record = reload(connection, record)
-    return record
+        table = table.reloaded()
+    return table
 
 
-def _is_same_table(connection: Connection, record: TableRecord, other: Path) -> bool:
-    try:
-        found = connection.catalog.load_table(other)
-    except (TableNotFoundError, NamespaceNotFoundError):
+def _has_other_name(table: TableEntry, other: Path) -> bool:
+    found = table.connection.find_table(other)
+    if found is None:
         return False
-    own = locations.key(record.location or "/")
-    return locations.key(found.location or "/") == own
+    return locations.key(found.location or "/") == locations.key(table.location or "/")

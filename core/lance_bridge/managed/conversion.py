@@ -1,9 +1,9 @@
-"""Making a table implementation-managed, and leaving it to its storage again."""
+"""Making a table implementation-managed, and returning it to its storage."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from lance_namespace.errors import (
@@ -12,165 +12,142 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from ..catalog import GUARD, IMPLEMENTATION, MANAGED_BY, Path, TableRecord
-from ..connection import Connection
-from ..errors import concurrent_modification, display, unsupported
-from ..lost_replies import settle
-from ..managed_state import State, as_managed, as_unmanaged, own_state, require_own, state_of
-from ..properties import manager_in
+from ..catalog import GUARD, MANAGED_BY, Capabilities
+from ..entry import EntryT, TableEntry
+from ..errors import concurrent_modification, unsupported
+from ..lost_replies import retry_after_readback
+from ..managed_state import State, as_managed, as_unmanaged
 from ..storage.manifests import Manifest, Scheme, TableFiles, VersionDirectory
-from ..tables.locations import Home
-from . import compare_and_set as entry
-from .versions import directory_of
+from . import compare_and_set
+from .versions import managed_directory
 
 _ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
 
 
-def is_wanted(
-    connection: Connection, path: Path, home: Home, properties: Mapping[str, str] | None
-) -> bool:
-    """Return whether a new table is to be managed: by its properties, or by its namespace's.
-
-    Raises:
-        UnsupportedOperationError: (0) its properties say so, and the catalog cannot.
-        NamespaceNotFoundError: (1)
-    """
-    asked = manager_in(properties)
-    if asked is not None:
-        if asked == IMPLEMENTATION:
-            require_possible(connection, f"Table '{display(path)}'")
-        return asked == IMPLEMENTATION
-    if _reason(connection):
-        return False
-    return home.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION
-
-
-def require_possible(connection: Connection, what: str) -> None:
+def require_possible(capabilities: Capabilities, what: str) -> None:
     """Raise UnsupportedOperation (0) where the catalog cannot hold a table's versions."""
-    reason = _reason(connection)
+    reason = capabilities.no_managed_tables or capabilities.no_alter
     if reason:
         raise unsupported(f"{what} cannot be managed by the catalog: {reason}")
 
 
-def _reason(connection: Connection) -> str:
-    return connection.capabilities.no_managed_tables or connection.capabilities.no_alter
+def begin(table: EntryT) -> EntryT:
+    """Have the catalog hold a table's versions from now on; return the table then.
 
-
-def begin(connection: Connection, record: TableRecord) -> TableRecord:
-    """Have the catalog hold a table's versions from now on; return the entry then.
-
-    What the storage has by then is the table's. Writers that opened the table before go on writing
-    to the storage, and what they write is not shown: stop them first.
+    The versions in the storage become the table's. Writers that opened the table before continue
+    to write to the storage, and those versions are not shown: stop these writers first.
 
     Raises:
         UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
         InvalidTableStateError: (19) the table has branches, or manifests of the first naming
             scheme.
-        ConcurrentModificationError: (14) others change the entry all the time.
+        ConcurrentModificationError: (14) other clients change the entry all the time.
         TableNotFoundError: (4) the table was dropped meanwhile.
     """
-    require_possible(connection, f"Table '{display(record.path)}'")
+    require_possible(table.connection.capabilities, f"Table '{table.name}'")
     has_begun = False
     for _ in range(_ATTEMPTS):
-        require_own(record)
-        if record.revision is None:
-            # It has just been made, and nothing can be compared with what the catalog has.
-            record = entry.reload(connection, record)
-        if state_of(record) is not None:
-            return _caught_up(connection, record) if has_begun else record
-        state = State(latest_in_storage(connection, record))
-        guard = record.properties.get(GUARD) or connection.catalog.commit_guard(record)
+        table.require_own_versions()
+        if table.record.revision is None:
+            # A record that was just created has no revision that the catalog could compare.
+            table = table.reloaded()
+        if table.managed is not None:
+            return _adopt_late_versions(table) if has_begun else table
+        state = State(latest_in_storage(table))
+        guard = table.record.properties.get(GUARD) or table.connection.catalog.commit_guard(
+            table.record
+        )
         with suppress(ConcurrentModificationError):
-            _alter(connection, as_managed(record, state, guard))
+            _alter(table.with_record(as_managed(table.record, state, guard)))
             has_begun = True
-        record = entry.reload(connection, record)
-    raise concurrent_modification(record.path)
+        table = table.reloaded()
+    raise concurrent_modification(table.path)
 
 
-def _caught_up(connection: Connection, record: TableRecord) -> TableRecord:
-    """Take in what was written to the storage until the entry was changed."""
-    state = own_state(record)
+def _adopt_late_versions(table: EntryT) -> EntryT:
+    """Adopt what was written to the storage until the entry was changed."""
+    state = table.managed_state()
     if state.staged or state.is_held:
-        return record  # somebody has committed through the catalog already
-    if latest_in_storage(connection, record) <= state.version:
-        return record
-    with suppress(ConcurrentModificationError), entry.held(connection, record) as held:
-        latest = latest_in_storage(connection, held)  # others may have set aside what there was
+        return table  # another client has committed through the catalog already
+    if latest_in_storage(table) <= state.version:
+        return table
+    with suppress(ConcurrentModificationError), compare_and_set.held(table) as held:
+        latest = latest_in_storage(held)  # other clients may have quarantined some versions
         if latest > state.version:
-            entry.swap(connection, held, State(latest))
-    return entry.reload(connection, record)
+            compare_and_set.swap(held, State(latest))
+    return table.reloaded()
 
 
-def finish_latest(connection: Connection, record: TableRecord) -> None:
-    """Give the latest version its final name before the entry goes that tells of it.
+def finish_latest(table: TableEntry) -> None:
+    """Give the latest version its final name before the entry is removed that names it.
 
-    Storage that does not answer does not keep an entry from going.
+    A failure of the storage does not keep the entry from being removed.
     """
     try:
-        state = state_of(record)
-        if state is not None:
-            directory_of(connection, record, state, write=True).finish()
+        if table.managed is not None:
+            managed_directory(table, write=True).finish()
     except LanceNamespaceError as error:
-        name = display(record.path)
-        logger.warning("the latest version of %s may stay staged: %s", name, error)
+        logger.warning("the latest version of %s may stay staged: %s", table.name, error)
 
 
-def latest_in_storage(connection: Connection, record: TableRecord) -> int:
+def latest_in_storage(table: TableEntry) -> int:
     """Return the latest version at a table's location, or 0; Lance commits on top of it.
 
     Raises:
         InvalidTableStateError: (19) it is a table whose versions no catalog can hold.
     """
-    files = TableFiles(connection.storage(record, write=True), record.location or "")
+    files = TableFiles(table.storage(write=True), table.location)
     if files.list("tree") or files.list("_refs/branches"):
         raise InvalidTableStateError(
-            f"Table '{display(record.path)}' has branches, which its catalog cannot hold: delete "
-            "them first"
+            f"Table '{table.name}' has branches, which its catalog cannot hold: delete them first"
         )
     latest = VersionDirectory(files).latest()
     if latest is None:
         return 0
     if latest.scheme is not Scheme.V2:
         raise InvalidTableStateError(
-            f"The manifests of table '{display(record.path)}' are named in scheme "
-            f"{latest.scheme.value}: rename them first, with migrate_manifest_paths_v2 of pylance"
+            f"The manifests of table '{table.name}' are named in scheme {latest.scheme.value}: "
+            "rename them first, with migrate_manifest_paths_v2 of pylance"
         )
     return latest.version
 
 
-def end(connection: Connection, record: TableRecord, holder: str = "") -> TableRecord:
-    """Leave a table's versions to its storage; return the entry then.
+def end(table: EntryT, holder: str = "") -> EntryT:
+    """Return a table's versions to its storage; return the table then.
 
     Args:
-        holder: See `entry.held`: who may go on where it died before.
+        holder: As in `compare_and_set.held`: the id of a holder that may continue after it died.
 
     Raises:
-        InvalidInputError: (13) it does so already.
-        InvalidTableStateError: (19) there are versions that were never committed: adopt or discard
-            them first.
-        ConcurrentModificationError: (14) somebody commits.
+        InvalidInputError: (13) its storage manages the table already.
+        InvalidTableStateError: (19) some versions were never committed: adopt or discard them
+            first.
+        ConcurrentModificationError: (14) another client commits.
     """
-    with entry.held(connection, record, holder=holder) as held:
-        directory = directory_of(connection, held, own_state(record), write=True)
+    with compare_and_set.held(table, holder=holder) as held:
+        directory = managed_directory(held, write=True)
         directory.finish()
-        _refuse_foreign(held, directory.foreign())
-        _alter(connection, as_unmanaged(held))
-    return entry.reload(connection, record)
+        _refuse_uncommitted(held, directory.uncommitted())
+        _alter(held.with_record(as_unmanaged(held.record)))
+    return table.reloaded()
 
 
-def _refuse_foreign(record: TableRecord, found: Sequence[Manifest]) -> None:
+def _refuse_uncommitted(table: TableEntry, found: Sequence[Manifest]) -> None:
     if found:
         raise InvalidTableStateError(
-            f"Version {found[0].version} of table '{display(record.path)}' was not committed "
-            "through the catalog, and would show up: adopt or discard it first"
+            f"Version {found[0].version} of table '{table.name}' was not committed through the "
+            "catalog, and would become visible: adopt or discard it first"
         )
 
 
-def _alter(connection: Connection, changed: TableRecord) -> None:
+def _alter(changed: TableEntry) -> None:
     def has_happened() -> bool:
-        found = entry.reload(connection, changed).properties
-        return all(found.get(key) == changed.properties.get(key) for key in (MANAGED_BY, GUARD))
+        found = changed.reloaded().record.properties
+        wanted = changed.record.properties
+        return all(found.get(key) == wanted.get(key) for key in (MANAGED_BY, GUARD))
 
-    settle(lambda: connection.catalog.alter_table(changed), has_happened)
+    retry_after_readback(
+        lambda: changed.connection.catalog.alter_table(changed.record), has_happened
+    )

@@ -1,4 +1,4 @@
-"""Versions in storage that were not committed through the catalog: show, adopt or discard them."""
+"""Versions in storage that were not committed through the catalog: list, adopt or discard them."""
 
 from __future__ import annotations
 
@@ -12,158 +12,154 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from ..catalog import TableRecord
-from ..connection import Connection
-from ..errors import display, invalid
-from ..managed_state import State, own_state, state_of
+from ..entry import EntryT, TableEntry
+from ..errors import invalid
+from ..managed_state import State
 from ..storage.manifests import Manifest, Scheme
-from . import compare_and_set as entry
-from .versions import ManagedDirectory, directory_of, version_aside
+from . import compare_and_set
+from .versions import managed_directory, quarantined_version
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class OutOfBand:
-    """What lies in a table's storage without having been committed through its catalog.
+    """What a table's storage has that was not committed through its catalog.
 
-    ``versions`` are where Lance looks for versions, and can be adopted. ``set_aside`` are the file
-    names of manifests that made room for a commit. Until there was one, they can be adopted, too.
+    Attributes:
+        versions: Manifests where Lance finds versions; they can be adopted.
+        quarantined: File names of manifests that were moved aside for a commit. They can be
+            adopted as long as no commit has taken their versions.
     """
 
     versions: tuple[Manifest, ...]
-    set_aside: tuple[str, ...]
+    quarantined: tuple[str, ...]
 
     @property
-    def set_aside_versions(self) -> tuple[int | None, ...]:
-        """The versions that the manifests set aside would have been, as their names say."""
-        return tuple(map(version_aside, self.set_aside))
+    def quarantined_versions(self) -> tuple[int | None, ...]:
+        """The versions in the names of the quarantined manifests."""
+        return tuple(map(quarantined_version, self.quarantined))
 
 
-def look(connection: Connection, record: TableRecord) -> OutOfBand:
-    """Return what was not committed. Raises InvalidInput (13) where storage manages the table."""
-    directory = _directory(connection, record, write=False)
-    # What is seen before the entry is read once more may have been committed by then.
-    seen = directory.foreign()
-    latest = own_state(entry.reload(connection, record)).version if seen else 0
-    left = tuple(each for each in seen if each.version > latest)
-    return OutOfBand(left, tuple(directory.aside()))
+def inspect(table: TableEntry) -> OutOfBand:
+    """Return what was not committed. Raises InvalidInput (13) for a storage-managed table."""
+    directory = managed_directory(table)
+    # Versions found before the entry is read again may have been committed by then.
+    found = directory.uncommitted()
+    latest = table.reloaded().managed_state().version if found else 0
+    left = tuple(each for each in found if each.version > latest)
+    return OutOfBand(left, tuple(directory.quarantined()))
 
 
-def adopt(connection: Connection, record: TableRecord) -> int:
-    """Make the versions that were not committed the table's own; return its latest version then.
+def adopt(table: TableEntry) -> int:
+    """Make uncommitted versions the table's own; return its latest version then.
 
     Raises:
         InvalidInputError: (13) there are none, or storage manages the table.
-        InvalidTableStateError: (19) they do not follow on the latest version.
-        ConcurrentModificationError: (14) somebody commits.
+        InvalidTableStateError: (19) they do not continue the latest version.
+        ConcurrentModificationError: (14) another client commits.
     """
-    _adoptable(connection, record)
-    with entry.held(connection, record) as held:  # else somebody could set them aside meanwhile
-        latest = _adoptable(connection, held)
-        _directory(connection, held, write=True).put_back()
-        entry.swap(connection, held, State(latest))
+    _adoptable(table)
+    with compare_and_set.held(table) as held:  # else another client could quarantine them
+        latest = _adoptable(held)
+        managed_directory(held, write=True).restore_quarantined()
+        compare_and_set.swap(held, State(latest))
     return latest
 
 
-def _adoptable(connection: Connection, record: TableRecord) -> int:
+def _adoptable(table: TableEntry) -> int:
     """Return the latest of the versions that can be adopted. Raises as `adopt` does."""
-    state = own_state(record)
-    directory = _directory(connection, record, write=True)
+    latest = table.managed_state().version
+    directory = managed_directory(table, write=True)
     directory.finish()
-    present = directory.foreign()
-    aside = [] if present else directory.aside_after_latest()
-    found = [each.version for each in present] + [version for version, _ in aside]
+    present = directory.uncommitted()
+    quarantined = [] if present else directory.quarantined_after_latest()
+    found = [each.version for each in present] + [version for version, _ in quarantined]
     if not found:
-        raise invalid(f"Nothing lies beside the versions of table '{display(record.path)}'")
-    expected = range(state.version + 1, state.version + 1 + len(found))
+        raise invalid(f"Table '{table.name}' has no version that was not committed")
+    expected = range(latest + 1, latest + 1 + len(found))
     if found != list(expected) or any(each.scheme is not Scheme.V2 for each in present):
         raise InvalidTableStateError(
-            f"Versions {', '.join(map(str, found))} do not follow on version "
-            f"{state.version} of table '{display(record.path)}': discard them"
+            f"Versions {', '.join(map(str, found))} do not continue version {latest} of table "
+            f"'{table.name}': discard them"
         )
-    if directory.rivals():
+    if directory.conflicting():
         raise InvalidTableStateError(
-            f"Another version {state.version} of table '{display(record.path)}' was set aside, and "
-            "what lies there now may stand on that, without the rows of the one committed: "
-            "discard it"
+            f"Another version {latest} of table '{table.name}' is quarantined, and the uncommitted "
+            "versions may be based on that, without the rows of the one committed: discard them"
         )
     return found[-1]
 
 
-def discard(connection: Connection, record: TableRecord) -> int:
-    """Delete the manifests that were not committed, also those set aside; return their number.
+def discard(table: TableEntry) -> int:
+    """Delete the manifests that were not committed, also quarantined ones; return their number.
 
     The data files that only they name are deleted by Lance's clean-up.
 
     Raises:
         InvalidInputError: (13) storage manages the table.
-        ConcurrentModificationError: (14) somebody commits.
+        ConcurrentModificationError: (14) another client commits.
     """
-    clear(connection, record)
-    directory = _directory(connection, record, write=True)
-    names = directory.aside()
+    quarantine(table)
+    directory = managed_directory(table, write=True)
+    names = directory.quarantined()
     directory.files.remove([directory.within(name) for name in names])
     return len(names)
 
 
-def make_room(connection: Connection, record: TableRecord) -> TableRecord:
-    """Set aside what lies where the next version goes; return the entry as it is then.
+def clear_next_version(table: EntryT) -> EntryT:
+    """Quarantine a manifest that has the next version's name; return the table as it is then.
 
-    Without that, Lance would find it while it commits, and build on it. Waits for another that
-    does the same at the moment.
+    Otherwise Lance would find it while it commits, and base its commit on it. Waits for another
+    client that does the same.
 
     Raises:
-        ConcurrentModificationError: (14) somebody commits, or holds the table.
+        ConcurrentModificationError: (14) another client commits, or holds the table.
     """
-    ends = time.monotonic() + entry.WAIT_SECONDS
-    while _directory(connection, record, write=True).has_next():
+    ends = time.monotonic() + compare_and_set.WAIT_SECONDS
+    while managed_directory(table, write=True).has_next():
         # It may have been committed since the entry was read.
-        now = entry.reload(connection, record)
-        if own_state(now).version == own_state(record).version:
+        now = table.reloaded()
+        if now.managed_state().version == table.managed_state().version:
             try:
-                clear(connection, now)
+                quarantine(now)
             except ConcurrentModificationError:
-                now = entry.reload(connection, now)
-                if time.monotonic() > ends or own_state(now).is_held_for_long:
+                now = now.reloaded()
+                if time.monotonic() > ends or now.managed_state().is_held_for_long:
                     raise
-                time.sleep(entry.POLL_SECONDS)
-        record = now
-    return record
+                time.sleep(compare_and_set.POLL_SECONDS)
+        table = now
+    return table
 
 
-def make_room_for_lance(connection: Connection, record: TableRecord) -> TableRecord:
-    """Do as `make_room` where that can be done; return the entry as it is then.
+def clear_next_version_if_allowed(table: EntryT) -> EntryT:
+    """Do as `clear_next_version` where that is possible; return the table as it is then.
 
-    pylance asks for the latest version before it writes, and by that alone cannot be told from one
-    that reads. Who may only read goes on as if nothing lay there.
+    pylance asks for the latest version before it writes, and such a request does not differ from a
+    reader's. A client that may only read continues as if there were no such manifest.
     """
-    if state_of(record) is None or not _directory(connection, record, write=False).has_next():
-        return record
+    if table.managed is None or not managed_directory(table).has_next():
+        return table
     try:
-        return make_room(connection, record)
+        return clear_next_version(table)
     except LanceNamespaceError as error:
-        logger.info("what lies beside %s is not set aside: %s", display(record.path), error)
-        return record
+        logger.info("an uncommitted version of %s is not quarantined: %s", table.name, error)
+        return table
 
 
-def clear(connection: Connection, record: TableRecord) -> None:
-    """Set aside what was not committed, so that the next version can be.
+def quarantine(table: TableEntry) -> None:
+    """Move manifests that were not committed aside, so that the next version can be committed.
 
     Raises:
-        ConcurrentModificationError: (14) somebody commits.
+        ConcurrentModificationError: (14) another client commits.
     """
-    now = entry.reload(connection, record)
-    directory = _directory(connection, now, write=True)
-    # Fails where the storage cannot be written to, and then without having kept others waiting.
-    directory.keep(directory.foreign())
-    with entry.held(connection, now, brief=True) as held:
-        directory = _directory(connection, held, write=True)
+    now = table.reloaded()
+    directory = managed_directory(now, write=True)
+    # Fails where the storage is read-only, before it has kept others waiting.
+    directory.copy_to_quarantine(directory.uncommitted())
+    with compare_and_set.held(now, brief=True) as held:
+        directory = managed_directory(held, write=True)
         directory.finish()
-        found = directory.foreign()
-        entry.require_held(connection, held)
-        directory.set_aside(found)
-
-
-def _directory(connection: Connection, record: TableRecord, *, write: bool) -> ManagedDirectory:
-    return directory_of(connection, record, own_state(record), write=write)
+        found = directory.uncommitted()
+        compare_and_set.require_held(held)
+        directory.quarantine(found)

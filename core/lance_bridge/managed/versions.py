@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from lance_namespace.errors import LanceNamespaceError
 
-from ..catalog import TableRecord
-from ..connection import Connection
+from ..entry import TableEntry
 from ..managed_state import State
 from ..storage.manifests import (
     Manifest,
@@ -22,14 +21,14 @@ from ..storage.manifests import (
     parse_name,
 )
 
-FOREIGN = ".manifest-foreign"
-"""In the file name of a manifest that was set aside; Lance takes such a file for no version."""
+QUARANTINED = ".manifest-foreign"
+"""In the file name of a quarantined manifest; Lance does not take such a file for a version."""
 
 REBASE_SECONDS = 5.0
-"""For how long a writer may have seen what is not there any more, by the clock of the storage."""
+"""How long after a quarantine a writer may have read the manifest, by the storage's clock."""
 
 _TRANSACTION = re.compile(rb"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.txn")
-"""The file that a manifest names what made it by: it begins with the version that was read."""
+"""The transaction file that a manifest names: it begins with the version that was read."""
 _DATA_FILE = re.compile(rb"[0-9A-Za-z_-]{16,}\.lance")
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class ManagedDirectory(VersionDirectory):
         self._is_finished = not state.staged
 
     def list(self) -> list[Manifest]:
-        """Also see the base class. What was not committed through the catalog is left out."""
+        """As the base class, without what was not committed through the catalog."""
         latest = self.latest()
         older = [each for each in super().list() if each.version < self.state.version]
         return older if latest is None else [*older, latest]
@@ -54,18 +53,18 @@ class ManagedDirectory(VersionDirectory):
         return self.find(self.state.version)
 
     def last_two(self) -> Sequence[Manifest] | None:
-        """Also see the base class. Lance asks for the latest each time it opens a table."""
+        """As the base class, without a listing: Lance asks for the latest at each open."""
         last = [self.find(version) for version in (self.state.version - 1, self.state.version)]
         found = [each for each in last if each is not None]
         return found if len(found) == len(last) else None
 
     def find(self, version: int) -> Manifest | None:
-        """Also see the base class. What was not committed through the catalog is not found."""
+        """As the base class, without what was not committed through the catalog."""
         if version > self.state.version:
             return None
         if version < self.state.version or self._can_finish():
             return super().find(version)
-        # Where it is staged no more, somebody else has finished it meanwhile.
+        # Where the staged manifest is gone, another client has finished it meanwhile.
         return self._staged() or super().find(version)
 
     def _can_finish(self) -> bool:
@@ -83,9 +82,9 @@ class ManagedDirectory(VersionDirectory):
         return None if meta is None else self._of(meta, self.state.version, Scheme.V2, name)
 
     def finish(self) -> None:
-        """Give the latest version's manifest its final name, unless somebody has done so.
+        """Give the latest version's manifest its final name, if it does not have it.
 
-        Doing so twice, or at once with others, does no harm: all write the same.
+        Safe to repeat and to run concurrently: all clients write the same.
         """
         if self._is_finished:
             return
@@ -94,11 +93,11 @@ class ManagedDirectory(VersionDirectory):
         if data is not None:
             final = self._final_path(self.state.version)
             self._put_final(final, data)
-            if self.files.head(_aside(final)) is None:
+            if self.files.head(_quarantine_path(final)) is None:
                 discard(self.files, staged)
-            # Else who set another manifest aside from there may delete it once more: a request that
-            # was held up in the network, or a hold that ended early by another clock. The staged
-            # one then brings the version back.
+            # Otherwise the client that quarantined another manifest of this name may delete it once
+            # more: a delayed request, or a hold that expired early by another clock. The staged
+            # manifest then restores the version.
         self._is_finished = True
 
     def _put_final(self, path: str, data: bytes) -> None:
@@ -106,101 +105,101 @@ class ManagedDirectory(VersionDirectory):
             return
         there = self.files.read(path)
         if there not in (None, data):
-            # Somebody wrote to the storage behind the catalog's back, and loses to the commit.
-            self._warn(path, self._keep(path, there))
+            # A write that bypassed the catalog loses to the commit.
+            self._warn(path, self._copy_aside(path, there))
         self.files.put_over(path, data)
 
-    # -- what was not committed ------------------------------------------------------------------
+    # -- uncommitted versions ------------------------------------------------------------------
 
-    def foreign(self) -> Sequence[Manifest]:
-        """Return the manifests of versions that the catalog does not know of."""
+    def uncommitted(self) -> Sequence[Manifest]:
+        """Return the manifests of versions after the latest that the catalog knows."""
         return [each for each in super().list() if each.version > self.state.version]
 
     def has_next(self) -> bool:
-        """Return whether a manifest lies where the version after the latest goes."""
+        """Return whether there is a manifest with the name of the next version."""
         return self.files.head(self._final_path(self.state.version + 1)) is not None
 
-    def keep(self, manifests: Sequence[Manifest]) -> None:
-        """Copy manifests to the names under which they are set aside."""
+    def copy_to_quarantine(self, manifests: Sequence[Manifest]) -> None:
+        """Copy manifests to the names that they have in quarantine."""
         for each in manifests:
             path = self.within(each.name)
             data = self.files.read(path)
             if data is not None:
-                self._keep(path, data)
+                self._copy_aside(path, data)
 
-    def set_aside(self, manifests: Sequence[Manifest]) -> None:
-        """Take manifests from where Lance looks for versions. They stay, under other names.
+    def quarantine(self, manifests: Sequence[Manifest]) -> None:
+        """Rename manifests so that Lance does not find them as versions.
 
-        Only while the table is held: else one of them could become committed meanwhile.
+        Call it only while the table is held: else one of them could be committed meanwhile.
         """
         for each in manifests:
             self.withdraw(each.name)
 
     def withdraw(self, name: str) -> None:
-        """Take one manifest away, as `set_aside` does: others may have seen it and build on it."""
+        """Quarantine one manifest: others may have read it and base commits on it."""
         path = self.within(name)
         data = self.files.read(path)
         if data is not None:
-            kept = self._keep(path, data)
+            kept = self._copy_aside(path, data)
             self.files.remove([path])
             self._warn(path, kept)
 
-    def aside(self) -> Sequence[str]:
-        """Return the file names of the manifests that were set aside."""
+    def quarantined(self) -> Sequence[str]:
+        """Return the file names of quarantined manifests."""
         metas = self.files.list(self.inside)
         names = (meta["path"].rpartition("/")[2] for meta in metas)
-        return sorted(name for name in names if FOREIGN in name)
+        return sorted(name for name in names if QUARANTINED in name)
 
-    def aside_after_latest(self) -> Sequence[tuple[int, str]]:
-        """Return version and file name of what was set aside, and not for a commit until now.
+    def quarantined_after_latest(self) -> Sequence[tuple[int, str]]:
+        """Return version and file name of quarantined manifests of versions not yet committed.
 
-        The first version first; several of one version can be there.
+        Sorted by version; several can be of one version.
         """
-        found = ((version_aside(name), name) for name in self.aside())
+        found = ((quarantined_version(name), name) for name in self.quarantined())
         return sorted(
             (version, name)
             for version, name in found
             if version is not None and version > self.state.version
         )
 
-    def put_back(self) -> None:
-        """Give manifests that were set aside their own names again, unless others lie there.
+    def restore_quarantined(self) -> None:
+        """Give quarantined manifests their own names again, unless others have these.
 
-        Only while the table is held. What is left half-way is like what was never set aside.
+        Call it only while the table is held. An interruption leaves valid uncommitted versions.
         """
-        if self.foreign():
+        if self.uncommitted():
             return
-        for version, name in self.aside_after_latest():
+        for version, name in self.quarantined_after_latest():
             data = self.files.read(self.within(name))
             if data is not None and self.files.put_own(self._final_path(version), data):
                 self.files.remove([self.within(name)])
 
-    def rivals(self) -> Sequence[bytes]:
-        """Return the other manifests of the latest version that were set aside; mostly none."""
-        first = _aside(self._final_path(self.state.version))
+    def conflicting(self) -> Sequence[bytes]:
+        """Return the quarantined manifests of the latest version; mostly none."""
+        first = _quarantine_path(self._final_path(self.state.version))
         if self.files.head(first) is None:
             return []
-        names = (self.within(name) for name in self.aside())
+        names = (self.within(name) for name in self.quarantined())
         found = [self.files.read(name) for name in names if name.startswith(first)]
         committed = self.files.read(self._final_path(self.state.version))
         return [data for data in found if data is not None and data != committed]
 
-    def may_stand_on_rival(self, path: str, data: bytes) -> bool:
-        """Return whether a staged manifest may have been built on what was set aside.
+    def may_be_based_on_quarantined(self, path: str, data: bytes) -> bool:
+        """Return whether a staged manifest may be based on a quarantined one.
 
-        Lance looks for later versions in the storage while it commits. What was made from the
-        latest version itself was not built on another of its number, because the catalog says
-        where that lies. Of anything else the data files tell that only one side had: what was
-        rebased on another keeps the files that this brought. Where another brought none, one
-        without any is not trusted if it was staged so soon after the committed one got its name
-        that its writer may not have seen that.
+        Lance searches the storage for later versions while it commits. A commit that read the
+        latest version itself is not based on another manifest of its number, because the catalog
+        gives its path. For any other commit, data files that only one of the two manifests has
+        decide: a rebase keeps the files of the version that it is based on. Where they do not
+        decide, a manifest is not trusted that was staged within `REBASE_SECONDS` after the
+        committed one got its name.
         """
-        rivals = self.rivals()
-        if not rivals or set(_TRANSACTION.findall(data)) == {b"%d" % self.state.version}:
+        conflicting = self.conflicting()
+        if not conflicting or set(_TRANSACTION.findall(data)) == {b"%d" % self.state.version}:
             return False
         final = self._final_path(self.state.version)
         ours, its = _data_files(self.files.read(final) or b""), _data_files(data)
-        others = [_data_files(each) for each in rivals]
+        others = [_data_files(each) for each in conflicting]
         theirs = set().union(*others)
         if its & (ours ^ theirs):
             return not its & (ours - theirs)
@@ -213,8 +212,8 @@ class ManagedDirectory(VersionDirectory):
     def _final_path(self, version: int) -> str:
         return self.within(name_of(version, Scheme.V2))
 
-    def _keep(self, path: str, data: bytes) -> str:
-        name = _aside(path)
+    def _copy_aside(self, path: str, data: bytes) -> str:
+        name = _quarantine_path(path)
         if not self.files.put_own(name, data):
             name = f"{name}-{hashlib.sha256(data).hexdigest()[:16]}"
             self.files.put_own(name, data)
@@ -222,7 +221,7 @@ class ManagedDirectory(VersionDirectory):
 
     def _warn(self, path: str, kept: str) -> None:
         logger.warning(
-            "version %s in %s was not committed through the catalog: it is set aside as %s",
+            "version %s in %s was not committed through the catalog: it is quarantined as %s",
             path,
             self.files.location,
             kept,
@@ -233,20 +232,22 @@ def _data_files(manifest: bytes) -> set[bytes]:
     return set(_DATA_FILE.findall(manifest))
 
 
-def version_aside(name: str) -> int | None:
-    """Return the version that a manifest would have been which was set aside under this name."""
-    found = parse_name(name.partition(FOREIGN)[0] + ".manifest")
+def quarantined_version(name: str) -> int | None:
+    """Return the version in the name of a quarantined manifest, or None for another name."""
+    found = parse_name(name.partition(QUARANTINED)[0] + ".manifest")
     return None if found is None else found[0]
 
 
-def _aside(path: str) -> str:
-    """Return where the first manifest that is set aside from a path goes."""
-    return path.removesuffix(".manifest") + FOREIGN
+def _quarantine_path(path: str) -> str:
+    """Return the path of the first manifest that is quarantined from a path."""
+    return path.removesuffix(".manifest") + QUARANTINED
 
 
-def directory_of(
-    connection: Connection, record: TableRecord, state: State, *, write: bool
-) -> ManagedDirectory:
-    """Return the versions of a table that the catalog manages."""
-    storage = connection.storage(record, write=write)
-    return ManagedDirectory(TableFiles(storage, record.location or ""), state)
+def managed_directory(table: TableEntry, *, write: bool = False) -> ManagedDirectory:
+    """Return the versions of an implementation-managed table.
+
+    Raises:
+        InvalidInputError: (13) its storage manages the table.
+    """
+    state = table.managed_state()
+    return ManagedDirectory(TableFiles(table.storage(write=write), table.location), state)

@@ -1,4 +1,4 @@
-"""One implementation-managed table as pylance asks for it, while a dataset of it is open."""
+"""TableView: the namespace that pylance asks about one implementation-managed table."""
 
 from __future__ import annotations
 
@@ -19,17 +19,12 @@ from lance_namespace import (
 )
 from lance_namespace.errors import LanceNamespaceError, TableVersionNotFoundError
 
-from .. import location as locations
-from ..catalog import TableRecord
-from ..connection import Connection
-from ..errors import display
-from ..managed_state import own_state
+from ..entry import TableEntry
 from ..requests import as_model
 from ..storage.manifests import Manifest
 from ..storage.staging import Staged
 from . import commits
-from . import compare_and_set as entry
-from .versions import directory_of
+from .versions import managed_directory
 
 AnswerT = TypeVar("AnswerT")
 
@@ -42,20 +37,19 @@ class TableView(LanceNamespace):
     ``failure`` is what the last commit raised, or else what was raised first.
     """
 
-    connection: Connection
-    record: TableRecord
+    table: TableEntry
     write: bool
     failure: LanceNamespaceError | None = field(default=None, init=False)
 
     def namespace_id(self) -> str:
         """Return what this is a view of."""
-        return f"{self.connection.catalog.describe_connection()}#{display(self.record.path)}"
+        return f"{self.table.connection.catalog.describe_connection()}#{self.table.name}"
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:  # noqa: ARG002 - one table
         """Answer with fresh storage options."""
-        options = self.connection.storage_options(self.record, vend=None, write=self.write)
+        options = self.table.storage_options(write=self.write)
         return DescribeTableResponse(
-            location=locations.for_lance(self.record.location or ""),
+            location=self.table.uri,
             storage_options=options,
             managed_versioning=True,
         )
@@ -83,25 +77,24 @@ class TableView(LanceNamespace):
         staged = Staged.of(as_model(CreateTableVersionRequest, request))
 
         def commit() -> Manifest:
-            record = entry.reload(self.connection, self.record)
-            return commits.prepare(self.connection, record, staged).do()
+            return commits.prepare(self.table.reloaded(), staged).do()
 
         self.failure = None
         return CreateTableVersionResponse(version=self._asked(commit).described())
 
     def _latest(self) -> Manifest | None:
-        state = own_state(entry.reload(self.connection, self.record))
-        return directory_of(self.connection, self.record, state, write=self.write).latest()
+        return managed_directory(self.table.reloaded(), write=self.write).latest()
 
     def _find(self, version: int | None) -> Manifest:
-        state = own_state(self.record)
-        if version is None or version > state.version:
-            state = own_state(entry.reload(self.connection, self.record))
-        directory = directory_of(self.connection, self.record, state, write=self.write)
-        found = directory.find(state.version if version is None else version)
+        table = self.table
+        if version is None or version > table.managed_state().version:
+            table = table.reloaded()
+        latest = table.managed_state().version
+        directory = managed_directory(table, write=self.write)
+        found = directory.find(latest if version is None else version)
         if found is None:
             raise TableVersionNotFoundError(
-                f"Table '{display(self.record.path)}' has no version {version or 'yet'}"
+                f"Table '{self.table.name}' has no version {version or 'yet'}"
             )
         return found
 

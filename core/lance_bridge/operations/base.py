@@ -12,14 +12,12 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
 from .. import identifier
-from .. import location as locations
-from ..catalog import Path, TableRecord
+from ..catalog import Path
 from ..connection import Connection
 from ..errors import internal, is_callers_own, is_panic
-from ..managed_state import state_of
 from ..requests import as_model
 from ..table import Table
-from ..tables import collection as entries
+from ..tables.collection import Tables
 
 _FIRST_PARAMETERS = ("request", "id")
 
@@ -32,6 +30,7 @@ class Operations(LanceNamespace):
     """
 
     connection: Connection
+    tables: Tables
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -50,7 +49,7 @@ class Operations(LanceNamespace):
 
         Raises InvalidInput (13), NamespaceNotFound (1), TableNotFound (4), InvalidTableState (19).
         """
-        return Table(self.connection, entries.load_lance(self.connection, self._table(names)))
+        return self.tables.load(self._table(names))
 
 
 def _is_operation(name: str, function: Any) -> bool:
@@ -88,13 +87,3 @@ def _request_type(function: Callable[..., Any]) -> type[Any]:
     """Return the type of an operation's request; resolved at its first call, for a fast import."""
     request_type: type[Any] = typing.get_type_hints(function)["request"]
     return request_type
-
-
-def is_managed(record: TableRecord) -> bool | None:
-    """Return True where commits go through the namespace, or None."""
-    return True if state_of(record) is not None else None
-
-
-def location_of(record: TableRecord) -> str | None:
-    """Return where a table is in the spelling of Lance."""
-    return locations.for_lance(record.location) if record.location else None

@@ -12,9 +12,8 @@ from lance_namespace import (
 from .. import modes
 from ..dataset import create, read
 from ..dataset.data import Data, Rows
-from ..properties import visible
 from ..ref import Ref
-from .base import Operations, location_of
+from .base import Operations
 
 
 class DataOperations(Operations):
@@ -36,12 +35,12 @@ class DataOperations(Operations):
             request.properties,
             request.storage_options,
         )
-        record, version = create.create_table(self.connection, table)
+        made, version = create.create_table(self.connection, table)
         return CreateTableResponse(
-            location=location_of(record),
+            location=made.uri,
             version=version,
-            storage_options=self.connection.storage_options(record, vend=None, write=True),
-            properties=visible(record.properties),
+            storage_options=made.storage_options(write=True),
+            properties=made.properties,
         )
 
     def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:

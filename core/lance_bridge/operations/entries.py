@@ -36,12 +36,12 @@ from lance_namespace.errors import TableAlreadyExistsError
 
 from .. import modes
 from ..dataset import read
+from ..entry import TableEntry
 from ..errors import invalid, unsupported
 from ..paging import PageRequest
-from ..properties import visible
-from ..tables import collection as entries
-from ..tables import listing, namespaces, registration, rename
-from .base import Operations, is_managed, location_of
+from ..table import Table
+from ..tables import namespaces
+from .base import Operations
 
 DELIMITER = "$"
 """Joins the names of an identifier where the API has one string, as in ListAllTables."""
@@ -89,18 +89,10 @@ class EntryOperations(Operations):
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
         """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13, 14."""
         path = self._table(request.id)
-        record, options = entries.declare(
-            self.connection,
-            path,
-            request.location,
-            request.properties,
-            vend=request.vend_credentials,
-        )
-        return DeclareTableResponse(
-            location=location_of(record),
-            storage_options=options,
-            properties=visible(record.properties),
-            managed_versioning=is_managed(record),
+        return declared(
+            *self.tables.declare(
+                path, request.location, request.properties, vend=request.vend_credentials
+            )
         )
 
     def create_empty_table(self, request: CreateEmptyTableRequest) -> CreateEmptyTableResponse:
@@ -113,26 +105,22 @@ class EntryOperations(Operations):
             raise unsupported("CreateEmptyTable overwrites nothing: use CreateTable for that")
         path = self._table(request.id)
         try:
-            record, options = entries.declare(
-                self.connection, path, None, request.properties, vend=None
-            )
+            table, options = self.tables.declare(path, None, request.properties)
         except TableAlreadyExistsError:
             if mode is modes.CreateMode.CREATE:
                 raise
             table = self._lance_table(request.id)
-            record, options = table.record, table.storage_options(write=True)
+            options = table.storage_options(write=True)
         return CreateEmptyTableResponse(
-            location=location_of(record),
-            storage_options=options,
-            properties=visible(record.properties),
+            location=table.uri, storage_options=options, properties=table.properties
         )
 
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
         """List the names of a namespace's Lance tables, sorted. Errors: 1, 13."""
         path = self.connection.table_namespace_path(request.id)
         page = PageRequest.parse(f"tables {path}", request.limit, request.page_token)
-        names, token = listing.list_tables(
-            self.connection, path, page, include_declared=request.include_declared is not False
+        names, token = self.tables.list(
+            path, page, include_declared=request.include_declared is not False
         )
         return ListTablesResponse(tables=names, page_token=token)
 
@@ -141,8 +129,8 @@ class EntryOperations(Operations):
         if request.id:
             raise invalid("ListAllTables takes no identifier: use ListTables for one namespace")
         page = PageRequest.parse("all tables", request.limit, request.page_token)
-        paths, token = listing.list_all_tables(
-            self.connection, page, include_declared=request.include_declared is not False
+        paths, token = self.tables.list_all(
+            page, include_declared=request.include_declared is not False
         )
         return ListTablesResponse(tables=[DELIMITER.join(p) for p in paths], page_token=token)
 
@@ -159,25 +147,17 @@ class EntryOperations(Operations):
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
         """Add an entry for data that exists. Errors: 0, 1, 5, 13, 14, 19."""
         mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
-        record = registration.register(
-            self.connection,
+        table = self.tables.add(
             self._table(request.id),
             request.location,
             request.properties,
             overwrite=mode is modes.RegisterMode.OVERWRITE,
         )
-        return RegisterTableResponse(
-            location=location_of(record), properties=visible(record.properties)
-        )
+        return RegisterTableResponse(location=table.uri, properties=table.properties)
 
     def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
         """Remove an entry and no file. Errors: 1, 4, 13."""
-        record = entries.deregister(self.connection, self._table(request.id))
-        return DeregisterTableResponse(
-            id=list(record.path),
-            location=location_of(record),
-            properties=visible(record.properties),
-        )
+        return deregistered(self.tables.remove(self._table(request.id)))
 
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
         """Move an entry to another name; its files stay. Errors: 0, 1, 4, 5, 13, 14, 19."""
@@ -185,14 +165,31 @@ class EntryOperations(Operations):
         namespace = request.new_namespace_id
         target = list(path[:-1]) if namespace is None else namespace
         new_path = self._table([*target, request.new_table_name])
-        rename.rename(self.connection, path, new_path)
+        self.tables.rename(path, new_path)
         return RenameTableResponse()
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
         """Remove an entry, then its files. Errors: 1, 4, 13, 15, 16, 17, 19."""
-        record = entries.drop(self.connection, self._table(request.id))
+        table = self.tables.drop(self._table(request.id))
         return DropTableResponse(
-            id=list(record.path),
-            location=location_of(record),
-            properties=visible(record.properties),
+            id=list(table.path), location=table.uri, properties=table.properties
         )
+
+
+def declared(table: Table, options: dict[str, str] | None) -> DeclareTableResponse:
+    """Return the answer of a declaration."""
+    return DeclareTableResponse(
+        location=table.uri,
+        storage_options=options,
+        properties=table.properties,
+        managed_versioning=True if table.managed is not None else None,
+    )
+
+
+def deregistered(entry: TableEntry) -> DeregisterTableResponse:
+    """Return the answer of a removed entry, which may have had no location."""
+    return DeregisterTableResponse(
+        id=list(entry.path),
+        location=entry.uri if entry.location else None,
+        properties=entry.properties,
+    )

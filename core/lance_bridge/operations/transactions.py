@@ -12,8 +12,6 @@ from lance_namespace import (
     BatchCommitTablesResponse,
     BatchDeleteTableVersionsResponse,
     CreateTableVersionResponse,
-    DeclareTableResponse,
-    DeregisterTableResponse,
     DescribeTransactionRequest,
     DescribeTransactionResponse,
 )
@@ -21,10 +19,10 @@ from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTa
 
 from ..dataset.history import batches, transactions
 from ..errors import invalid
-from ..properties import visible
 from ..storage.staging import Staged
 from ..table import Table
-from .base import Operations, is_managed, location_of
+from .base import Operations
+from .entries import declared, deregistered
 from .versions import ranges_of
 
 
@@ -70,17 +68,17 @@ class TransactionOperations(Operations):
         return self._lance_table(names[:-1]), names[-1]
 
     def _step(self, kind: str, operation: CommitTableOperation) -> batches.Step:
-        connection, request = self.connection, getattr(operation, kind)
+        request = getattr(operation, kind)
         if kind == "declare_table":
             return batches.declare(
-                connection,
+                self.tables,
                 self._table(request.id),
                 request.location,
                 request.properties,
                 vend=request.vend_credentials,
             )
         if kind == "deregister_table":
-            return batches.deregister(connection, self._table(request.id))
+            return batches.deregister(self.tables, self._table(request.id))
         table = self._lance_table(request.id)
         if kind == "create_table_version":
             return batches.create_version(table, Staged.of(request))
@@ -105,13 +103,5 @@ def _response(kind: str, done: Any) -> Any:
     if kind == "delete_table_versions":
         return BatchDeleteTableVersionsResponse(deleted_count=done)
     if kind == "declare_table":
-        record, options = done
-        return DeclareTableResponse(
-            location=location_of(record),
-            storage_options=options,
-            properties=visible(record.properties),
-            managed_versioning=is_managed(record),
-        )
-    return DeregisterTableResponse(
-        id=list(done.path), location=location_of(done), properties=visible(done.properties)
-    )
+        return declared(*done)
+    return deregistered(done)

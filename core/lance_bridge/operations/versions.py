@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lance_namespace import (
     BatchCreateTableVersionsRequest,
     BatchCreateTableVersionsResponse,
@@ -36,7 +34,7 @@ from lance_namespace import (
 )
 
 from ..dataset.history import batches, branches, pruning, tags, versions
-from ..managed import out_of_band as foreign
+from ..managed import out_of_band
 from ..paging import PageRequest
 from ..ref import Ref
 from ..storage.staging import Staged
@@ -61,8 +59,7 @@ class VersionOperations(Operations):
         page = PageRequest.parse(scope, request.limit, request.page_token)
         table = self._lance_table(request.id)
         if versions.is_for_latest(page, descending=descending):
-            record = foreign.make_room_for_lance(self.connection, table.record)
-            table = replace(table, record=record)
+            table = out_of_band.clear_next_version_if_allowed(table)
         directory = versions.directory_of(table, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)
         return ListTableVersionsResponse(

@@ -13,7 +13,7 @@ from lance_namespace import CreateTableVersionRequest
 from lance_namespace.errors import ConcurrentModificationError, InternalError
 from lance_namespace_urllib3_client.models import CreateTableVersionEntry
 
-from ..catalog import TableRecord
+from ..catalog import Path
 from ..errors import concurrent_modification, display, invalid, unsupported
 from .manifest_content import version_inside
 from .manifests import Manifest, Scheme, VersionDirectory, discard, name_of
@@ -49,7 +49,8 @@ class Staged:
 class Commit:
     """A version that was checked and can be created: by its storage, or as a subclass says."""
 
-    record: TableRecord
+    path: Path
+    """The table's."""
     directory: VersionDirectory
     version: int
     name: str
@@ -57,22 +58,22 @@ class Commit:
     staged: str
     """The path of the staged manifest, relative to the table's location."""
     data: bytes
-    is_there: bool
+    exists: bool
     """An earlier attempt of the same has succeeded."""
 
     def __str__(self) -> str:
         """Return what a message calls it."""
-        return f"Version {self.version} of table '{display(self.record.path)}'"
+        return f"Version {self.version} of table '{display(self.path)}'"
 
     def do(self) -> Manifest:
         """Create the version. Raises ConcurrentModification (14)."""
         files, path = self.directory.files, self.directory.within(self.name)
-        if not self.is_there and not files.put_own(path, self.data):
-            raise conflict(self.record, self.version, self.version + 1)
+        if not self.exists and not files.put_own(path, self.data):
+            raise conflict(self.path, self.version, self.version + 1)
         discard(files, self.staged)
         manifest = self.directory.find(self.version)
         if manifest is None:
-            raise concurrent_modification(self.record.path)
+            raise concurrent_modification(self.path)
         return manifest
 
     def take_back(self) -> None:
@@ -83,7 +84,7 @@ class Commit:
         """
         directory, files = self.directory, self.directory.files
         path = directory.within(self.name)
-        if self.is_there or files.read(path) != self.data:
+        if self.exists or files.read(path) != self.data:
             return
         files.put_new(self.staged, self.data)
         if not self._has_later():
@@ -102,7 +103,7 @@ class Commit:
         return self.directory.find(self.version + 1) is not None
 
 
-def prepare(record: TableRecord, directory: VersionDirectory, staged: Staged) -> Commit:
+def prepare(table: Path, directory: VersionDirectory, staged: Staged) -> Commit:
     """Check all that can be checked before a version is created by the storage.
 
     Raises:
@@ -111,41 +112,41 @@ def prepare(record: TableRecord, directory: VersionDirectory, staged: Staged) ->
             named unlike those of the table.
         UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
     """
-    refuse_metadata(record, staged)
+    refuse_metadata(table, staged)
     wanted = Scheme.parse(staged.naming_scheme)
     staged_name = directory.name_of_staged(staged.manifest_path)
     present = directory.list()
     latest = present[-1] if present else None
     scheme = latest.scheme if latest else wanted or Scheme.V2
-    require_scheme(record, staged, scheme)
+    require_scheme(table, staged, scheme)
     path = directory.within(staged_name)
     data = directory.files.read(path)
     name = name_of(staged.version, scheme)
-    is_there = any(each.version == staged.version for each in present)
+    exists = any(each.version == staged.version for each in present)
     expected = latest.version + 1 if latest else 1
     if staged.version != expected:
         # The same call again, after its reply was lost, is not a conflict.
-        is_same = is_there and data == directory.files.read(directory.within(name))
+        is_same = exists and data == directory.files.read(directory.within(name))
         if data is None or not is_same:
-            raise conflict(record, staged.version, expected)
+            raise conflict(table, staged.version, expected)
     checked = require_content(directory, path, staged, data)
-    return Commit(record, directory, staged.version, name, path, checked, is_there)
+    return Commit(table, directory, staged.version, name, path, checked, exists)
 
 
-def refuse_metadata(record: TableRecord, staged: Staged) -> None:
+def refuse_metadata(table: Path, staged: Staged) -> None:
     """Raises UnsupportedOperation (0) where a version is to have metadata of its own."""
     if staged.metadata:
         raise unsupported(
-            f"Metadata of a version of '{display(record.path)}' cannot be kept: a manifest has no "
+            f"Metadata of a version of '{display(table)}' cannot be kept: a manifest has no "
             "place for it. Leave `metadata` out"
         )
 
 
-def require_scheme(record: TableRecord, staged: Staged, scheme: Scheme) -> None:
+def require_scheme(table: Path, staged: Staged, scheme: Scheme) -> None:
     """Raises InvalidInput (13) where a manifest would be named unlike those of its table."""
     if Scheme.parse(staged.naming_scheme) not in (None, scheme):
         raise invalid(
-            f"The manifests of '{display(record.path)}' are named in scheme {scheme.value}: one in "
+            f"The manifests of '{display(table)}' are named in scheme {scheme.value}: one in "
             f"scheme {staged.naming_scheme} would make the table unreadable"
         )
 
@@ -179,9 +180,9 @@ def _plain(e_tag: str | None) -> str:
     return (e_tag or "").removeprefix("W/").strip('"')
 
 
-def conflict(record: TableRecord, version: int, expected: int) -> ConcurrentModificationError:
+def conflict(table: Path, version: int, expected: int) -> ConcurrentModificationError:
     """Return the error for a version that is not the next one."""
     return ConcurrentModificationError(
-        f"Version {version} of table '{display(record.path)}' cannot be created: the next version "
+        f"Version {version} of table '{display(table)}' cannot be created: the next version "
         f"is {expected}"
     )

@@ -1,6 +1,6 @@
-"""The entries of a catalog: what happens to namespaces and tables as names, written once.
+"""The tables and namespaces of a catalog: what happens to their entries.
 
-One module per kind of entry (`namespaces`, `tables`), and what they share: `modes` of a request,
-`properties` and marks, `placement` of new tables, `sharing` of locations, and `outcome` of changes
-whose reply was lost.
+`collection` has `Tables`, which a namespace object has as ``tables``. Each larger change has a
+module: `creation`, `dropping`, `rename`; `namespaces` does the same for namespaces. They share
+`locations` of new tables, and `overlap` of locations.
 """

@@ -1,4 +1,4 @@
-"""Where a new table goes, when its creator does not say."""
+"""The location of a new table, where the request names none."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from lance_namespace.errors import (
-    InvalidInputError,
-    LanceNamespaceError,
-    NamespaceNotFoundError,
-    TableNotFoundError,
-)
+from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 from .. import location as locations
 from ..catalog import NamespaceRecord, Path, TableRecord
 from ..connection import Connection
+from ..entry import TableEntry
 from ..errors import OutcomeUnknownError, display, invalid
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
-class Home:
-    """The namespace of a new table, read when it is asked for, and once."""
+class LazyNamespace:
+    """The namespace of a new table, loaded at first use, once."""
 
     connection: Connection
     path: Path
@@ -37,48 +33,65 @@ class Home:
         return self.connection.catalog.load_namespace(self.path)
 
 
-def default_location(connection: Connection, path: Path, home: Home) -> str:
+def default_location(path: Path, namespace: LazyNamespace) -> str:
     """Return ``<root>/<namespace>.db/<table>.lance``, or ``<namespace's location>/<table>.lance``.
 
     Raises:
-        InvalidInputError: (13) there is no root, and the namespace has no place for Lance.
+        InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
         NamespaceNotFoundError: (1)
     """
-    *namespace, table = path
-    record = home.record
-    file_name = locations.file_name(table, ".lance")
-    if connection.config.root is not None:
-        parents = locations.namespace_directories(namespace)
-        return locations.check(locations.join(connection.config.root, *parents, file_name))
-    parent = connection.catalog.place_for_tables(record)
+    record = namespace.record
+    file_name = locations.file_name(path[-1], ".lance")
+    root = namespace.connection.config.root
+    if root is not None:
+        parents = locations.namespace_directories(path[:-1])
+        return locations.check(locations.join(root, *parents, file_name))
+    parent = namespace.connection.catalog.place_for_tables(record)
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)
     try:
         return locations.check(locations.join(parent, file_name))
     except InvalidInputError as error:
-        raise _needs_location(path, f"at a place that none can be under ({error})") from error
+        raise _needs_location(path, f"at a location that cannot hold tables ({error})") from error
 
 
 def _needs_location(path: Path, where: str) -> InvalidInputError:
-    *namespace, _ = path
     return invalid(
-        f"Table '{display(path)}' needs a location: namespace '{display(namespace)}' is {where}. "
+        f"Table '{display(path)}' needs a location: namespace '{display(path[:-1])}' is {where}. "
         "Set the property 'root', or give a location"
     )
 
 
+def allocate(path: Path, namespace: LazyNamespace, *, must_read: bool) -> str:
+    """Return the default location, with a short unique suffix unless it is known to be free.
+
+    Args:
+        must_read: Whether storage that cannot be read is an error. Declaring a table needs no
+            access to storage, and a suffix is always safe.
+    """
+    location = default_location(path, namespace)
+    try:
+        storage = TableEntry(namespace.connection, TableRecord(path, location)).storage(write=True)
+        if not storage.is_occupied(location):
+            return location
+    except LanceNamespaceError as error:
+        if must_read:
+            raise
+        logger.warning("could not check whether %s is free: %s", location, error)
+    return f"{location.removesuffix('.lance')}-{uuid.uuid4().hex[:8]}.lance"
+
+
 @contextmanager
-def reserved(connection: Connection, record: TableRecord) -> Iterator[None]:
-    """Keep a catalog that makes directories from deleting one that is not its own to delete.
+def reserved(table: TableEntry) -> Iterator[None]:
+    """Keep a catalog that creates directories from deleting one that it did not create.
 
     Of two creators of one name, the one that loses would have the catalog delete the directory,
-    with the data that the winner has written meanwhile. A mark in it, left before the catalog is
-    asked, makes the directory one that was there before.
+    with the data that the winner has written meanwhile. The catalog deletes no directory that
+    existed before its call: a file in it, written before the call, makes it one.
     """
-    made = (
-        reserve_if_free(connection, record) if connection.capabilities.makes_directories else None
-    )
+    creates = table.connection.capabilities.makes_directories
+    made = reserve_if_free(table) if creates else None
     if made is None:
         yield
         return
@@ -87,54 +100,33 @@ def reserved(connection: Connection, record: TableRecord) -> Iterator[None]:
     except OutcomeUnknownError:
         raise
     except Exception:
-        if not _may_be_taken(connection, record):
-            connection.storage(record, write=True).release(record.location or "", made)
+        if not _may_be_taken(table):
+            table.storage(write=True).release(table.location, made)
         raise
 
 
-def reserve_if_free(connection: Connection, record: TableRecord) -> list[str] | None:
-    """Mark a place where nothing is; return what was made for it, or None without a mark."""
-    place = record.location or ""
+def reserve_if_free(table: TableEntry) -> list[str] | None:
+    """Reserve an empty location; return what was created for that, or None for nothing."""
     try:
-        storage = connection.storage(record, write=True)
-        if not storage.is_occupied(place):
-            return storage.reserve(place)
+        storage = table.storage(write=True)
+        if not storage.is_occupied(table.location):
+            return storage.reserve(table.location)
     except LanceNamespaceError as error:
-        logger.warning("could not reserve %s: %s", place, error)
+        logger.warning("could not reserve %s: %s", table.location, error)
     return None
 
 
-def is_taken(connection: Connection, record: TableRecord) -> bool:
-    """Return whether the record's name has an entry, whoever made it, at the record's place."""
-    try:
-        found = connection.catalog.load_table(record.path)
-    except (TableNotFoundError, NamespaceNotFoundError):
+def is_taken(table: TableEntry) -> bool:
+    """Return whether any entry has the table's name, at the table's location."""
+    found = table.connection.find_table(table.path)
+    if found is None:
         return False
-    own = record.location or ""
-    return locations.overlap(locations.key(found.location or own), locations.key(own))
+    own = locations.key(table.location)
+    return locations.overlap(locations.key(found.location or table.location), own)
 
 
-def _may_be_taken(connection: Connection, record: TableRecord) -> bool:
+def _may_be_taken(table: TableEntry) -> bool:
     try:
-        return is_taken(connection, record)
+        return is_taken(table)
     except LanceNamespaceError:
         return True
-
-
-def free_location(connection: Connection, path: Path, home: Home, *, must_look: bool) -> str:
-    """Return the default location, with a short unique suffix where it is not known to be free.
-
-    Args:
-        must_look: Whether storage that cannot be looked at is an error. Declaring a table needs
-            no access to storage, and a suffix is always safe.
-    """
-    location = default_location(connection, path, home)
-    try:
-        storage = connection.storage(TableRecord(path, location), write=True)
-        if not storage.is_occupied(location):
-            return location
-    except LanceNamespaceError as error:
-        if must_look:
-            raise
-        logger.warning("could not look whether %s is free: %s", location, error)
-    return f"{location.removesuffix('.lance')}-{uuid.uuid4().hex[:8]}.lance"

@@ -14,9 +14,10 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
 )
 
-from .. import properties as entry_properties
+from .. import properties as table_properties
 from ..catalog import IMPLEMENTATION, MANAGED_BY, NamespaceRecord, Path, TableRecord
 from ..connection import Connection
+from ..entry import TableEntry
 from ..errors import (
     display,
     invalid,
@@ -25,10 +26,11 @@ from ..errors import (
     require_text,
     unsupported,
 )
-from ..lost_replies import settle
+from ..lost_replies import retry_after_readback
 from ..managed import conversion
 from ..modes import CreateMode, DropBehavior, DropMode
-from . import collection as tables
+from ..names import first_names
+from . import dropping
 from .overlap import LocationIndex
 
 _NAMED = 5
@@ -55,9 +57,9 @@ def create(
     given = dict(properties or {})
     _refuse_reserved(given)
     _require_manager(connection, path, given)
-    record = NamespaceRecord(path, {**given, entry_properties.ENTRY_ID: uuid.uuid4().hex})
+    record = NamespaceRecord(path, {**given, table_properties.ENTRY_ID: uuid.uuid4().hex})
     try:
-        settle(
+        retry_after_readback(
             lambda: connection.catalog.create_namespace(record),
             lambda: _was_created(connection, record),
         )
@@ -68,21 +70,23 @@ def create(
 
 def _visible(properties: Mapping[str, str]) -> dict[str, str]:
     """Return what a caller sees; the marks of Lance tables mean nothing on a namespace."""
-    return {k: v for k, v in properties.items() if not entry_properties.is_reserved(k)}
+    return {k: v for k, v in properties.items() if not table_properties.is_reserved(k)}
 
 
 def _refuse_reserved(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
-        if not key or entry_properties.is_reserved(key):
+        if not key or table_properties.is_reserved(key):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
 
 
 def _require_manager(connection: Connection, path: Path, properties: Mapping[str, str]) -> None:
     """Check who is to hold the versions of the namespace's new tables."""
     if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        conversion.require_possible(connection, f"Tables of namespace '{display(path)}'")
+        conversion.require_possible(
+            connection.capabilities, f"Tables of namespace '{display(path)}'"
+        )
 
 
 def _on_existing(
@@ -93,7 +97,7 @@ def _on_existing(
     if mode is CreateMode.OVERWRITE:
         # Replacing its properties leaves no moment without the namespace, nor a lost table.
         _refuse_content(connection, record.path)
-        settle(
+        retry_after_readback(
             lambda: connection.catalog.alter_namespace(record),
             lambda: _was_altered(connection, record),
         )
@@ -106,7 +110,7 @@ def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
         found = connection.catalog.load_namespace(record.path)
     except NamespaceNotFoundError:
         return False
-    own = entry_properties.ENTRY_ID
+    own = table_properties.ENTRY_ID
     if own in found.properties or len(record.path) == connection.capabilities.levels:
         return found.properties.get(own) == record.properties[own]
     return True  # an outer level need not be able to hold properties
@@ -115,7 +119,7 @@ def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
 def _was_altered(connection: Connection, record: NamespaceRecord) -> bool:
     """Return whether the namespace has these properties; not every kind can hold our own one."""
     found = connection.catalog.load_namespace(record.path).properties
-    own = entry_properties.ENTRY_ID
+    own = table_properties.ENTRY_ID
     if own in found:
         return found[own] == record.properties[own]
     wanted = _visible(record.properties)
@@ -189,7 +193,9 @@ def _drop_if_empty(connection: Connection, record: NamespaceRecord) -> None:
 
 
 def _drop_entry(connection: Connection, path: Path) -> None:
-    settle(lambda: connection.catalog.drop_namespace(path), lambda: _is_gone(connection, path))
+    retry_after_readback(
+        lambda: connection.catalog.drop_namespace(path), lambda: _is_gone(connection, path)
+    )
 
 
 def _is_gone(connection: Connection, path: Path) -> bool:
@@ -206,7 +212,7 @@ def _refuse_content(connection: Connection, path: Path) -> None:
     else:
         inside, kind = list(connection.catalog.list_tables(path)), "tables"
     if inside:
-        raise namespace_not_empty(path, f"It holds {kind} {_some(inside)}")
+        raise namespace_not_empty(path, f"It holds {kind} {first_names(inside, _NAMED)}")
 
 
 def _cascade(connection: Connection, record: NamespaceRecord) -> None:
@@ -216,7 +222,7 @@ def _cascade(connection: Connection, record: NamespaceRecord) -> None:
     dropped = 0
     try:
         for table in records:
-            tables.drop_with_data(connection, table)
+            dropping.drop_with_data(TableEntry(connection, table))
             dropped += 1
         for child in inner:
             _drop_entry(connection, child)
@@ -235,12 +241,14 @@ def _require_cascade(
     if unreadable:
         raise InvalidTableStateError(
             f"Namespace '{display(path)}' cannot be dropped with its tables: it holds what cannot "
-            f"be read: {_some(unreadable)}. Deregister the other tables, or drop them one by one"
+            f"be read: {first_names(unreadable, _NAMED)}. Deregister the other tables, or drop "
+            "them one by one"
         )
     foreign = [display(record.path) for record in records if not record.is_lance]
     if foreign:
         raise namespace_not_empty(
-            path, f"Cascade drops Lance tables only, and it also holds {_some(foreign)}"
+            path,
+            f"Cascade drops Lance tables only, and it also holds {first_names(foreign, _NAMED)}",
         )
     for each in (*inner, path):
         connection.catalog.require_droppable(each)
@@ -253,7 +261,7 @@ def _require_cascade(
             )  # raises, and says why it can be neither read nor dropped
     index = LocationIndex(connection, [record.path[:-1] for record in records])
     for record in records:
-        tables.require_droppable(record, index)
+        dropping.require_droppable(TableEntry(connection, record), index)
     # The namespaces between the tables and this one: those that hold something.
     occupied = {
         record.path[:end] for record in records for end in range(len(path), len(record.path))
@@ -271,9 +279,9 @@ def _dropped_in_part(
     logger.warning("dropped with their data: %s", ", ".join(gone))
     parts = [
         f"Namespace '{display(path)}' is dropped in part. "
-        f"Dropped with their data: {_some(gone, _REPORTED)}",
+        f"Dropped with their data: {first_names(gone, _REPORTED)}",
         f"Failed at: {failed[0]}" if failed else "No table is left",
-        *([f"Not dropped: {_some(left, _REPORTED)}"] if left else []),
+        *([f"Not dropped: {first_names(left, _REPORTED)}"] if left else []),
         str(cause),
     ]
     return type(cause)(". ".join(parts))
@@ -299,8 +307,3 @@ def _require_changes(connection: Connection, path: Path) -> None:
         reason = capabilities.no_outer_namespace_changes
     if reason:
         raise unsupported(f"Namespace '{display(path)}' cannot be created or dropped: {reason}")
-
-
-def _some(names: list[str], most: int = _NAMED) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

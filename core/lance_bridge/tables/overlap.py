@@ -1,4 +1,4 @@
-"""Which entries need files at a table's location: asked before any of them are deleted."""
+"""Entries whose locations overlap a table's, or that need its files: checked before deletion."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lance_namespace.errors import (
 from .. import location as locations
 from ..catalog import Path, TableRecord
 from ..connection import Connection
+from ..entry import TableEntry
 from ..errors import concurrent_modification, display
 from ..properties import ENTRY_ID
 from ..storage.table_files import LocationFiles
@@ -31,7 +32,7 @@ _LIMITS = (
 
 
 class LocationIndex:
-    """The entries that DropTable has to care for, read once."""
+    """The entries whose files DropTable must keep, read once."""
 
     def __init__(self, connection: Connection, namespaces: Iterable[Path]) -> None:
         """Read the whole catalog, or only ``namespaces``, as `drop.check-sharing` says."""
@@ -106,7 +107,7 @@ class LocationIndex:
             PermissionDeniedError: (15) the partitions of an entry may not be read.
             ServiceUnavailableError: (17) the storage does not answer.
         """
-        storage = self._connection.storage(record, write=True)
+        storage = TableEntry(self._connection, record).storage(write=True)
         try:
             found = storage.files_of_table(record.location or "")
         except InvalidTableStateError as error:
@@ -149,7 +150,7 @@ class LocationIndex:
 
     def _base_paths(self, entry: TableRecord, location: str) -> tuple[str, ...]:
         if location not in self._bases:
-            storage = self._connection.storage(entry)
+            storage = TableEntry(self._connection, entry).storage()
             self._bases[location] = self._connection.base_locations.of_latest(storage, location)
         return self._bases[location]
 

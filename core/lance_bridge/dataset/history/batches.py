@@ -13,13 +13,13 @@ from typing import Any
 
 from lance_namespace.errors import InternalError, LanceNamespaceError, TableNotFoundError
 
-from ...catalog import Path, TableRecord
-from ...connection import Connection
+from ...catalog import Path
 from ...errors import display, table_already_exists, unsupported
 from ...managed import conversion
 from ...storage.staging import Staged
 from ...table import Table
-from ...tables import collection as entries
+from ...tables import creation
+from ...tables.collection import Tables
 from . import pruning, versions
 
 
@@ -103,7 +103,7 @@ def create_version(table: Table, staged: Staged) -> Step:
 
 
 def declare(
-    connection: Connection,
+    tables: Tables,
     path: Path,
     location: str | None,
     properties: Mapping[str, str] | None,
@@ -117,29 +117,32 @@ def declare(
         NamespaceNotFoundError: (1)
         InvalidInputError: (13)
     """
-    new = entries.planned(connection, path, location, properties)
-    _require_free(connection, path)
-    made: list[TableRecord] = []
+    connection = tables.connection
+    new = creation.plan_declaration(connection, path, location, properties)
+    if _exists(tables, path):
+        raise table_already_exists(path)
+    made: list[Table] = []
 
-    def do() -> tuple[TableRecord, dict[str, str] | None]:
-        made.append(entries.add(connection, path, new.location, new.properties, declared=True))
-        if new.managed:
-            made[0] = conversion.begin(connection, made[0])
-        return made[0], connection.answer_options(made[0], vend=vend, write=True)
+    def do() -> tuple[Table, dict[str, str] | None]:
+        made.append(creation.add(connection, path, new.location, new.properties, declared=True))
+        if new.is_managed:
+            made[0] = conversion.begin(made[0])
+        return made[0], made[0].answer_options(vend=vend, write=True)
 
     def undo() -> None:
-        for record in made:
-            entries.drop_entry(connection, record)
+        for table in made:
+            table.remove()
 
     return Step((path, ""), do, undo)
 
 
-def _require_free(connection: Connection, path: Path) -> None:
+def _exists(tables: Tables, path: Path) -> bool:
+    """Return whether any entry has the name. Raises NamespaceNotFound (1)."""
     try:
-        entries.load(connection, path)
+        tables.load_entry(path)
     except TableNotFoundError:
-        return
-    raise table_already_exists(path)
+        return False
+    return True
 
 
 def delete_versions(table: Table, branch: str | None, ranges: Sequence[range]) -> Step:
@@ -159,14 +162,12 @@ def delete_versions(table: Table, branch: str | None, ranges: Sequence[range]) -
     )
 
 
-def deregister(connection: Connection, path: Path) -> Step:
+def deregister(tables: Tables, path: Path) -> Step:
     """Remove an entry; its result is that entry. Raises 1, 4, 13 (not a Lance table)."""
-    entries.load_lance(connection, path)
+    tables.load(path)
 
     def undo() -> None:
-        try:
-            entries.load(connection, path)
-        except TableNotFoundError:
-            raise InternalError(f"table '{display(path)}' is deregistered") from None
+        if not _exists(tables, path):
+            raise InternalError(f"table '{display(path)}' is deregistered")
 
-    return Step((path, ""), lambda: entries.deregister(connection, path), undo, is_last=True)
+    return Step((path, ""), lambda: tables.remove(path), undo, is_last=True)

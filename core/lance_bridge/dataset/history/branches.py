@@ -23,7 +23,6 @@ from ...lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from ...managed_state import require_own
 from ...ref import Ref
 from ...storage.manifests import TableFiles, VersionDirectory
 from ...table import Table
@@ -66,7 +65,7 @@ def create(table: Table, name: str, source: Ref) -> None:
         ConcurrentModificationError: (14) files of such a branch are there, and not the branch.
     """
     check_branch_name(name)
-    require_own(table.record)
+    table.require_own_versions()
     if table.managed is not None:
         raise unsupported(
             f"Table '{table.name}' cannot have branches: its versions are managed by its "

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 from lance_namespace.errors import ConcurrentModificationError, LanceNamespaceError
 
-from ...catalog import TableRecord
-from ...connection import Connection
-from ...errors import display, invalid
+from ...errors import invalid
 from ...storage.manifests import MAIN, Manifest, VersionDirectory
 from ...table import Table
 from .references import needed_versions
@@ -30,8 +28,7 @@ _UP_TO_LATEST = -1
 class Pruning:
     """Versions that were checked and can be deleted."""
 
-    connection: Connection
-    record: TableRecord
+    table: Table
     branch: str | None
     directory: VersionDirectory
     doomed: Sequence[Manifest]
@@ -63,7 +60,7 @@ def prepare(table: Table, branch: str | None, ranges: Sequence[range]) -> Prunin
     directory = directory_of(table, own_branch, write=True)
     present = directory.list()
     doomed = [each for each in present if any(each.version in part for part in ranges)]
-    planned = Pruning(table.connection, table.record, own_branch, directory, doomed)
+    planned = Pruning(table, own_branch, directory, doomed)
     if doomed:
         if doomed[-1] is present[-1]:
             raise invalid(
@@ -114,11 +111,11 @@ def _delete(planned: Pruning, chunk: Sequence[Manifest]) -> None:
 
 def _needed(planned: Pruning, doomed: Sequence[Manifest]) -> str:
     """Return which of these versions something refers to, or an empty string."""
-    dataset = Table(planned.connection, planned.record).open(write=True)
+    dataset = planned.table.open(write=True)
     needed = needed_versions(dataset, planned.branch)
     for each in doomed:
         if each.version in needed:
-            name = display(planned.record.path)
+            name = planned.table.name
             return f"Version {each.version} of table '{name}' is needed by {needed[each.version]}"
     return ""
 

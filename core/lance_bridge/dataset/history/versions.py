@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from lance_namespace.errors import TableBranchNotFoundError, TableVersionNotFoundError
 
-from ...managed import commits as managed_commits
-from ...managed import versions as managed
-from ...managed_state import require_main, require_own
+from ...managed import commits
+from ...managed.versions import managed_directory
 from ...paging import PageRequest
 from ...ref import Ref
 from ...storage import staging
@@ -28,11 +27,10 @@ def directory_of(
         UnsupportedOperationError: (0) another implementation manages the table's versions.
         TableBranchNotFoundError: (22)
     """
-    require_own(table.record)
-    state = table.managed
-    if state is not None:
-        require_main(table.record, branch)
-        return managed.directory_of(table.connection, table.record, state, write=write)
+    table.require_own_versions()
+    if table.managed is not None:
+        table.require_main_branch(branch)
+        return managed_directory(table, write=write)
     name = None if branch in (None, MAIN) else branch
     if name is not None:
         _require_branch(table, name, write=write)
@@ -111,7 +109,7 @@ def prepare(table: Table, staged: Staged) -> Commit:
     """Check all that can be checked before a version is created. Raises as `create` does."""
     Ref.of(staged.version)
     if table.managed is not None:
-        require_main(table.record, staged.branch)
-        return managed_commits.prepare(table.connection, table.record, staged)
+        table.require_main_branch(staged.branch)
+        return commits.prepare(table, staged)
     directory = directory_of(table, staged.branch, write=True)
-    return staging.prepare(table.record, directory, staged)
+    return staging.prepare(table.path, directory, staged)

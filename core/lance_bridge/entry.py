@@ -1,0 +1,241 @@
+"""TableEntry: the entry of a table in the catalog, Lance's or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from lance_namespace.errors import ConcurrentModificationError, TableBranchNotFoundError
+
+from . import location as locations
+from .catalog import LATEST, MANAGED_BY, Path, TableRecord
+from .connection import Connection
+from .errors import concurrent_modification, display, invalid, unsupported
+from .lost_replies import retry_after_readback
+from .managed_state import State, is_managed_by_implementation, parse_state, with_state
+from .properties import ENTRY_ID, replaced, visible
+from .storage.manifests import MAIN
+from .storage.store import TableStorage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+EntryT = TypeVar("EntryT", bound="TableEntry")
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """An entry as the catalog had it when it was loaded."""
+
+    connection: Connection
+    record: TableRecord
+
+    @property
+    def path(self) -> Path:
+        return self.record.path
+
+    @cached_property
+    def name(self) -> str:
+        """The full name, for messages."""
+        return display(self.record.path)
+
+    @property
+    def location(self) -> str:
+        """The location in the catalog's spelling; empty where the entry has none."""
+        return self.record.location or ""
+
+    @cached_property
+    def uri(self) -> str:
+        """The location in Lance's spelling, with a scheme that Lance opens."""
+        return locations.for_lance(self.location)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties that users see, without those that lance-bridge keeps for itself."""
+        return visible(self.record.properties)
+
+    @property
+    def entry_id(self) -> str | None:
+        """The id that lance-bridge gave the entry when it created it, if it did."""
+        return self.record.properties.get(ENTRY_ID)
+
+    def with_record(self, record: TableRecord) -> Self:
+        """Return the same table with another record."""
+        return replace(self, record=record)
+
+    # -- the catalog -------------------------------------------------------------------------------
+
+    def reloaded(self) -> Self:
+        """Return the table with its entry as it is now.
+
+        Raises:
+            TableNotFoundError: (4) it was dropped meanwhile.
+            ConcurrentModificationError: (14) another table has the name by now.
+        """
+        found = self.with_record(self.connection.catalog.load_table(self.path))
+        if found.entry_id != self.entry_id:
+            raise concurrent_modification(self.path)
+        return found
+
+    def refreshed(self) -> Self:
+        """Return `reloaded` where commits of others can have changed the entry, else itself."""
+        return self if self.managed is None else self.reloaded()
+
+    def is_in_catalog(self) -> bool:
+        """Return whether the catalog has this very entry under its name."""
+        found = self.connection.find_table(self.path)
+        return found is not None and _identity(found) == _identity(self.record)
+
+    def remove(self) -> None:
+        """Remove the entry and no file; a lost reply is resolved."""
+        retry_after_readback(
+            lambda: self.connection.catalog.drop_table(self.record),
+            lambda: not self.is_in_catalog(),
+        )
+
+    def set_properties(self, properties: Mapping[str, str]) -> Self:
+        """Replace the user's properties; commits to the table meanwhile do not matter.
+
+        Raises:
+            UnsupportedOperationError: (0) the catalog cannot change entries.
+            InvalidInputError: (13) the entry is a link.
+            ConcurrentModificationError: (14) other clients change the entry all the time.
+        """
+        table = self
+        for _ in range(_ATTEMPTS):
+            table = table.refreshed()
+            try:
+                return table._set_properties(properties)
+            except ConcurrentModificationError:
+                if table.managed is None:
+                    raise
+        raise concurrent_modification(self.path)
+
+    def _set_properties(self, properties: Mapping[str, str]) -> Self:
+        self.require_settable(properties)
+        wanted = replaced(self.record.properties, properties)
+        if wanted == dict(self.record.properties):
+            return self
+        changed = self.with_record(self.record.with_properties(wanted))
+        catalog = self.connection.catalog
+        retry_after_readback(
+            lambda: catalog.alter_table(changed.record),
+            lambda: dict(catalog.load_table(self.path).properties) == wanted,
+        )
+        return changed
+
+    def require_settable(self, properties: Mapping[str, str]) -> None:
+        """Check that `set_properties` would be possible, before anything else is changed.
+
+        Raises:
+            UnsupportedOperationError: (0) the catalog cannot change entries.
+            InvalidInputError: (13) the entry is a link.
+        """
+        if replaced(self.record.properties, properties) != dict(self.record.properties):
+            self.require_alterable("Properties of")
+
+    def require_alterable(self, what: str) -> None:
+        """Raise as `require_settable` if the entry cannot change; ``what`` begins the message."""
+        if self.connection.capabilities.no_alter:
+            reason = self.connection.capabilities.no_alter
+            raise unsupported(f"{what} '{self.name}' cannot change: {reason}")
+        if self.record.link_to:
+            raise invalid(
+                f"{what} '{self.name}' cannot change: it is a link to {self.record.link_to}"
+            )
+
+    # -- versions that the catalog holds -----------------------------------------------------------
+
+    @cached_property
+    def managed(self) -> State | None:
+        """The state of an implementation-managed table; None for any other table.
+
+        Raises:
+            InvalidTableStateError: (19) the entry has it in a form that is not ours.
+        """
+        return parse_state(self.record)
+
+    def managed_state(self) -> State:
+        """Return the state of an implementation-managed table.
+
+        Raises:
+            InvalidInputError: (13) its storage manages the table.
+            InvalidTableStateError: (19) as `managed`.
+        """
+        if self.managed is None:
+            raise invalid(
+                f"The versions of table '{self.name}' are managed by its storage, not by its "
+                "catalog"
+            )
+        return self.managed
+
+    def with_state(self, state: State) -> Self:
+        """Return the table with another state in its record."""
+        return self.with_record(with_state(self.record, state))
+
+    def require_own_versions(self) -> None:
+        """Check that no other implementation holds the table's versions.
+
+        Raises:
+            UnsupportedOperationError: (0)
+        """
+        if is_managed_by_implementation(self.record) and LATEST not in self.record.properties:
+            raise unsupported(
+                f"The versions of table '{self.name}' are managed by another implementation "
+                f"({MANAGED_BY}={self.record.properties[MANAGED_BY]}), and only that can change "
+                "them"
+            )
+
+    def require_main_branch(self, branch: str | None) -> None:
+        """Check that a request names the one branch that an implementation-managed table has.
+
+        Raises:
+            TableBranchNotFoundError: (22)
+        """
+        if branch not in (None, MAIN):
+            raise TableBranchNotFoundError(
+                f"Table '{self.name}' has no branch {branch[:60]!r}: its versions are managed by "
+                f"its catalog, and all on '{MAIN}'"
+            )
+
+    # -- storage -----------------------------------------------------------------------------------
+
+    def storage(self, *, write: bool = False) -> TableStorage:
+        """Return the object store at the location, with the rights to read it or to write."""
+        return TableStorage(self.storage_options(write=write) or {})
+
+    def storage_options(
+        self, *, vend: bool | None = None, write: bool = False
+    ) -> dict[str, str] | None:
+        """Return the options that Lance needs for the location, or None for none.
+
+        Args:
+            vend: False keeps the catalog from being asked for temporary credentials.
+            write: Whether the caller writes; readers get credentials to read.
+        """
+        options = dict(self.connection.config.storage)
+        if vend is not False and self.location and not locations.is_local(self.location):
+            options.update(self.connection.credentials.of(self.record, write=write))
+        return options or None
+
+    def answer_options(self, *, vend: bool | None, write: bool) -> dict[str, str] | None:
+        """Return the storage options that an operation answers with, or None for none.
+
+        Args:
+            vend: False leaves all credentials out, also those of the configuration: the client
+                brings its own.
+            write: Whether the client writes.
+        """
+        options = self.storage_options(vend=vend, write=write) or {}
+        if vend is False:
+            options = self.connection.config.without_credentials(options)
+        return options or None
+
+
+def _identity(record: TableRecord) -> object:
+    own = record.properties.get(ENTRY_ID)
+    return own or (record.identity, locations.key(record.location or "/"))

@@ -1,0 +1,273 @@
+"""New tables: declared without data, or registered with data that exists."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+
+from .. import location as locations
+from .. import properties as table_properties
+from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
+from ..connection import Connection
+from ..declarations import DECLARED_AT, now
+from ..entry import TableEntry
+from ..errors import concurrent_modification, display, table_already_exists
+from ..lost_replies import retry_after_readback
+from ..managed import conversion
+from ..table import Table
+from .locations import LazyNamespace, allocate, reserved
+
+_ATTEMPTS, _PAUSE = 6, 0.1
+"""How often a name is tried, and by how many seconds the longest wait grows each time."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The entry that a declaration adds: checked properties, location, and who manages it."""
+
+    properties: Mapping[str, str]
+    location: str
+    is_managed: bool
+
+
+def plan_declaration(
+    connection: Connection, path: Path, location: str | None, properties: Mapping[str, str] | None
+) -> Declaration:
+    """Return the entry that `declare` would add.
+
+    Raises:
+        UnsupportedOperationError: (0), InvalidInputError: (13) as `declare`.
+    """
+    checked = table_properties.checked(properties)
+    given = locations.check(location) if location is not None else None
+    namespace = LazyNamespace(connection, path[:-1])
+    is_managed = wants_management(path, namespace, properties)
+    chosen = given or allocate(path, namespace, must_read=False)
+    return Declaration(checked, chosen, is_managed)
+
+
+def wants_management(
+    path: Path, namespace: LazyNamespace, properties: Mapping[str, str] | None
+) -> bool:
+    """Return whether the catalog is to hold a new table's versions.
+
+    The table's own properties decide, else those of its namespace.
+
+    Raises:
+        UnsupportedOperationError: (0) its own properties say so, and the catalog cannot.
+        NamespaceNotFoundError: (1)
+    """
+    capabilities = namespace.connection.capabilities
+    manager = table_properties.manager_in(properties)
+    if manager is not None:
+        if manager == IMPLEMENTATION:
+            conversion.require_possible(capabilities, f"Table '{display(path)}'")
+        return manager == IMPLEMENTATION
+    if capabilities.no_managed_tables or capabilities.no_alter:
+        return False
+    return namespace.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION
+
+
+def declare(
+    connection: Connection,
+    path: Path,
+    location: str | None,
+    properties: Mapping[str, str] | None,
+    *,
+    vend: bool | None,
+) -> tuple[Table, dict[str, str] | None]:
+    """Add an entry without data, or repeat a declaration that was never followed by data.
+
+    Repeating lets a client retry a failed first write; `declarations` says which clients may.
+    Returns the table, and the storage options to write to it. Source: DeclareTable.
+
+    Args:
+        vend: False leaves all credentials out of the options.
+
+    Raises:
+        TableAlreadyExistsError: (5) the name belongs to a table with data, another client's recent
+            declaration, one with another location, or an entry that is not Lance's.
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) bad location or properties, or no location can be found.
+        PermissionDeniedError: (15) the catalog gives no credentials; then nothing is declared.
+        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
+    """
+    new = plan_declaration(connection, path, location, properties)
+    table, is_new = add_or_find(connection, path, new.location, new.properties, declared=True)
+    if is_new:
+        with removed_on_failure(table):
+            table = conversion.begin(table) if new.is_managed else table
+            return table, table.answer_options(vend=vend, write=True)
+    _require_declaration(table)
+    if location and locations.key(new.location) != locations.key(table.location):
+        raise table_already_exists(path, f"declared at {table.location}")
+    table = table.set_properties(new.properties) if properties else table
+    table = conversion.begin(table) if new.is_managed else table
+    return table, table.answer_options(vend=vend, write=True)
+
+
+@contextmanager
+def removed_on_failure(table: TableEntry) -> Iterator[None]:
+    """Remove a new entry again if what belongs to it cannot be created."""
+    try:
+        yield
+    except LanceNamespaceError:
+        try:
+            table.remove()
+        except LanceNamespaceError as error:
+            logger.warning("the entry of %s stays: %s", table.name, error)
+        raise
+
+
+def _require_declaration(table: Table) -> None:
+    """Raise TableAlreadyExists (5) unless the entry is a declaration that may be repeated."""
+    connection = table.connection
+    try:
+        declared = table.is_declared()
+    except LanceNamespaceError as error:
+        raise table_already_exists(table.path, f"its storage cannot be read: {error}") from error
+    if not declared:
+        raise table_already_exists(table.path)
+    if not connection.declarations.may_repeat(table.record):
+        raise table_already_exists(
+            table.path,
+            f"declared {connection.declarations.age(table.record):.0f} s ago and not written yet. "
+            "Its data can be created with CreateTable or written with mode 'overwrite'; it can be "
+            f"declared again after {connection.config.declare_grace:.0f} s",
+        )
+
+
+def register(
+    connection: Connection,
+    path: Path,
+    location: str,
+    properties: Mapping[str, str] | None,
+    *,
+    overwrite: bool,
+) -> Table:
+    """Add an entry for data that exists; the data is neither read nor changed.
+
+    Raises:
+        TableAlreadyExistsError: (5) the name is taken; with ``overwrite``, by an entry that is not
+            a Lance table.
+        NamespaceNotFoundError: (1)
+        InvalidInputError: (13) bad location or properties.
+    """
+    checked_location = locations.check(location)
+    checked = table_properties.checked(properties)
+    is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
+    table, is_new = add_or_find(connection, path, checked_location, checked)
+    if is_new:
+        with removed_on_failure(table):
+            return conversion.begin(table) if is_managed else table
+    if not overwrite:
+        raise table_already_exists(path)
+    if is_managed:
+        moved = table.with_record(replace(table.record, location=checked_location))
+        conversion.latest_in_storage(moved)
+    table = _move_registration(table, checked_location, checked)
+    return conversion.begin(table) if is_managed else table
+
+
+def _move_registration(table: Table, location: str, properties: Mapping[str, str]) -> Table:
+    """Point an entry to another location; the files at the old one stay."""
+    table.require_alterable("Deregister it first, for the location of")
+    conversion.finish_latest(table)
+    moved = table.with_record(
+        replace(
+            table.record,
+            location=locations.for_catalog(location),
+            properties=table_properties.for_new_table(properties),
+        )
+    )
+    retry_after_readback(
+        lambda: table.connection.catalog.alter_table(moved.record), moved.is_in_catalog
+    )
+    return moved
+
+
+def add_or_find(
+    connection: Connection,
+    path: Path,
+    location: str,
+    properties: Mapping[str, str],
+    *,
+    declared: bool = False,
+    columns: tuple[Column, ...] = (),
+) -> tuple[Table, bool]:
+    """Create a Lance entry, or return the Lance table that has the name, and whether it is new.
+
+    Raises:
+        TableAlreadyExistsError: (5) an entry that is not a Lance table has the name.
+        NamespaceNotFoundError: (1)
+        ConcurrentModificationError: (14) other clients create and drop the table all the time.
+    """
+    for attempt in range(_ATTEMPTS):
+        time.sleep(random.uniform(0, attempt * _PAUSE))  # let the other client's change end
+        try:
+            made = add(connection, path, location, properties, declared=declared, columns=columns)
+        except ConcurrentModificationError:
+            continue  # of several creators; the next attempt finds the one that won
+        except TableAlreadyExistsError as error:
+            cause = error
+        else:
+            return made, True
+        try:
+            record = connection.load_table(path)
+        except TableNotFoundError:
+            continue  # dropped meanwhile
+        if not record.is_lance or not record.location:
+            raise table_already_exists(path, f"as {describe_type(record)}") from cause
+        return Table(connection, record), False
+    raise concurrent_modification(path)
+
+
+def describe_type(record: TableRecord) -> str:
+    """Return what the catalog calls an entry, for messages."""
+    return f"an entry of kind {record.kind or 'unknown'}"
+
+
+def add(
+    connection: Connection,
+    path: Path,
+    location: str,
+    properties: Mapping[str, str],
+    *,
+    declared: bool = False,
+    columns: tuple[Column, ...] = (),
+) -> Table:
+    """Create a Lance entry at ``location``; ``properties`` are checked already.
+
+    Args:
+        declared: Whether the data is still to be written.
+        columns: Those of the data, where it is known.
+
+    Raises:
+        TableAlreadyExistsError: (5) any entry has the name.
+        NamespaceNotFoundError: (1)
+    """
+    own = table_properties.for_new_table(properties)
+    if declared:
+        own[DECLARED_AT] = now()
+    table = Table(
+        connection, TableRecord(path, locations.for_catalog(location), own, columns=columns)
+    )
+    connection.declarations.remember(table.record)
+    with reserved(table):
+        made = retry_after_readback(
+            lambda: connection.catalog.create_table(table.record), table.is_in_catalog
+        )
+    return table if made is None else table.with_record(made)

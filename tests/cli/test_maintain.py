@@ -13,7 +13,7 @@ import lance
 import pytest
 
 from lance_bridge import kit_options
-from lance_bridge.dataset import cleanup
+from lance_bridge.dataset import maintenance
 
 from .conftest import Lake
 from .running import answer_of, program, run

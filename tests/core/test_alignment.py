@@ -10,7 +10,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge.dataset.alignment import align, align_batch
+from lance_bridge.dataset.arrow_compat import align, align_batch
 from lance_bridge.dataset.data import Rows
 
 from .arrow_data import FORMS, LEAVES, make_array, place_at, to_stream

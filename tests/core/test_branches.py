@@ -15,7 +15,6 @@ from lance_namespace import errors
 from lance_namespace_urllib3_client.models import BranchContents
 
 from lance_bridge.dataset.history import branches as implementation
-from lance_bridge.dataset.history import locks
 from lance_bridge.storage.manifests import Scheme, name_of
 
 from .building import TABLE
@@ -174,7 +173,7 @@ def test_of_several_creators_of_one_branch_one_wins(
 def test_a_branch_whose_lock_is_held_is_not_created(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "WAIT", 0.1)
+    monkeypatch.setattr(implementation, "LOCK_WAIT", 0.1)
     build(namespace, 1)
     lock = directory(namespace) / "_refs/branches/a%2Fb.lock"
     lock.parent.mkdir(parents=True)
@@ -190,7 +189,7 @@ def test_a_stale_lock_is_broken(namespace: MemoryNamespace) -> None:
     lock = directory(namespace) / "_refs/branches/dev.lock"
     lock.parent.mkdir(parents=True)
     lock.write_bytes(b"another's")
-    old = time.time() - locks.STALE - 1
+    old = time.time() - implementation.LOCK_STALE - 1
     os.utime(lock, (old, old))
     create_branch(namespace, "dev")
     assert list(branches(namespace)) == ["dev"]
@@ -206,7 +205,7 @@ def interrupt_creation(ns: MemoryNamespace) -> None:
 def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(implementation, "_WAIT", 0.1)
+    monkeypatch.setattr(implementation, "_UNFINISHED_WAIT", 0.1)
     build(namespace, 2)
     interrupt_creation(namespace)
     with pytest.raises(errors.ConcurrentModificationError, match="tree/dev/_versions"):
@@ -222,7 +221,7 @@ def test_what_an_interrupted_creation_left_is_replaced_after_the_time_of_grace(
 def test_an_unfinished_branch_with_later_versions_is_left_alone(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(implementation, "_WAIT", 0.1)
+    monkeypatch.setattr(implementation, "_UNFINISHED_WAIT", 0.1)
     build(namespace, 1)
     interrupt_creation(namespace)
     dataset(namespace).checkout_version(("dev", None)).delete("a = 1")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.dataset.query import hybrid
+from lance_bridge.dataset.query.query import HYBRID_PLAN, fuse_ranks
 
 from .memory_catalog import MemoryNamespace
 from .querying import ask, dataset, put, request, vectors
@@ -217,7 +217,7 @@ def test_a_vector_and_a_text_are_fused_by_their_ranks(filled: MemoryNamespace) -
     by_text = ask(filled, k=4, text=text).column("id").to_pylist()
     rows = ask(filled, k=4, vector=near, text=text, columns=["id"], with_row_id=True)
     assert rows.schema.names == ["id", "_distance", "_score", "_relevance_score", "_rowid"]
-    expected = hybrid.ranked([by_vector, by_text])[:4]
+    expected = fuse_ranks([by_vector, by_text])[:4]
     assert rows.column("id").to_pylist() == [row for row, _ in expected]
     relevance = [score for _, score in expected]
     assert rows.column("_relevance_score").to_pylist() == pytest.approx(relevance)
@@ -252,7 +252,7 @@ def test_both_halves_of_a_hybrid_search_are_filtered(filled: MemoryNamespace) ->
 def test_the_plan_of_a_hybrid_search_has_both_plans(filled: MemoryNamespace) -> None:
     query = request(k=2, vector=[0, 0], text="red")
     plan = filled.explain_table_query_plan(api.ExplainTableQueryPlanRequest(query=query))
-    assert plan.startswith(hybrid.NAME)
+    assert plan.startswith(HYBRID_PLAN)
     assert "KNNVectorDistance" in plan.split("By text:")[0]
     assert "MatchQuery" in plan.split("By text:")[1]
     analyzed = api.AnalyzeTableQueryPlanRequest.model_validate(query.model_dump())
@@ -260,7 +260,7 @@ def test_the_plan_of_a_hybrid_search_has_both_plans(filled: MemoryNamespace) -> 
 
 
 def test_ranks_are_fused_as_their_formula_says() -> None:
-    fused = hybrid.ranked([[7, 8], [8, 9]])
+    fused = fuse_ranks([[7, 8], [8, 9]])
     assert [row for row, _ in fused] == [8, 7, 9]
     assert [score for _, score in fused] == pytest.approx([1 / 61 + 1 / 60, 1 / 60, 1 / 61])
-    assert hybrid.ranked([[], []]) == []
+    assert fuse_ranks([[], []]) == []

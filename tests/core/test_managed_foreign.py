@@ -11,7 +11,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.catalog import MANAGED_BY
-from lance_bridge.dataset.compaction import compact
+from lance_bridge.dataset.maintenance import compact
 from lance_bridge.managed import versions as directories
 from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.table import Table

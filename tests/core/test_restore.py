@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lance_namespace import errors
 from lance_namespace_urllib3_client.models import VersionRange
 
-from lance_bridge.dataset.history import pruning
+from lance_bridge.dataset.history import versions
 from lance_bridge.storage.manifests import Manifest
 from lance_bridge.table import Table
 
@@ -147,14 +147,14 @@ def test_a_version_that_is_tagged_meanwhile_comes_back(
     namespace: MemoryNamespace, server: MemoryServer
 ) -> None:
     build(namespace, 3)
-    planned = pruning.prepare(
+    planned = versions.prepare_deletion(
         Table(namespace.connection, server.tables[at("Orders")]),
         None,
-        pruning.check_ranges([(1, 3)]),
+        versions.check_ranges([(1, 3)]),
     )
     dataset(namespace).tags.create("late", 2)
     with pytest.raises(errors.ConcurrentModificationError, match="tag 'late'"):
-        pruning.execute(planned)
+        versions.delete(planned)
     assert dataset(namespace, version="late").count_rows() == 4
     assert numbers(namespace) == [1, 2, 3]
 
@@ -164,23 +164,23 @@ def test_versions_are_restored_where_references_cannot_be_read(
 ) -> None:
     build(namespace, 3)
     dataset(namespace).tags.create("t", 3)
-    planned = pruning.prepare(
+    planned = versions.prepare_deletion(
         Table(namespace.connection, server.tables[at("Orders")]),
         None,
-        pruning.check_ranges([(1, 3)]),
+        versions.check_ranges([(1, 3)]),
     )
     (directory(namespace) / "_refs/tags/t.json").write_bytes(b"broken")
     with pytest.raises(errors.ServiceUnavailableError, match="Tags or branches"):
-        pruning.execute(planned)
+        versions.delete(planned)
     assert numbers(namespace) == [1, 2, 3]
 
 
 def test_many_versions_are_deleted_in_parts(
     namespace: MemoryNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "_CHUNK_FILES", 2)
+    monkeypatch.setattr(versions, "_CHUNK_FILES", 2)
     removed: list[int] = []
-    monkeypatch.setattr(pruning, "_delete", watched(removed))
+    monkeypatch.setattr(versions, "_delete_chunk", watched(removed))
     build(namespace, 6)
     assert delete(namespace, (0, 6)) == 5
     assert removed == [2, 2, 1]
@@ -188,9 +188,9 @@ def test_many_versions_are_deleted_in_parts(
 
 
 def watched(removed: list[int]) -> object:
-    original = pruning._delete
+    original = versions._delete_chunk
 
-    def remember(planned: pruning.Pruning, chunk: Iterable[Manifest]) -> None:
+    def remember(planned: versions.Deletion, chunk: Iterable[Manifest]) -> None:
         parts = list(chunk)
         removed.append(len(parts))
         original(planned, parts)

@@ -10,7 +10,7 @@ import lance_namespace as api
 import pyarrow as pa
 import pytest
 
-from lance_bridge.dataset.schema import to_json
+from lance_bridge.dataset.schema_json import to_json
 
 UNITS = ("s", "ms", "us", "ns")
 STORABLE = [

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.dataset.schema import to_json, type_from_json
+from lance_bridge.dataset.schema_json import to_json, type_from_json
 
 UNITS = ("s", "ms", "us", "ns")
 TOLD_WHOLE = [

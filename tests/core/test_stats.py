@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance_namespace import errors
 
-from lance_bridge.dataset.sizes import SMALL_FRAGMENT
-from lance_bridge.dataset.stats import summary
+from lance_bridge.dataset import SMALL_FRAGMENT
+from lance_bridge.dataset.read import summarize_lengths
 
 from .building import TABLE
 from .evolving import build_index, create_table, dataset, rows
@@ -42,7 +42,7 @@ def test_the_spread_is_that_of_the_directory_namespace(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int]
 ) -> None:
     theirs = directory_stats(tmp_path_factory.mktemp("stats"), lengths).fragment_stats.lengths
-    assert summary(lengths) == theirs
+    assert summarize_lengths(lengths) == theirs
 
 
 def test_all_is_that_of_the_directory_namespace(ns_of_fragments: MemoryNamespace) -> None:

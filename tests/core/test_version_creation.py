@@ -183,7 +183,9 @@ def test_a_version_whose_reply_was_lost_is_created_once(
     build(namespace, 1)
     version, staged = stage(namespace)
     record = server.tables[at("Orders")]
-    planned = versions.prepare(Table(namespace.connection, record), Staged(version, str(staged)))
+    planned = versions.prepare_creation(
+        Table(namespace.connection, record), Staged(version, str(staged))
+    )
     files = LosingFiles(TableStorage({}), record.location or "")
     files.twice = twice
     made = replace(planned, directory=VersionDirectory(files)).do()

@@ -13,7 +13,7 @@ import lance
 import pytest
 from lance_namespace import errors
 
-from lance_bridge.dataset import cleanup
+from lance_bridge.dataset import maintenance
 from lance_bridge_spark.jobs import clean_up
 from lance_bridge_spark.jobs.tasks import phases
 
@@ -40,7 +40,7 @@ def test_versions_that_are_young_stay(tmp_path: Path) -> None:
 def test_old_versions_go_and_the_latest_and_tagged_ones_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleanup, "LEAST_AGE", timedelta())
+    monkeypatch.setattr(maintenance, "LEAST_AGE", timedelta())
     place = make(tmp_path / "t", fragments=4)
     lance.dataset(place).tags.create("kept", 2)
     now = timedelta(microseconds=1)
@@ -55,7 +55,7 @@ def test_old_versions_go_and_the_latest_and_tagged_ones_stay(
 def test_an_old_version_stays_that_was_the_latest_until_just_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleanup, "LEAST_AGE", timedelta())
+    monkeypatch.setattr(maintenance, "LEAST_AGE", timedelta())
     place = make(tmp_path / "t", fragments=2)
     listed: Any = lance.dataset(place).versions()
     made = listed[-1]["timestamp"].timestamp()

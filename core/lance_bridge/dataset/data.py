@@ -17,12 +17,11 @@ from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidatio
 
 from ..errors import invalid, marking_callers_own
 from ..lance_errors import first_line
-from . import ipc
-from .alignment import align, align_batch
-from .passing import Passing
-from .storable import check_types, require_storable
+from . import batch_stream
+from .arrow_compat import align, align_batch, check_types, require_storable
+from .batch_stream import Passing
 
-Data = bytes | bytearray | memoryview | ipc.BinaryFile | Iterable[Any]
+Data = bytes | bytearray | memoryview | batch_stream.BinaryFile | Iterable[Any]
 """An Arrow IPC stream as bytes, in any other buffer, or in a file opened as binary; or batches, as
 a ``pa.Table``, ``pa.RecordBatch``, ``pa.RecordBatchReader``, anything else that has
 ``__arrow_c_stream__``, or an iterable of ``pa.RecordBatch``."""
@@ -183,7 +182,7 @@ def _opened(data: Any) -> tuple[Callable[[], _Pass], Source]:
         return lambda: (table.schema, iter(table.to_batches())), Source.MEMORY
     buffer = _buffer(data)
     if buffer is not None:
-        return lambda: ipc.open_stream(pa.BufferReader(buffer)), Source.MEMORY
+        return lambda: batch_stream.open_stream(pa.BufferReader(buffer)), Source.MEMORY
     if hasattr(data, "__arrow_c_stream__"):
         stream = pa.RecordBatchReader.from_stream(data)
         return lambda: (stream.schema, iter(stream)), Source.ONCE
@@ -216,12 +215,12 @@ def _opened_file(file: Any) -> tuple[Callable[[], _Pass], Source]:
     # A memory map can seek, and has said so only since Python 3.13.
     can_go_back = file.seekable() if hasattr(file, "seekable") else hasattr(file, "seek")
     if not can_go_back:
-        return lambda: ipc.open_stream(file), Source.ONCE
+        return lambda: batch_stream.open_stream(file), Source.ONCE
     start = file.tell()
 
     def begin() -> _Pass:
         file.seek(start)
-        return ipc.open_stream(file)
+        return batch_stream.open_stream(file)
 
     return begin, Source.FILE
 

@@ -20,9 +20,9 @@ from ..errors import concurrent_modification
 from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
 from ..ref import Ref
 from ..table import Table
+from .arrow_compat import no_rows
 from .create import write_first
 from .data import Rows
-from .storable import no_rows
 
 ResultT = TypeVar("ResultT")
 

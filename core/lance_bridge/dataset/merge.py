@@ -29,9 +29,9 @@ from ..lance_errors import LANCE_ERRORS, panics_as_errors
 from ..ref import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
+from .arrow_compat import no_rows
 from .data import Rows
 from .insert import first_or_again, open_or_none, require_fit
-from .storable import no_rows
 
 _ATTEMPTS = 11
 _RETRY_TIME = timedelta(seconds=30)

@@ -16,7 +16,7 @@ from lance_namespace import (
     ListTableIndicesResponse,
 )
 
-from ..dataset import indices, stats
+from ..dataset import indices, read
 from ..paging import PageRequest
 from ..ref import Ref
 from .base import Operations
@@ -68,4 +68,4 @@ class IndexOperations(Operations):
     def get_table_stats(self, request: GetTableStatsRequest) -> GetTableStatsResponse:
         """Return bytes, rows and the spread of rows over fragments. Errors: 1, 4, 13, 19, 22."""
         ref = Ref.of(branch=request.branch)
-        return stats.table_stats(self._lance_table(request.id), ref)
+        return read.table_stats(self._lance_table(request.id), ref)

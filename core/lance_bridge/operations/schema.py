@@ -18,7 +18,7 @@ from lance_namespace import (
 )
 
 from .. import engine
-from ..dataset.columns import computed, evolve, metadata
+from ..dataset import computed_columns, schema_evolution
 from ..ref import Ref
 from .base import Operations
 
@@ -32,7 +32,7 @@ class SchemaOperations(Operations):
         """Add columns by SQL expression. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
-        version = evolve.add_columns(table, ref, request.new_columns)
+        version = schema_evolution.add_columns(table, ref, request.new_columns)
         return AlterTableAddColumnsResponse(version=version)
 
     def alter_table_alter_columns(
@@ -41,7 +41,7 @@ class SchemaOperations(Operations):
         """Rename, retype, allow nulls or not. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
-        version = evolve.alter_columns(table, ref, request.alterations)
+        version = schema_evolution.alter_columns(table, ref, request.alterations)
         return AlterTableAlterColumnsResponse(version=version)
 
     def alter_table_drop_columns(
@@ -50,7 +50,7 @@ class SchemaOperations(Operations):
         """Drop columns and the indices on them. Errors: 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
-        version, transaction = evolve.drop_columns(table, ref, request.columns)
+        version, transaction = schema_evolution.drop_columns(table, ref, request.columns)
         return AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
 
     def alter_table_backfill_columns(
@@ -59,12 +59,12 @@ class SchemaOperations(Operations):
         """Fill a computed column; it is done on return. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
         worker = engine.current()
-        computed.refuse_options(request, has_engine=worker is not None)
+        computed_columns.refuse_options(request, has_engine=worker is not None)
         table = self._lance_table(request.id)
         if worker is None:
-            job = computed.backfill(table, ref, request)
+            job = computed_columns.backfill(table, ref, request)
         else:
-            order = computed.plan(table, ref, request)
+            order = computed_columns.plan(table, ref, request)
             job = worker.backfill(self, table.record, ref, order)
         return AlterTableBackfillColumnsResponse(job_id=job)
 
@@ -74,7 +74,7 @@ class SchemaOperations(Operations):
         """Replace the schema's metadata. Errors: 1, 4, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
-        now, transaction = metadata.replace_schema_metadata(table, ref, request.metadata)
+        now, transaction = schema_evolution.replace_schema_metadata(table, ref, request.metadata)
         return UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
 
     def update_field_metadata(
@@ -83,5 +83,5 @@ class SchemaOperations(Operations):
         """Merge into or replace the metadata of fields. Errors: 1, 4, 12, 13, 14, 19, 22."""
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
-        version, fields = metadata.update_field_metadata(table, ref, request.updates)
+        version, fields = schema_evolution.update_field_metadata(table, ref, request.updates)
         return UpdateFieldMetadataResponse(version=version, fields=fields)

@@ -33,7 +33,7 @@ from lance_namespace import (
     UpdateTableTagResponse,
 )
 
-from ..dataset.history import batches, branches, pruning, tags, versions
+from ..dataset.history import batches, branches, tags, versions
 from ..managed import out_of_band
 from ..paging import PageRequest
 from ..ref import Ref
@@ -43,13 +43,13 @@ from .base import Operations
 
 def ranges_of(request: BatchDeleteTableVersionsRequest) -> list[range]:
     """Return the ranges that a request wants to delete. Raises InvalidInput (13)."""
-    return pruning.check_ranges((r.start_version, r.end_version) for r in request.ranges)
+    return versions.check_ranges((r.start_version, r.end_version) for r in request.ranges)
 
 
 class VersionOperations(Operations):
     """Operations on versions, tags and branches."""
 
-    # -- versions --------------------------------------------------------------------------------
+    # -- versions ----------------------------------------------------------------------------------
 
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
         """List versions, oldest first unless `descending`. Errors: 1, 4, 13, 19, 22."""
@@ -100,8 +100,8 @@ class VersionOperations(Operations):
         """Delete versions that nothing needs. Errors: 1, 4, 13, 14, 19, 22."""
         ranges = ranges_of(request)
         table = self._lance_table(request.id)
-        planned = pruning.prepare(table, request.branch, ranges)
-        return BatchDeleteTableVersionsResponse(deleted_count=pruning.execute(planned))
+        planned = versions.prepare_deletion(table, request.branch, ranges)
+        return BatchDeleteTableVersionsResponse(deleted_count=versions.delete(planned))
 
     def restore_table(self, request: RestoreTableRequest) -> RestoreTableResponse:
         """Make an old version's state the latest. Errors: 1, 4, 11, 13, 14, 19, 22."""
@@ -109,7 +109,7 @@ class VersionOperations(Operations):
         table = self._lance_table(request.id)
         return RestoreTableResponse(transaction_id=versions.restore(table, ref))
 
-    # -- tags ------------------------------------------------------------------------------------
+    # -- tags --------------------------------------------------------------------------------------
 
     def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
         """List tags, sorted by name. Errors: 1, 4, 13, 19."""
@@ -143,7 +143,7 @@ class VersionOperations(Operations):
         tags.delete(self._lance_table(request.id), request.tag)
         return DeleteTableTagResponse()
 
-    # -- branches --------------------------------------------------------------------------------
+    # -- branches ----------------------------------------------------------------------------------
 
     def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
         """Make a branch of a version. Errors: 0, 1, 4, 11, 13, 14, 19, 22 (of the source), 23."""

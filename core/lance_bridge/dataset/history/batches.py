@@ -20,7 +20,7 @@ from ...storage.staging import Staged
 from ...table import Table
 from ...tables import creation
 from ...tables.collection import Tables
-from . import pruning, versions
+from . import versions
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,15 @@ def _undo(step: Step, stays: list[str]) -> None:
         stays.append(str(error))
 
 
-# -- steps ---------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 
 
 def create_version(table: Table, staged: Staged) -> Step:
-    """Create a version; its result is a `Manifest`. Raises what `versions.prepare` raises."""
-    planned = versions.prepare(table, staged)
+    """Create a version; its result is a `Manifest`.
+
+    Raises what `versions.prepare_creation` raises.
+    """
+    planned = versions.prepare_creation(table, staged)
     return Step(
         (table.path, planned.directory.inside),
         planned.do,
@@ -146,17 +149,20 @@ def _exists(tables: Tables, path: Path) -> bool:
 
 
 def delete_versions(table: Table, branch: str | None, ranges: Sequence[range]) -> Step:
-    """Delete versions; its result is their number. Raises what `pruning.prepare` raises."""
-    planned = pruning.prepare(table, branch, ranges)
+    """Delete versions; its result is their number.
+
+    Raises what `versions.prepare_deletion` raises.
+    """
+    planned = versions.prepare_deletion(table, branch, ranges)
 
     def undo() -> None:
-        gone = pruning.missing(planned)
+        gone = versions.count_missing(planned)
         if gone:
             raise InternalError(f"{gone} versions of table '{table.name}' are deleted")
 
     return Step(
         (table.path, planned.directory.inside),
-        lambda: pruning.execute(planned),
+        lambda: versions.delete(planned),
         undo,
         is_last=True,
     )

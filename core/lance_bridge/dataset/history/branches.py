@@ -1,8 +1,18 @@
-"""Branches of a table: list, create and delete."""
+"""Branches of a table: list, create and delete.
+
+Lance writes a branch's first manifest, and then the file that makes it a branch. Of two creators
+that start from different versions, both get so far, and the second leaves its manifest in the
+branch of the first. So creators of one branch take turns, by a lock: a file that only one can
+create.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from urllib.parse import quote
 
 import lance
@@ -24,15 +34,21 @@ from ...lance_errors import (
     translate_lance_errors,
 )
 from ...ref import Ref
-from ...storage.manifests import TableFiles, VersionDirectory
+from ...storage.manifests import TableFiles, VersionDirectory, discard
 from ...table import Table
-from . import locks
 from .references import branches_of, check_branch_name, tags_of
 from .versions import directory_of
 
-_WAIT = 3.0
+_UNFINISHED_WAIT = 3.0
 """Seconds until a creator that knows no locks must have finished the same branch."""
-_LOOK_EVERY = 0.05
+_POLL_SECONDS = 0.05
+
+LOCK_WAIT = 10.0
+"""Seconds until a creator gives up waiting for its turn."""
+LOCK_STALE = 300.0
+"""Seconds after which a lock counts as abandoned by its owner."""
+
+logger = logging.getLogger(__name__)
 
 
 def list_all(table: Table) -> dict[str, BranchContents]:
@@ -77,7 +93,7 @@ def create(table: Table, name: str, source: Ref) -> None:
         return name in branches_of(dataset)
 
     files = _directory(table, name).files
-    with locks.held(files, f"_refs/branches/{quote(name, safe='')}.lock", is_there) as is_held:
+    with _hold_lock(files, f"_refs/branches/{quote(name, safe='')}.lock", is_there) as is_held:
         if not is_held or is_there():
             raise _already_exists(table, name)
         try:
@@ -115,7 +131,7 @@ def _why_not_created(
 ) -> LanceNamespaceError:
     """Find out by looking. Lance writes a branch's manifest first, then what makes it a branch."""
     directory = _directory(table, name)
-    until = time.monotonic() + _WAIT
+    until = time.monotonic() + _UNFINISHED_WAIT
     while name not in branches_of(dataset):
         if not directory.list():
             what = f"Branch '{name}' of '{table.name}' could not be created"
@@ -125,7 +141,7 @@ def _why_not_created(
                 f"Branch '{name}' of '{table.name}' is being created by somebody else, "
                 f"or was left unfinished, with files in {directory.path}: repeat it later"
             )
-        time.sleep(_LOOK_EVERY)
+        time.sleep(_POLL_SECONDS)
     return _already_exists(table, name)
 
 
@@ -199,3 +215,56 @@ def _already_exists(table: Table, name: str) -> TableBranchAlreadyExistsError:
 
 def _not_found(table: Table, name: str) -> TableBranchNotFoundError:
     return TableBranchNotFoundError(f"Table '{table.name}' has no branch '{name}'")
+
+
+# -- locks -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _hold_lock(files: TableFiles, path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
+    """Keep others from what the lock at ``path`` is for.
+
+    Args:
+        is_done: Whether another has done by now what the lock is wanted for.
+
+    Yields:
+        False, and no lock, where that is so.
+
+    Raises:
+        ConcurrentModificationError: (14) another holds the lock, and does not get done.
+    """
+    token = uuid.uuid4().bytes
+    if not _acquire(files, path, token, is_done):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        _release(files, path, token)
+
+
+def _release(files: TableFiles, path: str, token: bytes) -> None:
+    """Delete the lock if it is still the own one; what was done under it stays done."""
+    try:
+        if files.read(path) == token:
+            files.remove([path])
+    except LanceNamespaceError as error:
+        logger.warning("lock %s in %s stays: %s", path, files.location, error)
+
+
+def _acquire(files: TableFiles, path: str, token: bytes, is_done: Callable[[], bool]) -> bool:
+    until = time.monotonic() + LOCK_WAIT
+    while not files.put_own(path, token):
+        if is_done():
+            return False
+        meta = files.head(path)
+        if meta is not None and time.time() - meta["last_modified"].timestamp() > LOCK_STALE:
+            discard(files, path)
+        elif time.monotonic() > until:
+            raise ConcurrentModificationError(
+                f"Another client has held the lock {path} of the table at {files.location} for "
+                f"{LOCK_WAIT:.0f} s; retry later"
+            )
+        else:
+            time.sleep(_POLL_SECONDS)
+    return True

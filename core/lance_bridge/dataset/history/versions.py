@@ -1,12 +1,24 @@
-"""Versions of a table: list, describe, create and restore. `pruning` deletes them.
+"""Versions of a table: list, describe, create, restore and delete.
 
-Whether its storage manages a table or its catalog does is decided here, and nowhere below.
+Only this module decides whether the storage or the catalog manages a table's versions. A version's
+record is its manifest. Deleting it keeps the data files: Lance's cleanup deletes those that no
+other version has.
 """
 
 from __future__ import annotations
 
-from lance_namespace.errors import TableBranchNotFoundError, TableVersionNotFoundError
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    TableBranchNotFoundError,
+    TableVersionNotFoundError,
+)
+
+from ...errors import invalid
 from ...managed import commits
 from ...managed.versions import managed_directory
 from ...paging import PageRequest
@@ -15,7 +27,12 @@ from ...storage import staging
 from ...storage.manifests import MAIN, Manifest, TableFiles, VersionDirectory, sorting_key
 from ...storage.staging import Commit, Staged
 from ...table import Table, transaction_id
-from .references import branches_of, is_branch_name
+from .references import branches_of, is_branch_name, needed_versions
+
+_CHUNK_BYTES = 32 * 1024 * 1024
+_CHUNK_FILES = 500
+_READERS = 8
+_UP_TO_LATEST = -1
 
 
 def directory_of(
@@ -102,10 +119,10 @@ def create(table: Table, staged: Staged) -> Manifest:
             named unlike those of the table.
         UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
     """
-    return prepare(table, staged).do()
+    return prepare_creation(table, staged).do()
 
 
-def prepare(table: Table, staged: Staged) -> Commit:
+def prepare_creation(table: Table, staged: Staged) -> Commit:
     """Check all that can be checked before a version is created. Raises as `create` does."""
     Ref.of(staged.version)
     if table.managed is not None:
@@ -113,3 +130,115 @@ def prepare(table: Table, staged: Staged) -> Commit:
         return commits.prepare(table, staged)
     directory = directory_of(table, staged.branch, write=True)
     return staging.prepare(table.path, directory, staged)
+
+
+# -- deleting --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Versions that were checked and can be deleted."""
+
+    table: Table
+    branch: str | None
+    directory: VersionDirectory
+    manifests: Sequence[Manifest]
+
+
+def check_ranges(ranges: Iterable[tuple[int, int]]) -> list[range]:
+    """Return ranges of versions from a start up to an end, or -1 for up to the latest and with it.
+
+    Raises:
+        InvalidInputError: (13) a bound is negative, or the end comes before the start.
+    """
+    checked = []
+    for start, end in ranges:
+        if start < 0 or end < _UP_TO_LATEST or (end != _UP_TO_LATEST and end < start):
+            raise invalid(f"There is no range of versions from {start} to {end}")
+        checked.append(range(start, 2**64 if end == _UP_TO_LATEST else end))
+    return checked
+
+
+def prepare_deletion(table: Table, branch: str | None, ranges: Sequence[range]) -> Deletion:
+    """Check that every version in the ranges can be deleted; those that are not there can.
+
+    Raises:
+        InvalidInputError: (13) a range holds the latest version, or one that a tag or a branch
+            refers to.
+        TableBranchNotFoundError: (22)
+    """
+    own_branch = None if branch == MAIN else branch
+    directory = directory_of(table, own_branch, write=True)
+    present = directory.list()
+    manifests = [each for each in present if any(each.version in part for part in ranges)]
+    planned = Deletion(table, own_branch, directory, manifests)
+    if manifests:
+        if manifests[-1] is present[-1]:
+            raise invalid(
+                f"Version {manifests[-1].version} is the latest of table '{table.name}', "
+                "whose storage holds no other record of it: to delete all, drop the table"
+            )
+        reference = _find_reference(planned, manifests)
+        if reference:
+            raise invalid(f"{reference}: delete that first, or leave the version out")
+    return planned
+
+
+def delete(planned: Deletion) -> int:
+    """Delete versions that were checked, and return how many there were.
+
+    Raises:
+        ConcurrentModificationError: (14) somebody tagged one meanwhile, or made a branch of it.
+            It was put back, with those that were deleted together with it.
+    """
+    for chunk in _split_into_chunks(planned.manifests):
+        _delete_chunk(planned, chunk)
+    return len(planned.manifests)
+
+
+def count_missing(planned: Deletion) -> int:
+    """Return how many of the versions are not there any more."""
+    present = {each.version for each in planned.directory.list()}
+    return sum(each.version not in present for each in planned.manifests)
+
+
+def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
+    directory, files = planned.directory, planned.directory.files
+    paths = [directory.within(each.name) for each in chunk]
+    with ThreadPoolExecutor(_READERS) as readers:
+        kept = dict(zip(paths, readers.map(files.read, paths), strict=True))
+    files.remove(paths)
+    # Whoever tags a version looks for it once more afterwards: one of the two sees the other.
+    try:
+        reference = _find_reference(planned, chunk)
+        if reference:
+            raise ConcurrentModificationError(f"{reference} since a moment: it was put back")
+    except LanceNamespaceError:
+        for path, data in kept.items():
+            if data is not None:
+                files.put_new(path, data)
+        raise
+
+
+def _find_reference(planned: Deletion, manifests: Sequence[Manifest]) -> str:
+    """Return which of these versions something refers to, or an empty string."""
+    dataset = planned.table.open(write=True)
+    needed = needed_versions(dataset, planned.branch)
+    for each in manifests:
+        if each.version in needed:
+            name = planned.table.name
+            return f"Version {each.version} of table '{name}' is needed by {needed[each.version]}"
+    return ""
+
+
+def _split_into_chunks(manifests: Sequence[Manifest]) -> Iterator[list[Manifest]]:
+    """Yield the manifests in parts that fit into memory."""
+    chunk: list[Manifest] = []
+    for each in manifests:
+        total = sum(other.size for other in chunk) + each.size
+        if chunk and (total > _CHUNK_BYTES or len(chunk) == _CHUNK_FILES):
+            yield chunk
+            chunk = []
+        chunk.append(each)
+    if chunk:
+        yield chunk

@@ -1,10 +1,15 @@
-"""Queries: what a request asks for, as one scan of pylance or two, planned, checked and read."""
+"""Queries: what a request asks for, as one scan of pylance or two, planned, checked and read.
+
+A search by vector and by text in one request is hybrid. The specification allows it, but does not
+say what it returns. Like LanceDB, this fuses the ranks of two searches: a row scores
+1 / (60 + rank) in each search that finds it.
+"""
 
 from __future__ import annotations
 
 import io
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -19,8 +24,9 @@ from ...lance_errors import panics_as_errors
 from ...ref import Ref
 from ...table import Table
 from .. import expressions, paths
-from . import full_text, hybrid, nearest, projection
+from . import full_text, nearest, projection
 from .nearest import Request
+from .projection import DISTANCE, RELEVANCE, ROW_ID, SCORE
 
 T = TypeVar("T")
 
@@ -134,7 +140,7 @@ def read(query: Query) -> pa.RecordBatchReader:
         reader = _start(scans[0])
         return pa.RecordBatchReader.from_batches(reader.schema, _batches(query, reader))
     by_vector, by_text = [_read_all(scan) for scan in scans]
-    fused = hybrid.fuse(by_vector, by_text, query.limit or 0, query.offset)
+    fused = fuse(by_vector, by_text, query.limit or 0, query.offset)
     if not _wants_row_id(query):
         fused = fused.drop_columns([projection.ROW_ID])
     return fused.to_reader()
@@ -194,8 +200,8 @@ def _wants_row_id(query: Query) -> bool:
 def _own(columns: projection.Columns) -> projection.Columns:
     """Leave out what a hybrid search adds anyway."""
     if isinstance(columns, dict):
-        return {k: v for k, v in columns.items() if k not in hybrid.ADDED}
-    return None if columns is None else [name for name in columns if name not in hybrid.ADDED]
+        return {k: v for k, v in columns.items() if k not in HYBRID_COLUMNS}
+    return None if columns is None else [name for name in columns if name not in HYBRID_COLUMNS]
 
 
 def _start(scan: Scan) -> pa.RecordBatchReader:
@@ -213,7 +219,7 @@ def _plans(query: Query, plan: Callable[[LanceScanner], str]) -> str:
     if len(plans) == 1:
         return plans[0]
     by_vector, by_text = plans
-    return f"{hybrid.NAME}\nBy vector:\n{by_vector}\nBy text:\n{by_text}"
+    return f"{HYBRID_PLAN}\nBy vector:\n{by_vector}\nBy text:\n{by_text}"
 
 
 def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
@@ -280,3 +286,58 @@ def _bad_filter(predicate: str, table: str) -> str:
 
 def _failed(query: Query) -> str:
     return f"Table '{query.table}' could not be queried"
+
+
+HYBRID_PLAN = "Reciprocal rank fusion of two searches"
+
+HYBRID_COLUMNS = (DISTANCE, SCORE, RELEVANCE, ROW_ID)
+"""The columns at the end of the answer; the last only where it is asked for."""
+
+RANK_CONSTANT = 60
+"""Of the formula; ranks begin at 0. Source: LanceDB's default reranker."""
+
+
+def fuse_ranks(searches: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
+    """Return row ids with their scores, best first; equal scores in the order they are met.
+
+    Args:
+        searches: The row ids that each search found, best first.
+    """
+    scores: dict[int, float] = defaultdict(float)
+    for found in searches:
+        for rank, row in enumerate(found):
+            scores[row] += 1 / (RANK_CONSTANT + rank)
+    return sorted(scores.items(), key=lambda item: -item[1])
+
+
+def fuse(by_vector: pa.Table, by_text: pa.Table, limit: int, offset: int) -> pa.Table:
+    """Return the rows that either search found, once each, with all their scores.
+
+    Args:
+        by_vector: Rows with ``_distance`` and ``_rowid``, nearest first.
+        by_text: Rows with the same columns, but ``_score`` instead of ``_distance``.
+    """
+    distances = _column(by_vector, DISTANCE)
+    scores = _column(by_text, SCORE)
+    best = fuse_ranks([list(distances), list(scores)])[offset : offset + limit]
+    rows = pa.concat_tables(
+        [by_vector.drop_columns([DISTANCE]), by_text.drop_columns([SCORE])],
+        promote_options="default",
+    ).unify_dictionaries()
+    places = {row: i for i, row in reversed(list(enumerate(rows.column(ROW_ID).to_pylist())))}
+    kept = rows.take(pa.array([places[row] for row, _ in best], pa.int64()))
+    ids = kept.column(ROW_ID)
+    kept = kept.drop_columns([ROW_ID])
+    for name, values in (
+        (DISTANCE, [distances.get(row) for row, _ in best]),
+        (SCORE, [scores.get(row) for row, _ in best]),
+        (RELEVANCE, [score for _, score in best]),
+    ):
+        kept = kept.append_column(name, pa.array(values, pa.float32()))
+    return kept.append_column(ROW_ID, ids)
+
+
+def _column(table: pa.Table, name: str) -> dict[int, float]:
+    """Return a column's values by row id, in the order of the rows."""
+    ids, values = table.column(ROW_ID).to_pylist(), table.column(name).to_pylist()
+    return dict(zip(ids, values, strict=True))

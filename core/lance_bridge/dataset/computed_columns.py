@@ -13,12 +13,12 @@ import lance
 import pyarrow as pa
 from lance_namespace import AlterTableBackfillColumnsRequest
 
-from ...engine import Backfill
-from ...errors import invalid, unsupported
-from ...ref import Ref
-from ...table import Table
-from .. import expressions, paths
-from ..paths import Column
+from ..engine import Backfill
+from ..errors import invalid, unsupported
+from ..ref import Ref
+from ..table import Table
+from . import expressions, paths
+from .paths import Column
 
 FLAG = "computed_column"
 KIND, EXPRESSION, INPUTS = f"{FLAG}.kind", f"{FLAG}.expression", f"{FLAG}.inputs"

@@ -12,11 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from lance_namespace_urllib3_client.models import (
-    JsonArrowDataType,
-    JsonArrowField,
-    JsonArrowSchema,
-)
+from lance_namespace_urllib3_client.models import JsonArrowDataType, JsonArrowField, JsonArrowSchema
 from pydantic import ValidationError
 
 from ..errors import invalid
@@ -88,7 +84,7 @@ def _texts(metadata: dict[bytes, bytes] | None) -> dict[str, str] | None:
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in metadata.items()}
 
 
-# -- from JSON -----------------------------------------------------------------------------------
+# -- from JSON -------------------------------------------------------------------------------------
 
 _PLAIN: dict[str, pa.DataType] = {
     "null": pa.null(),

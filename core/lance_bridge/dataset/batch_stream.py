@@ -1,19 +1,19 @@
-"""Arrow IPC streams that come with a request: read batch by batch, and held to their end.
+"""Streams of record batches: Arrow IPC read to its end, and batches handed over to pylance.
 
-Arrow allows to leave the mark at the end out. Then a stream that was cut between two batches looks
-whole, so here the mark is required, and nothing may follow it.
+Arrow allows a stream without its end-of-stream mark. A stream that was cut between two batches
+then looks whole, so the mark is required here, and nothing may follow it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from ..errors import invalid
-from ..lance_errors import first_line
+from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
 
 _PIECE = 16 * 2**20
 """Bytes asked of a file at once: some allocate all that is asked for, and a length may be wrong."""
@@ -130,3 +130,36 @@ class _Watched:
     def _note(self, given: int, wanted: int) -> None:
         self.size += given
         self.ran_dry = given < wanted
+
+
+class Passing(Iterator[pa.RecordBatch]):
+    """Batches as they come, and what ended them."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self.begin(batches)
+
+    def begin(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take other batches, of which nothing is known yet."""
+        self._passing = iter(batches)
+        self.failure: BaseException | None = None
+        """What ended the batches, other than their end."""
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._passing)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Raise what ended the batches in the place of what pylance makes of it."""
+        try:
+            with panics_as_errors():
+                yield
+        except LANCE_ERRORS:
+            if self.failure is not None:
+                raise self.failure from None
+            raise

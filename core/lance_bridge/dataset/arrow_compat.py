@@ -1,9 +1,12 @@
-"""Arrays as Lance's Rust code reads them in place: numbers at multiples of their own size.
+"""What Lance takes of Arrow: the types that it can store, and arrays aligned as Rust reads them.
 
-Buffers that pointed into a caller's bytes are wherever those are, and Arrow's own format promises
-multiples of 8 bytes at most. Rust panics below the size of a number, which is 16 bytes for decimals
-and for views of text. pyarrow can align what it reads from a stream, but takes 8 bytes to be enough
-for decimals, and what a caller has read already is as unaligned.
+Lance's check of a schema lets some types pass whose rows it panics on, cannot read back, or loses
+together with those of other columns. They are refused by name, before anything is written.
+
+Buffers that point into a caller's bytes can start anywhere, and Arrow's format promises multiples
+of 8 bytes at most. Rust panics below the size of a number, which is 16 bytes for decimals and for
+views of text. pyarrow can align what it reads from a stream, but takes 8 bytes to be enough for
+decimals, and batches that the caller has read already are as unaligned.
 """
 
 from __future__ import annotations
@@ -11,9 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
+
+from ..errors import invalid
+from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
 
 _ANYWHERE = (pa.null(), pa.bool_(), pa.binary(1))
 _NUMBERS = (
@@ -167,3 +174,79 @@ _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.Array]], 
     (arrow.is_large_list, _align_list),
     (arrow.is_map, _align_list),
 )
+
+
+def check_types(schema: pa.Schema) -> None:
+    """Check that no column is of a type whose rows Lance would lose.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    for field in schema:
+        reason = _why_not_kept(field.type)
+        if reason is not None:
+            raise invalid(f"Lance cannot store {_name(field)}: {reason}")
+
+
+def require_storable(schema: pa.Schema) -> None:
+    """Check that Lance can make a table of a schema.
+
+    Raises:
+        InvalidInputError: (13)
+    """
+    check_types(schema)
+    error = _why_not_made(schema)
+    if error is None:
+        return
+    for field in schema:
+        if _why_not_made(pa.schema([field])) is not None:
+            raise invalid(f"Lance cannot store {_name(field)}: {first_line(error)}") from error
+    raise invalid(f"Lance cannot store this schema: {first_line(error)}") from error
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
+    """Return a reader without batches: pyarrow makes an empty table of some types only."""
+    return pa.RecordBatchReader.from_batches(schema, [])
+
+
+def _name(field: pa.Field) -> str:
+    return f"column {field.name!r} of type {field.type}"
+
+
+def _why_not_kept(kind: pa.DataType) -> str | None:
+    if arrow.is_struct(kind) and not kind.num_fields:
+        return "it loses rows beside a struct without fields"
+    if arrow.is_fixed_size_list(kind) and not _is_plain(kind.value_type):
+        return (
+            "a list of fixed size can hold booleans, numbers, times, binary of fixed size and "
+            "lists of fixed size"
+        )
+    if isinstance(kind, pa.BaseExtensionType):
+        return _why_not_kept(kind.storage_type)
+    reasons = (_why_not_kept(kind.field(i).type) for i in range(kind.num_fields))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether values have one size each and nothing beside it."""
+    if arrow.is_fixed_size_list(kind):
+        return _is_plain(kind.value_type)
+    return bool(
+        arrow.is_null(kind)
+        or arrow.is_boolean(kind)
+        or arrow.is_integer(kind)
+        or arrow.is_floating(kind)
+        or arrow.is_decimal(kind)
+        or arrow.is_temporal(kind)
+        or arrow.is_fixed_size_binary(kind)
+    )
+
+
+def _why_not_made(schema: pa.Schema) -> Exception | None:
+    """Return why Lance refuses a table of a schema without rows, or None."""
+    try:
+        with panics_as_errors():
+            lance.write_dataset(no_rows(schema), "memory://")
+    except (*LANCE_ERRORS, pa.ArrowException) as error:
+        return error
+    return None

@@ -1,24 +1,27 @@
-"""Adding, altering and dropping columns. Every check comes before the first write."""
+"""Adding, altering and dropping columns, and their metadata. All checks precede the first write."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import lance
 import pyarrow as pa
-from lance_namespace_urllib3_client.models import AddColumnsEntry, AlterColumnsEntry
+from lance_namespace_urllib3_client.models import (
+    AddColumnsEntry,
+    AlterColumnsEntry,
+    UpdateFieldMetadataEntry,
+)
 
-from ... import location as locations
-from ...errors import invalid, require_text, unsupported
-from ...ref import Ref
-from ...table import Table, transaction_id
-from .. import expressions, paths
-from .. import schema as schemas
-from ..paths import Column
-from . import computed
+from .. import location as locations
+from ..errors import invalid, require_text, unsupported
+from ..ref import Ref
+from ..table import Table, transaction_id
+from . import computed_columns, expressions, paths
+from . import schema_json as schemas
+from .paths import Column
 
 RESERVED = frozenset(
     {
@@ -56,7 +59,8 @@ def add_columns(table: Table, ref: Ref, entries: Sequence[AddColumnsEntry]) -> i
     new: dict[str, str] | pa.Schema = sql
     if entries[0].computed is not None:
         old = paths.siblings(dataset, ())
-        new = pa.schema([computed.declare(name, types[name], sql[name], old) for name in sql])
+        fields = [computed_columns.declare(name, types[name], sql[name], old) for name in sql]
+        new = pa.schema(fields)
     with table.committing(dataset, "no column was added"):
         dataset.add_columns(new)
     return int(dataset.version)
@@ -110,7 +114,7 @@ def _check_name(name: str, *, is_nested: bool) -> None:
         raise invalid(f"{name!r} cannot be a column's name: Lance has a column of that name itself")
 
 
-# -- alter ---------------------------------------------------------------------------------------
+# -- alter -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) 
     _check_renames(dataset, alterations)
     _check_retypes(dataset, [each.column for each in alterations if each.data_type is not None])
     changed = [a.column for a in alterations if a.rename is not None or a.data_type is not None]
-    computed.require_unread(dataset, changed)
+    computed_columns.require_unread(dataset, changed)
     before = {column.segments: paths.metadata_of(column) for column in paths.walk(dataset)}
     with table.committing(dataset, "no column was altered"):
         dataset.alter_columns(*(each.as_lance() for each in alterations))
@@ -197,7 +201,7 @@ def _check_renames(dataset: lance.LanceDataset, alterations: Sequence[Alteration
 
 def _check_retypes(dataset: lance.LanceDataset, columns: Sequence[Column]) -> None:
     for column in columns:
-        computed.require_plain(column)
+        computed_columns.require_plain(column)
         on_it = [index.name for index in dataset.describe_indices() if _is_on(index, column)]
         if on_it:
             raise invalid(
@@ -230,7 +234,7 @@ def _put_back_metadata(
             dataset.update_field_metadata(lost)
 
 
-# -- drop ----------------------------------------------------------------------------------------
+# -- drop ------------------------------------------------------------------------------------------
 
 
 def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, str | None]:
@@ -250,7 +254,7 @@ def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, s
     leaves = [column for column in paths.walk(dataset) if not column.field.children()]
     if all(_is_in(leaf, dropped) for leaf in leaves):
         raise invalid(f"Table '{table.name}' must keep at least one column")
-    computed.require_unread(dataset, found)
+    computed_columns.require_unread(dataset, found)
     with table.committing(dataset, "no column was dropped"):
         dataset.drop_columns([column.path for column in found])
     return int(dataset.version), transaction_id(dataset, table)
@@ -258,3 +262,84 @@ def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, s
 
 def _is_in(column: Column, dropped: set[tuple[str, ...]]) -> bool:
     return any(column.segments[: i + 1] in dropped for i in range(len(column.segments)))
+
+
+_TYPE_KEYS = "ARROW:extension:"
+"""Keys that say how the values of a column are to be read, and so are part of its type."""
+
+
+def replace_schema_metadata(
+    table: Table, ref: Ref, metadata: Mapping[str, str] | None
+) -> tuple[dict[str, str], str | None]:
+    """Make ``metadata`` that of the schema; what was there before and is not in it goes.
+
+    Returns it and the identifier of the transaction. Source: UpdateTableSchemaMetadata.
+
+    Raises:
+        InvalidInputError: (13) there is none, or it is not text.
+        ConcurrentModificationError: (14)
+    """
+    if metadata is None:
+        raise invalid("The request has no metadata: send an empty map to remove all there is")
+    _check_text(metadata, metadata.values())
+    dataset = table.open(ref, write=True)
+    with table.committing(dataset, "the metadata was not changed"):
+        now = dataset.update_schema_metadata(dict(metadata), replace=True)
+    return dict(now), transaction_id(dataset, table)
+
+
+def update_field_metadata(
+    table: Table, ref: Ref, entries: Sequence[UpdateFieldMetadataEntry]
+) -> tuple[int, dict[str, dict[str, str]]]:
+    """Change the metadata of fields in one commit; return its version and the fields' metadata.
+
+    An entry merges what it has, and a null removes a key; with ``replace`` all other keys go.
+    Source: UpdateFieldMetadata.
+
+    Raises:
+        TableColumnNotFoundError: (12)
+        InvalidInputError: (13) no field is named or one twice, something is not text, a key is
+            part of the column's type or says how the column is computed, or Lance refuses a value.
+        ConcurrentModificationError: (14)
+    """
+    for entry in entries:
+        _check_text(entry.metadata, (v for v in entry.metadata.values() if v is not None))
+    dataset = table.open(ref, write=True)
+    columns = paths.find_each(dataset, table, [entry.path for entry in entries])
+    updates = {
+        column.path: _changes(column, entry) for column, entry in zip(columns, entries, strict=True)
+    }
+    with table.committing(dataset, "no metadata was changed"):
+        dataset.update_field_metadata(updates)
+    now = [paths.find(dataset, table, column.path) for column in columns]
+    return int(dataset.version), {column.path: paths.metadata_of(column) for column in now}
+
+
+def _changes(column: Column, entry: UpdateFieldMetadataEntry) -> dict[str, str | None]:
+    """Return what changes, and only that; None removes a key."""
+    before = paths.metadata_of(column)
+    kept = (
+        {k: v for k, v in before.items() if k.startswith(_TYPE_KEYS)} if entry.replace else before
+    )
+    after = {k: v for k, v in {**kept, **entry.metadata}.items() if v is not None}
+    changes = {
+        key: after.get(key) for key in {**before, **after} if before.get(key) != after.get(key)
+    }
+    for key in changes:
+        if key.startswith(_TYPE_KEYS):
+            raise invalid(
+                f"{key!r} is part of the type of column '{column.path}' and cannot change"
+            )
+        if computed_columns.is_declaration(key):
+            raise invalid(
+                f"{key!r} of column '{column.path}' is about computed columns: add one with "
+                "AlterTableAddColumns, and drop it to change it"
+            )
+    return changes
+
+
+def _check_text(keys: Iterable[str], values: Iterable[str]) -> None:
+    for text in [*keys, *values]:
+        require_text("The metadata", text)
+        if "\0" in text:
+            raise invalid(f"The metadata has a NUL in {text[:60]!r}")

@@ -1,1 +1,0 @@
-"""Changes of a table's columns: added, altered, dropped, computed, described."""

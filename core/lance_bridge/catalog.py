@@ -4,7 +4,7 @@ An adapter maps names, records and errors, and nothing else. Modes, page tokens,
 of data, Arrow and datasets are core's. A catalog that cannot do something says so in
 :class:`Capabilities`, and core answers Unsupported (0) with the reason given there. What
 `Capabilities` claim must be implemented: a namespace over a catalog that lacks a method for it
-cannot be made (`required_methods`). ``specs/adapters.md`` shows a whole adapter.
+cannot be created. ``specs/adapters.md`` shows a whole adapter.
 
 What holds for all methods:
 

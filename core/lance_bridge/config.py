@@ -28,9 +28,9 @@ from .config_file import (
     catalogs_in,
     named_catalogs,
     property_texts,
+    read_secrets,
 )
 from .errors import invalid
-from .secret_sources import read_secrets
 from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 __all__ = [

@@ -18,7 +18,7 @@ from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .declarations import Declarations
 from .errors import invalid, table_not_found
-from .storage.base_paths import BaseLocations
+from .storage.manifests import BaseLocations
 
 
 @dataclass(frozen=True)

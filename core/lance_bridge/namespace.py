@@ -1,33 +1,40 @@
 """LanceBridgeNamespace: every operation of the Lance namespace, over any catalog.
 
-The operations are in `operations`; this module has what makes them a namespace object: properties,
-connections, equality and pickling.
+The operations are in `operations`. This module has what makes them a namespace object: properties,
+connections, equality and pickling. A pickle names the secrets that it left out, never their values.
+The process that loads it has them in its environment, does without them, or fails with an error
+that says what is missing.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, ClassVar, TypeVar
+
+from lance_namespace.errors import InvalidInputError
 
 from . import config as configuration
 from . import location as locations
 from .catalog import Capabilities, Catalog
 from .connection import Connection
+from .errors import invalid
 from .names import written
 from .operations.compute import ComputeOperations
 from .operations.data import DataOperations
 from .operations.entries import EntryOperations
 from .operations.indices import IndexOperations
-from .operations.management import ManagementOperations
 from .operations.queries import QueryOperations
 from .operations.schema import SchemaOperations
 from .operations.transactions import TransactionOperations
-from .operations.versions import VersionOperations
-from .operations.writes import WriteOperations
-from .pickling import explain_missing_secrets
-from .required_methods import require_methods
+from .operations.versions import ManagementOperations, VersionOperations
 from .tables.collection import Tables
+
+logger = logging.getLogger(__name__)
 
 NamespaceT = TypeVar("NamespaceT", bound="LanceBridgeNamespace")
 
@@ -35,13 +42,12 @@ NamespaceT = TypeVar("NamespaceT", bound="LanceBridgeNamespace")
 class LanceBridgeNamespace(
     EntryOperations,
     DataOperations,
-    WriteOperations,
     QueryOperations,
     SchemaOperations,
     IndexOperations,
     VersionOperations,
-    TransactionOperations,
     ManagementOperations,
+    TransactionOperations,
     ComputeOperations,
 ):
     """A Lance namespace made out of a catalog. Safe to share between threads.
@@ -69,7 +75,7 @@ class LanceBridgeNamespace(
 
     def _open(self, config: configuration.CatalogConfig) -> None:
         catalog = self.open_catalog(config)
-        require_methods(catalog)
+        _require_methods(catalog)
         self.connection = Connection(catalog, config)
         self.tables = Tables(self.connection)
         _ = self.connection.default_namespace  # refuses one that the catalog cannot have
@@ -92,7 +98,7 @@ class LanceBridgeNamespace(
         """The adapter that this works with. `close` closes its connections, too."""
         return self.connection.catalog
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def namespace_id(self) -> str:
         """Return what this is connected to; equal for equal connections, without secrets."""
@@ -153,8 +159,104 @@ def _reconnect(
 ) -> LanceBridgeNamespace:
     found = configuration.environment(kind.config_type, name) if name is not None else {}
     names = [name, kind.impl] if name is not None else [kind.impl]
-    with explain_missing_secrets(names, left_out):
+    with _explain_missing_secrets(names, left_out):
         namespace = kind(**{**found, **properties})
     namespace.configured_name = name
     namespace._left_out = left_out
     return namespace
+
+
+@contextmanager
+def _explain_missing_secrets(names: Iterable[str], left_out: Iterable[str]) -> Iterator[None]:
+    """Say with an error that secrets were left out of the pickle, or log it where none is raised.
+
+    Args:
+        names: The names of the catalog under which the environment may have its properties; the
+            first is the one to advise.
+        left_out: Keys of the secret properties that the pickle does not carry.
+
+    Raises:
+        InvalidInputError: (13) the namespace cannot be made, with secrets missing here.
+    """
+    names = list(names)
+    missing = tuple(
+        key
+        for key in left_out
+        if not any(configuration.variable_of(name, key) in os.environ for name in names)
+    )
+    try:
+        yield
+    except InvalidInputError as error:
+        if not missing:
+            raise
+        raise invalid(f"{error}. {_advice(names[0], missing)}") from None
+    if missing:
+        _log_once(_advice(names[0], missing))
+
+
+def _advice(name: str, missing: tuple[str, ...]) -> str:
+    variables = ", ".join(f"${configuration.variable_of(name, key)}" for key in missing)
+    return (
+        f"The namespace was pickled without its secrets ({', '.join(missing)}), and this process "
+        "has none in its environment. Either connect with the property pickle.secrets=true before "
+        "pickling, which carries those that were given as properties, or set in the environment of "
+        f"this process: {variables}"
+    )
+
+
+@cache
+def _log_once(text: str) -> None:
+    """Log a warning, once in a process however many pickles it loads."""
+    logger.warning("%s", text)
+
+
+def _require_methods(catalog: Catalog) -> None:
+    """Check that a catalog's class overrides each method that its capabilities promise.
+
+    Called when a namespace is created over the catalog. Otherwise the missing method would be
+    noticed in the middle of an operation, after an entry was created.
+
+    Raises:
+        TypeError: a method is missing. It is what Python raises where a class lacks an abstract
+            method. No Lance error fits: they are about a request or a property that the caller can
+            correct, and this is a mistake of the class's author.
+    """
+    capabilities = catalog.capabilities
+    can_rename = not capabilities.no_rename
+    required = {
+        "rename_table": (
+            can_rename and not capabilities.renames_by_copy,
+            _reason_in("no_rename"),
+        ),
+        "copy_table": (can_rename and capabilities.renames_by_copy, _reason_in("no_rename")),
+        "commit_guard": (
+            not (capabilities.no_managed_tables or capabilities.no_alter),
+            _reason_in("no_managed_tables"),
+        ),
+        "partition_locations": (
+            capabilities.has_partitions,
+            "leave Capabilities.has_partitions False",
+        ),
+        "scan_hidden_tables": (
+            capabilities.hides_tables,
+            "leave Capabilities.hides_tables False",
+        ),
+    }
+    for method, (is_promised, instead) in required.items():
+        if is_promised and not _overrides(catalog, method):
+            raise TypeError(
+                f"{type(catalog).__name__} must implement {method}: its capabilities promise that "
+                f"it can. Else {instead}"
+            )
+    if _overrides(catalog, "load_marks") != _overrides(catalog, "alter_marks"):
+        raise TypeError(
+            f"{type(catalog).__name__} must implement both load_marks and alter_marks, or neither"
+        )
+
+
+def _reason_in(field: str) -> str:
+    return f"give the reason why it cannot as Capabilities.{field}"
+
+
+def _overrides(catalog: Catalog, method: str) -> bool:
+    return getattr(type(catalog), method) is not getattr(Catalog, method)

@@ -14,7 +14,7 @@ import pytest
 from lance_namespace import errors
 
 import lance_bridge
-from lance_bridge import pickling
+from lance_bridge import namespace as namespace_module
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge_glue import GlueNamespace
 from lance_bridge_hive import HiveNamespace
@@ -174,7 +174,7 @@ def test_a_namespace_that_can_do_without_its_secrets_logs_once_which_are_missing
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pickling._log_once.cache_clear()
+    namespace_module._log_once.cache_clear()
     content = pickle.dumps(MemoryNamespace(**with_secrets))
     loaded = pickle.loads(content)
     pickle.loads(content)
@@ -185,7 +185,7 @@ def test_a_namespace_that_can_do_without_its_secrets_logs_once_which_are_missing
     assert TOKEN not in said
 
     caplog.clear()
-    pickling._log_once.cache_clear()
+    namespace_module._log_once.cache_clear()
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_TOKEN", "here")
     monkeypatch.setenv("LANCE_BRIDGE_MEMORY_STORAGE_AWS_SECRET_ACCESS_KEY", "here")
     pickle.loads(content)

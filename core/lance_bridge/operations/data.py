@@ -1,4 +1,4 @@
-"""Operations on the rows of a table."""
+"""Operations on the rows of a table: create with data, count, insert, merge, update and delete."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from lance_namespace import (
     CountTableRowsResponse,
     CreateTableRequest,
     CreateTableResponse,
+    DeleteFromTableRequest,
+    DeleteFromTableResponse,
+    InsertIntoTableRequest,
+    InsertIntoTableResponse,
+    MergeInsertIntoTableRequest,
+    MergeInsertIntoTableResponse,
+    UpdateTableRequest,
+    UpdateTableResponse,
 )
 
 from .. import modes
-from ..dataset import create, read
+from ..dataset import change, create, insert, merge, read
 from ..dataset.data import Data, Rows
 from ..ref import Ref
 from .base import Operations
 
 
 class DataOperations(Operations):
-    """Create with data, and count."""
-
-    # -- tables as data --------------------------------------------------------------------------
+    """Create a table with rows, count them, insert, merge, update and delete."""
 
     def create_table(self, request: CreateTableRequest, request_data: Data) -> CreateTableResponse:
         """Create a table from rows; ``Data`` says what may be handed in.
@@ -49,3 +55,67 @@ class DataOperations(Operations):
         table = self._lance_table(request.id)
         count = read.count_rows(table, ref, request.predicate)
         return CountTableRowsResponse(count=count)
+
+    def insert_into_table(
+        self, request: InsertIntoTableRequest, request_data: Data
+    ) -> InsertIntoTableResponse:
+        """Append rows, or replace all; ``Data`` says what may be handed in.
+
+        Errors: 1, 4, 13, 14, 17, 19, 20, 22.
+        """
+        mode = modes.parse(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
+        ref = Ref.of(branch=request.branch)
+        rows = Rows.of(request_data)
+        table = self._lance_table(request.id)
+        done = insert.insert(table, rows, mode, ref)
+        return InsertIntoTableResponse(
+            transaction_id=done.transaction_id, num_inserted_rows=done.rows, version=done.version
+        )
+
+    def merge_insert_into_table(
+        self, request: MergeInsertIntoTableRequest, request_data: Data
+    ) -> MergeInsertIntoTableResponse:
+        """Update, insert and delete by key; ``Data`` says what may be handed in.
+
+        Errors: 0 (nested key), 1, 4, 12, 13, 14, 17, 19, 20, 22.
+        """
+        wanted = merge.Merge(
+            on=request.on,
+            update_matched=bool(request.when_matched_update_all),
+            update_condition=request.when_matched_update_all_filt,
+            insert_unmatched=bool(request.when_not_matched_insert_all),
+            delete_by_source=bool(request.when_not_matched_by_source_delete),
+            delete_condition=request.when_not_matched_by_source_delete_filt,
+            use_index=bool(request.use_index),
+            timeout=merge.parse_timeout(request.timeout),
+        )
+        ref = Ref.of(branch=request.branch)
+        rows = Rows.of(request_data)
+        table = self._lance_table(request.id)
+        done = merge.merge(table, rows, wanted, ref)
+        return MergeInsertIntoTableResponse(
+            transaction_id=done.transaction_id,
+            num_updated_rows=done.updated,
+            num_inserted_rows=done.inserted,
+            num_deleted_rows=done.deleted,
+            version=done.version,
+        )
+
+    def update_table(self, request: UpdateTableRequest) -> UpdateTableResponse:
+        """Set columns to expressions. Errors: 0, 1, 4, 12, 13, 14, 17, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        wanted = change.Update(request.updates, request.predicate, request.properties)
+        done = change.update(self._lance_table(request.id), wanted, ref)
+        return UpdateTableResponse(
+            transaction_id=done.transaction_id,
+            updated_rows=done.rows,
+            version=done.version,
+            properties=None if done.properties is None else dict(done.properties),
+        )
+
+    def delete_from_table(self, request: DeleteFromTableRequest) -> DeleteFromTableResponse:
+        """Delete the rows that match. Errors: 1, 4, 12, 13, 14, 17, 19, 22."""
+        ref = Ref.of(branch=request.branch)
+        table = self._lance_table(request.id)
+        version, transaction_id = change.delete(table, request.predicate, ref)
+        return DeleteFromTableResponse(version=version, transaction_id=transaction_id)

@@ -50,7 +50,7 @@ DELIMITER = "$"
 class EntryOperations(Operations):
     """Create, list, describe, register, rename and drop."""
 
-    # -- namespaces ------------------------------------------------------------------------------
+    # -- namespaces --------------------------------------------------------------------------------
 
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
         """Create a namespace. Errors: 0, 1 (of the parent), 2, 3 (Overwrite), 13."""
@@ -84,7 +84,7 @@ class EntryOperations(Operations):
         properties = namespaces.drop(self.connection, path, mode, behavior)
         return DropNamespaceResponse(properties=properties)
 
-    # -- tables as entries -----------------------------------------------------------------------
+    # -- tables as entries -------------------------------------------------------------------------
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
         """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13, 14."""

@@ -1,6 +1,8 @@
-"""Operations on versions, tags and branches."""
+"""Operations on versions, tags and branches, and on who manages a table's versions."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from lance_namespace import (
     BatchCreateTableVersionsRequest,
@@ -34,7 +36,8 @@ from lance_namespace import (
 )
 
 from ..dataset.history import batches, branches, tags, versions
-from ..managed import out_of_band
+from ..managed import conversion, out_of_band
+from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
 from ..ref import Ref
 from ..storage.staging import Staged
@@ -163,3 +166,31 @@ class VersionOperations(Operations):
         """Delete a branch that nothing refers to. Errors: 1, 4, 13, 19, 22."""
         branches.delete(self._lance_table(request.id), request.name)
         return DeleteTableBranchResponse()
+
+
+class ManagementOperations(Operations):
+    """Beyond the trait: whether a table's storage or its catalog manages its versions."""
+
+    def manage_table(self, id: Sequence[str]) -> None:
+        """Have the catalog hold a table's versions. Errors: 0, 1, 4, 13, 14, 19.
+
+        Stop its writers first: those that opened it before go on writing to the storage, and what
+        they write is not shown.
+        """
+        conversion.begin(self._lance_table(id))
+
+    def release_table(self, id: Sequence[str]) -> None:
+        """Leave a table's versions to its storage again. Errors: 1, 4, 13, 14, 19."""
+        conversion.end(self._lance_table(id))
+
+    def list_out_of_band_versions(self, id: Sequence[str]) -> OutOfBand:
+        """List what was written past the catalog, and is not shown. Errors: 1, 4, 13, 19."""
+        return out_of_band.inspect(self._lance_table(id))
+
+    def adopt_out_of_band_versions(self, id: Sequence[str]) -> int:
+        """Make such versions the table's own; return its latest. Errors: 1, 4, 13, 14, 19."""
+        return out_of_band.adopt(self._lance_table(id))
+
+    def discard_out_of_band_versions(self, id: Sequence[str]) -> int:
+        """Delete such versions' manifests; return their number. Errors: 1, 4, 13, 14, 19."""
+        return out_of_band.discard(self._lance_table(id))

@@ -5,7 +5,6 @@ A process has one engine or none. `lance_bridge_spark.register` makes a Spark se
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -103,33 +102,18 @@ class Engine(Protocol):
         """
 
 
-class _Registry:
-    """The engine of the process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._engine: Engine | None = None
-
-    def set(self, engine: Engine | None) -> None:
-        with self._lock:
-            self._engine = engine
-
-    def get(self) -> Engine | None:
-        with self._lock:
-            return self._engine
-
-
-_REGISTRY = _Registry()
+_engine: Engine | None = None
 
 
 def use(engine: Engine | None) -> None:
-    """Make an engine that of the process, in the place of the one before; None for none."""
-    _REGISTRY.set(engine)
+    """Make an engine that of the process, in place of the one before; None for none."""
+    global _engine  # noqa: PLW0603 - the one engine of the process; an assignment is atomic
+    _engine = engine
 
 
 def current() -> Engine | None:
     """Return the engine of the process, or None."""
-    return _REGISTRY.get()
+    return _engine
 
 
 def required(operation: str, reasons: Mapping[str, str]) -> Engine:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lance_namespace import LanceNamespace
+from lance_namespace import LanceNamespace, errors
 from lance_namespace.errors import ErrorCode
 
 import lance_bridge
@@ -65,10 +65,11 @@ def is_implemented(kind: type[LanceNamespace], method: str) -> bool:
 
 
 def documented_codes(kind: type[LanceNamespace], method: str) -> set[int]:
-    """The codes that a method's docstring lists: ``Errors: 1, 4 (why), 13.``"""
-    match = re.search(r"Errors: ([^.]+)\.", getattr(kind, method).__doc__ or "")
-    assert match, f"the docstring of {method} lists no error codes"
-    return {int(code) for code in re.findall(r"\b\d+\b", match[1])}
+    """The codes of the errors that a method's docstring names: ``Raises: TableNotFound (why).``"""
+    match = re.search(r"Raises: ([^.]+)\.", getattr(kind, method).__doc__ or "")
+    assert match, f"the docstring of {method} names no errors"
+    names = re.sub(r"\([^)]*\)", "", match[1]).split(",")
+    return {int(getattr(errors, f"{name.strip()}Error").code) for name in names}
 
 
 def bad_errors(section: str, errors: Iterable[ErrorParagraph]) -> Iterator[str]:

@@ -45,9 +45,9 @@ class Operations(LanceNamespace):
         return self.connection.table_path(names)
 
     def _lance_table(self, names: Sequence[str] | None) -> Table:
-        """Load a Lance table: the one catalog call of an operation on its inside.
+        """Load a Lance table: the one catalog call of an operation on its data.
 
-        Raises InvalidInput (13), NamespaceNotFound (1), TableNotFound (4), InvalidTableState (19).
+        Raises: InvalidInput, NamespaceNotFound, TableNotFound, InvalidTableState.
         """
         return self.tables.load(self._table(names))
 

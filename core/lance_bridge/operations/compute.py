@@ -41,7 +41,11 @@ class ComputeOperations(Operations):
     def create_materialized_view(
         self, request: CreateMaterializedViewRequest
     ) -> CreateMaterializedViewResponse:
-        """Create a view of a query; it is done on return. Errors: 0, 1, 4, 5, 12, 13, 14, 17."""
+        """Create a view of a query; it is complete on return.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
+        TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable.
+        """
         worker = engine.required("create_materialized_view", UNSUPPORTED)
         if request.kind != _QUERY:
             raise unsupported(f"kind '{request.kind[:60]}' is not supported: only {_QUERY} is")
@@ -62,7 +66,12 @@ class ComputeOperations(Operations):
     def refresh_materialized_view(
         self, request: RefreshMaterializedViewRequest
     ) -> RefreshMaterializedViewResponse:
-        """Compute a view anew; it is done on return. Errors: 0, 1, 4, 11, 12, 13, 14, 17, 19."""
+        """Compute the rows of a view again; they are complete on return.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
+        TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable,
+        InvalidTableState.
+        """
         worker = engine.required("refresh_materialized_view", UNSUPPORTED)
         for name in _OF_OTHER_ENGINES:
             if getattr(request, name) is not None:

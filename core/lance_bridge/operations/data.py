@@ -30,7 +30,9 @@ class DataOperations(Operations):
     def create_table(self, request: CreateTableRequest, request_data: Data) -> CreateTableResponse:
         """Create a table from rows; ``Data`` says what may be handed in.
 
-        Errors: 0, 1, 5, 13, 14, 15, 16, 17, 19.
+        Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification, PermissionDenied, Unauthenticated, ServiceUnavailable,
+        InvalidTableState.
         """
         path = self._table(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
@@ -50,7 +52,11 @@ class DataOperations(Operations):
         )
 
     def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
-        """Count rows, with a version, branch and predicate. Errors: 1, 4, 11, 12, 13, 19, 22."""
+        """Count rows, with a version, branch and predicate.
+
+        Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
+        InvalidInput, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(request.version, branch=request.branch)
         table = self._lance_table(request.id)
         count = read.count_rows(table, ref, request.predicate)
@@ -61,7 +67,8 @@ class DataOperations(Operations):
     ) -> InsertIntoTableResponse:
         """Append rows, or replace all; ``Data`` says what may be handed in.
 
-        Errors: 1, 4, 13, 14, 17, 19, 20, 22.
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        ServiceUnavailable, InvalidTableState, TableSchemaValidation, TableBranchNotFound.
         """
         mode = modes.parse(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
         ref = Ref.of(branch=request.branch)
@@ -77,7 +84,9 @@ class DataOperations(Operations):
     ) -> MergeInsertIntoTableResponse:
         """Update, insert and delete by key; ``Data`` says what may be handed in.
 
-        Errors: 0 (nested key), 1, 4, 12, 13, 14, 17, 19, 20, 22.
+        Raises: UnsupportedOperation (nested key), NamespaceNotFound, TableNotFound,
+        TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable,
+        InvalidTableState, TableSchemaValidation, TableBranchNotFound.
         """
         wanted = merge.Merge(
             on=request.on,
@@ -102,7 +111,12 @@ class DataOperations(Operations):
         )
 
     def update_table(self, request: UpdateTableRequest) -> UpdateTableResponse:
-        """Set columns to expressions. Errors: 0, 1, 4, 12, 13, 14, 17, 19, 22."""
+        """Set columns to expressions.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, ServiceUnavailable, InvalidTableState,
+        TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         wanted = change.Update(request.updates, request.predicate, request.properties)
         done = change.update(self._lance_table(request.id), wanted, ref)
@@ -114,7 +128,11 @@ class DataOperations(Operations):
         )
 
     def delete_from_table(self, request: DeleteFromTableRequest) -> DeleteFromTableResponse:
-        """Delete the rows that match. Errors: 1, 4, 12, 13, 14, 17, 19, 22."""
+        """Delete the rows that match.
+
+        Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
+        ConcurrentModification, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version, transaction_id = change.delete(table, request.predicate, ref)

@@ -53,31 +53,48 @@ class EntryOperations(Operations):
     # -- namespaces --------------------------------------------------------------------------------
 
     def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
-        """Create a namespace. Errors: 0, 1 (of the parent), 2, 3 (Overwrite), 13."""
+        """Create a namespace.
+
+        Raises: UnsupportedOperation, NamespaceNotFound (of the parent), NamespaceAlreadyExists,
+        NamespaceNotEmpty (Overwrite), InvalidInput.
+        """
         path = self._namespace(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         properties = namespaces.create(self.connection, path, mode, request.properties)
         return CreateNamespaceResponse(properties=properties)
 
     def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
-        """List the names of child namespaces, sorted. Errors: 1, 13."""
+        """List the names of child namespaces, sorted.
+
+        Raises: NamespaceNotFound, InvalidInput.
+        """
         path = self._namespace(request.id)
         page = PageRequest.parse(f"namespaces {path}", request.limit, request.page_token)
         names, token = page.cut_names(namespaces.list_children(self.connection, path))
         return ListNamespacesResponse(namespaces=names, page_token=token)
 
     def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
-        """Return a namespace's properties. Errors: 1, 13."""
+        """Return a namespace's properties.
+
+        Raises: NamespaceNotFound, InvalidInput.
+        """
         properties = namespaces.describe(self.connection, self._namespace(request.id))
         return DescribeNamespaceResponse(properties=properties)
 
     def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
-        """Return normally where the namespace exists. Errors: 1, 13."""
+        """Return normally where the namespace exists.
+
+        Raises: NamespaceNotFound, InvalidInput.
+        """
         namespaces.describe(self.connection, self._namespace(request.id))
         return NamespaceExistsResponse()
 
     def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
-        """Drop a namespace. Errors: 1 (Fail), 3, 13, 19 (Cascade)."""
+        """Drop a namespace.
+
+        Raises: NamespaceNotFound (Fail), NamespaceNotEmpty, InvalidInput, InvalidTableState
+        (Cascade).
+        """
         path = self._namespace(request.id)
         mode = modes.parse(modes.DropMode, request.mode, modes.DropMode.FAIL)
         behavior = modes.parse(modes.DropBehavior, request.behavior, modes.DropBehavior.RESTRICT)
@@ -87,7 +104,11 @@ class EntryOperations(Operations):
     # -- tables as entries -------------------------------------------------------------------------
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        """Add an entry without data, or repeat one that never got data. Errors: 0, 1, 5, 13, 14."""
+        """Add an entry without data, or repeat one that never got data.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification.
+        """
         path = self._table(request.id)
         return declared(
             *self.tables.declare(
@@ -96,9 +117,12 @@ class EntryOperations(Operations):
         )
 
     def create_empty_table(self, request: CreateEmptyTableRequest) -> CreateEmptyTableResponse:
-        """Do as `declare_table`, which took its place. Errors: 0, 1, 5, 13, 14.
+        """Do as `declare_table`, which took its place.
 
         ExistOk takes a table that is there as it is; Overwrite is Unsupported (0).
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification.
         """
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         if mode is modes.CreateMode.OVERWRITE:
@@ -116,7 +140,10 @@ class EntryOperations(Operations):
         )
 
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
-        """List the names of a namespace's Lance tables, sorted. Errors: 1, 13."""
+        """List the names of a namespace's Lance tables, sorted.
+
+        Raises: NamespaceNotFound, InvalidInput.
+        """
         path = self.connection.table_namespace_path(request.id)
         page = PageRequest.parse(f"tables {path}", request.limit, request.page_token)
         names, token = self.tables.list(
@@ -125,7 +152,10 @@ class EntryOperations(Operations):
         return ListTablesResponse(tables=names, page_token=token)
 
     def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
-        """List all Lance tables as identifiers joined with ``$``, by namespace. Errors: 13."""
+        """List all Lance tables as identifiers joined with ``$``, by namespace.
+
+        Raises: InvalidInput.
+        """
         if request.id:
             raise invalid("ListAllTables takes no identifier: use ListTables for one namespace")
         page = PageRequest.parse("all tables", request.limit, request.page_token)
@@ -135,17 +165,29 @@ class EntryOperations(Operations):
         return ListTablesResponse(tables=[DELIMITER.join(p) for p in paths], page_token=token)
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
-        """Describe a Lance table. Errors: 1, 4, 8, 11, 13 (also: not Lance's), 19, 22."""
+        """Describe a Lance table.
+
+        Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
+        InvalidInput (also: not Lance's), InvalidTableState, TableBranchNotFound.
+        """
         return read.describe(self._lance_table(request.id), request)
 
     def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
-        """Return normally where the Lance table exists. Errors: 1, 4, 11, 13, 19."""
+        """Return normally where the Lance table exists.
+
+        Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
+        InvalidTableState.
+        """
         table = self._lance_table(request.id)
         read.describe(table, DescribeTableRequest(version=request.version))
         return TableExistsResponse()
 
     def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
-        """Add an entry for data that exists. Errors: 0, 1, 5, 13, 14, 19."""
+        """Add an entry for data that exists.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
+        ConcurrentModification, InvalidTableState.
+        """
         mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
         table = self.tables.add(
             self._table(request.id),
@@ -156,11 +198,18 @@ class EntryOperations(Operations):
         return RegisterTableResponse(location=table.uri, properties=table.properties)
 
     def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
-        """Remove an entry and no file. Errors: 1, 4, 13."""
+        """Remove an entry and no file.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput.
+        """
         return deregistered(self.tables.remove(self._table(request.id)))
 
     def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
-        """Move an entry to another name; its files stay. Errors: 0, 1, 4, 5, 13, 14, 19."""
+        """Move an entry to another name; its files stay.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
+        InvalidInput, ConcurrentModification, InvalidTableState.
+        """
         path = self._table(request.id)
         namespace = request.new_namespace_id
         target = list(path[:-1]) if namespace is None else namespace
@@ -169,7 +218,11 @@ class EntryOperations(Operations):
         return RenameTableResponse()
 
     def drop_table(self, request: DropTableRequest) -> DropTableResponse:
-        """Remove an entry, then its files. Errors: 1, 4, 13, 15, 16, 17, 19."""
+        """Remove an entry, then its files.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, PermissionDenied, Unauthenticated,
+        ServiceUnavailable, InvalidTableState.
+        """
         table = self.tables.drop(self._table(request.id))
         return DropTableResponse(
             id=list(table.path), location=table.uri, properties=table.properties

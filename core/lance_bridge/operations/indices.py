@@ -26,7 +26,11 @@ class IndexOperations(Operations):
     """Operations on indices, and statistics of a table."""
 
     def create_table_index(self, request: CreateTableIndexRequest) -> CreateTableIndexResponse:
-        """Build an index; it is ready on return. Errors: 1, 4, 7, 12, 13, 14, 19, 22."""
+        """Build an index; it is ready on return.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         transaction = indices.create(table, ref, request)
@@ -35,14 +39,22 @@ class IndexOperations(Operations):
     def create_table_scalar_index(
         self, request: CreateTableIndexRequest
     ) -> CreateTableScalarIndexResponse:
-        """Build an index that is not on vectors. Errors: 1, 4, 7, 12, 13, 14, 19, 22."""
+        """Build an index that is not on vectors.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         transaction = indices.create(table, ref, request, only_scalar=True)
         return CreateTableScalarIndexResponse(transaction_id=transaction)
 
     def list_table_indices(self, request: ListTableIndicesRequest) -> ListTableIndicesResponse:
-        """List indices by name, of a version or branch. Errors: 1, 4, 11, 13, 19, 22."""
+        """List indices by name, of a version or branch.
+
+        Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
+        InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(request.version, branch=request.branch)
         path = self._table(request.id)
         page = PageRequest.parse(f"indices {path} {ref}", request.limit, request.page_token)
@@ -53,19 +65,31 @@ class IndexOperations(Operations):
     def describe_table_index_stats(
         self, request: DescribeTableIndexStatsRequest
     ) -> DescribeTableIndexStatsResponse:
-        """Return what an index covers. Errors: 1, 4, 6, 11, 13, 19, 22."""
+        """Return what an index covers.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, TableVersionNotFound,
+        InvalidInput, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(request.version, branch=request.branch)
         table = self._lance_table(request.id)
         return indices.describe_stats(table, ref, request.index_name)
 
     def drop_table_index(self, request: DropTableIndexRequest) -> DropTableIndexResponse:
-        """Drop an index. Errors: 1, 4, 6, 13, 14, 19, 22."""
+        """Drop an index.
+
+        Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, InvalidInput,
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         transaction = indices.drop(table, ref, request.index_name)
         return DropTableIndexResponse(transaction_id=transaction)
 
     def get_table_stats(self, request: GetTableStatsRequest) -> GetTableStatsResponse:
-        """Return bytes, rows and the spread of rows over fragments. Errors: 1, 4, 13, 19, 22."""
+        """Return bytes, rows and the spread of rows over fragments.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
+        TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         return read.table_stats(self._lance_table(request.id), ref)

@@ -50,7 +50,9 @@ class QueryOperations(Operations):
     def query_table(self, request: QueryTableRequest) -> QueryTableResponse:
         """Answer with an Arrow IPC file, see `QueryAnswer`.
 
-        Errors: 0, 1, 4, 11, 12, 13, 17, 19, 22.
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
+        TableColumnNotFound, InvalidInput, ServiceUnavailable, InvalidTableState,
+        TableBranchNotFound.
         """
         answer: Any = QueryAnswer(query.to_file(self.query_table_reader(request)))
         return cast("QueryTableResponse", answer)
@@ -60,12 +62,17 @@ class QueryOperations(Operations):
 
         Lance reads ahead, as far as its I/O buffer goes. A hybrid search is in memory as a whole.
 
-        Errors: those of `query_table`; reading on may raise 13 and 17 too.
+        Raises what `query_table` raises; reading on may raise InvalidInput and ServiceUnavailable.
         """
         return query.read(self._query(request))
 
     def explain_table_query_plan(self, request: ExplainTableQueryPlanRequest) -> str:
-        """Return how a query would be run. Errors: 0, 1, 4, 11, 12, 13, 17, 19, 22."""
+        """Return how a query would be run.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
+        TableColumnNotFound, InvalidInput, ServiceUnavailable, InvalidTableState,
+        TableBranchNotFound.
+        """
         inner = request.query.model_copy()
         inner.id = _same("id", request.id, inner.id)
         inner.branch = _same("branch", request.branch, inner.branch)
@@ -74,7 +81,9 @@ class QueryOperations(Operations):
     def analyze_table_query_plan(self, request: AnalyzeTableQueryPlanRequest) -> str:
         """Run a query; return its plan with what each step took.
 
-        Errors: 0, 1, 4, 11, 12, 13, 17, 19, 22.
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
+        TableColumnNotFound, InvalidInput, ServiceUnavailable, InvalidTableState,
+        TableBranchNotFound.
         """
         return query.analyze(self._query(request))
 

@@ -29,7 +29,11 @@ class SchemaOperations(Operations):
     def alter_table_add_columns(
         self, request: AlterTableAddColumnsRequest
     ) -> AlterTableAddColumnsResponse:
-        """Add columns by SQL expression. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
+        """Add columns by SQL expression.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version = schema_evolution.add_columns(table, ref, request.new_columns)
@@ -38,7 +42,11 @@ class SchemaOperations(Operations):
     def alter_table_alter_columns(
         self, request: AlterTableAlterColumnsRequest
     ) -> AlterTableAlterColumnsResponse:
-        """Rename, retype, allow nulls or not. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
+        """Rename, retype, allow nulls or not.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version = schema_evolution.alter_columns(table, ref, request.alterations)
@@ -47,7 +55,11 @@ class SchemaOperations(Operations):
     def alter_table_drop_columns(
         self, request: AlterTableDropColumnsRequest
     ) -> AlterTableDropColumnsResponse:
-        """Drop columns and the indices on them. Errors: 1, 4, 12, 13, 14, 19, 22."""
+        """Drop columns and the indices on them.
+
+        Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version, transaction = schema_evolution.drop_columns(table, ref, request.columns)
@@ -56,7 +68,11 @@ class SchemaOperations(Operations):
     def alter_table_backfill_columns(
         self, request: AlterTableBackfillColumnsRequest
     ) -> AlterTableBackfillColumnsResponse:
-        """Fill a computed column; it is done on return. Errors: 0, 1, 4, 12, 13, 14, 19, 22."""
+        """Fill a computed column; it is done on return.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         worker = engine.current()
         computed_columns.refuse_options(request, has_engine=worker is not None)
@@ -71,7 +87,11 @@ class SchemaOperations(Operations):
     def update_table_schema_metadata(
         self, request: UpdateTableSchemaMetadataRequest
     ) -> UpdateTableSchemaMetadataResponse:
-        """Replace the schema's metadata. Errors: 1, 4, 13, 14, 19, 22."""
+        """Replace the schema's metadata.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         now, transaction = schema_evolution.replace_schema_metadata(table, ref, request.metadata)
@@ -80,7 +100,11 @@ class SchemaOperations(Operations):
     def update_field_metadata(
         self, request: UpdateFieldMetadataRequest
     ) -> UpdateFieldMetadataResponse:
-        """Merge into or replace the metadata of fields. Errors: 1, 4, 12, 13, 14, 19, 22."""
+        """Merge into or replace the metadata of fields.
+
+        Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version, fields = schema_evolution.update_field_metadata(table, ref, request.updates)

@@ -32,9 +32,12 @@ class TransactionOperations(Operations):
     def describe_transaction(
         self, request: DescribeTransactionRequest
     ) -> DescribeTransactionResponse:
-        """Describe a transaction of a table, by its id or version. Errors: 1, 4, 10, 13, 19.
+        """Describe a transaction of a table, by its id or version.
 
         The identifier is that of the table, and after it that of the transaction.
+
+        Raises: NamespaceNotFound, TableNotFound, TransactionNotFound, InvalidInput,
+        InvalidTableState.
         """
         table, name = self._transaction(request.id)
         found = transactions.describe(table, name)
@@ -43,7 +46,11 @@ class TransactionOperations(Operations):
         )
 
     def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
-        """Accept what holds already; nothing else can change. Errors: 0, 1, 4, 10, 13, 19."""
+        """Accept what holds already; nothing else can change.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TransactionNotFound,
+        InvalidInput, InvalidTableState.
+        """
         table, name = self._transaction(request.id)
         found = transactions.alter(table, name, request.actions)
         return AlterTransactionResponse(
@@ -51,7 +58,11 @@ class TransactionOperations(Operations):
         )
 
     def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
-        """Do operations on several tables, all or none. Errors: 0, 1, 4, 5, 13, 14, 18, 19, 22."""
+        """Do operations on several tables, all or none.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
+        InvalidInput, ConcurrentModification, Internal, InvalidTableState, TableBranchNotFound.
+        """
         kinds = [_kind_of(operation) for operation in request.operations]
         steps = [
             self._step(kind, operation)
@@ -86,7 +97,7 @@ class TransactionOperations(Operations):
 
 
 def _kind_of(operation: CommitTableOperation) -> str:
-    """Return the one field of an operation that is set. Raises InvalidInput (13)."""
+    """Return the one field of an operation that is set. Raises InvalidInput."""
     kinds = [name for name in CommitTableOperation.model_fields if getattr(operation, name)]
     if len(kinds) != 1:
         raise invalid(f"Each operation must be of exactly one kind, not {kinds or 'none'}")

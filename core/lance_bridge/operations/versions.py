@@ -45,7 +45,7 @@ from .base import Operations
 
 
 def ranges_of(request: BatchDeleteTableVersionsRequest) -> list[range]:
-    """Return the ranges that a request wants to delete. Raises InvalidInput (13)."""
+    """Return the ranges that a request wants to delete. Raises InvalidInput."""
     return versions.check_ranges((r.start_version, r.end_version) for r in request.ranges)
 
 
@@ -55,7 +55,11 @@ class VersionOperations(Operations):
     # -- versions ----------------------------------------------------------------------------------
 
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
-        """List versions, oldest first unless `descending`. Errors: 1, 4, 13, 19, 22."""
+        """List versions, oldest first unless `descending`.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
+        TableBranchNotFound.
+        """
         descending = bool(request.descending)
         path = self._table(request.id)
         scope = f"versions {path} {request.branch or ''} {descending}"
@@ -72,7 +76,11 @@ class VersionOperations(Operations):
     def describe_table_version(
         self, request: DescribeTableVersionRequest
     ) -> DescribeTableVersionResponse:
-        """Describe a version, or the latest. Errors: 1, 4, 11, 13, 19, 22."""
+        """Describe a version, or the latest.
+
+        Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
+        InvalidTableState, TableBranchNotFound.
+        """
         table = self._lance_table(request.id)
         directory = versions.directory_of(table, request.branch)
         found = versions.describe(table, directory, request.version)
@@ -81,7 +89,11 @@ class VersionOperations(Operations):
     def create_table_version(
         self, request: CreateTableVersionRequest
     ) -> CreateTableVersionResponse:
-        """Make a staged manifest the next version. Errors: 0, 1, 4, 13, 14, 19, 22."""
+        """Make a staged manifest the next version.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         table = self._lance_table(request.id)
         made = versions.create(table, Staged.of(request))
         return CreateTableVersionResponse(version=made.described())
@@ -89,7 +101,11 @@ class VersionOperations(Operations):
     def batch_create_table_versions(
         self, request: BatchCreateTableVersionsRequest
     ) -> BatchCreateTableVersionsResponse:
-        """Create versions of several tables, all or none. Errors: 0, 1, 4, 13, 14, 18, 19, 22."""
+        """Create versions of several tables, all or none.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
+        ConcurrentModification, Internal, InvalidTableState, TableBranchNotFound.
+        """
         steps = [
             batches.create_version(self._lance_table(entry.id), Staged.of(entry))
             for entry in request.entries
@@ -100,14 +116,22 @@ class VersionOperations(Operations):
     def batch_delete_table_versions(
         self, request: BatchDeleteTableVersionsRequest
     ) -> BatchDeleteTableVersionsResponse:
-        """Delete versions that nothing needs. Errors: 1, 4, 13, 14, 19, 22."""
+        """Delete versions that nothing needs.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        InvalidTableState, TableBranchNotFound.
+        """
         ranges = ranges_of(request)
         table = self._lance_table(request.id)
         planned = versions.prepare_deletion(table, request.branch, ranges)
         return BatchDeleteTableVersionsResponse(deleted_count=versions.delete(planned))
 
     def restore_table(self, request: RestoreTableRequest) -> RestoreTableResponse:
-        """Make an old version's state the latest. Errors: 1, 4, 11, 13, 14, 19, 22."""
+        """Make an old version's state the latest.
+
+        Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
+        ConcurrentModification, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(request.version, branch=request.branch)
         table = self._lance_table(request.id)
         return RestoreTableResponse(transaction_id=versions.restore(table, ref))
@@ -115,7 +139,10 @@ class VersionOperations(Operations):
     # -- tags --------------------------------------------------------------------------------------
 
     def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
-        """List tags, sorted by name. Errors: 1, 4, 13, 19."""
+        """List tags, sorted by name.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
+        """
         path = self._table(request.id)
         page = PageRequest.parse(f"tags {path}", request.limit, request.page_token)
         found = tags.list_all(self._lance_table(request.id))
@@ -125,37 +152,59 @@ class VersionOperations(Operations):
     def get_table_tag_version(
         self, request: GetTableTagVersionRequest
     ) -> GetTableTagVersionResponse:
-        """Return what a tag points to. Errors: 1, 4, 8, 13, 19."""
+        """Return what a tag points to.
+
+        Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
+        """
         found = tags.get(self._lance_table(request.id), request.tag)
         return GetTableTagVersionResponse(version=found.version, branch=found.branch)
 
     def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
-        """Tag a version. Errors: 1, 4, 9, 11, 13, 19, 22."""
+        """Tag a version.
+
+        Raises: NamespaceNotFound, TableNotFound, TableTagAlreadyExists, TableVersionNotFound,
+        InvalidInput, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(request.version, branch=request.branch)
         tags.create(self._lance_table(request.id), request.tag, ref)
         return CreateTableTagResponse()
 
     def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
-        """Let a tag point to another version. Errors: 1, 4, 8, 11, 13, 19, 22."""
+        """Let a tag point to another version.
+
+        Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
+        InvalidInput, InvalidTableState, TableBranchNotFound.
+        """
         ref = Ref.of(request.version, branch=request.branch)
         tags.update(self._lance_table(request.id), request.tag, ref)
         return UpdateTableTagResponse()
 
     def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
-        """Delete a tag; its version stays. Errors: 1, 4, 8, 13, 19."""
+        """Delete a tag; its version stays.
+
+        Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
+        """
         tags.delete(self._lance_table(request.id), request.tag)
         return DeleteTableTagResponse()
 
     # -- branches ----------------------------------------------------------------------------------
 
     def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
-        """Make a branch of a version. Errors: 0, 1, 4, 11, 13, 14, 19, 22 (of the source), 23."""
+        """Make a branch of a version.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
+        InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound (of the
+        source), TableBranchAlreadyExists.
+        """
         source = Ref.of(request.from_version, branch=request.from_branch)
         branches.create(self._lance_table(request.id), request.name, source)
         return CreateTableBranchResponse()
 
     def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
-        """List branches but main, sorted by name. Errors: 1, 4, 13, 19."""
+        """List branches but main, sorted by name.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
+        """
         path = self._table(request.id)
         page = PageRequest.parse(f"branches {path}", request.limit, request.page_token)
         found = branches.list_all(self._lance_table(request.id))
@@ -163,7 +212,11 @@ class VersionOperations(Operations):
         return ListTableBranchesResponse(branches={n: found[n] for n in names}, page_token=token)
 
     def delete_table_branch(self, request: DeleteTableBranchRequest) -> DeleteTableBranchResponse:
-        """Delete a branch that nothing refers to. Errors: 1, 4, 13, 19, 22."""
+        """Delete a branch that nothing refers to.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
+        TableBranchNotFound.
+        """
         branches.delete(self._lance_table(request.id), request.name)
         return DeleteTableBranchResponse()
 
@@ -172,25 +225,43 @@ class ManagementOperations(Operations):
     """Beyond the trait: whether a table's storage or its catalog manages its versions."""
 
     def manage_table(self, id: Sequence[str]) -> None:
-        """Have the catalog hold a table's versions. Errors: 0, 1, 4, 13, 14, 19.
+        """Have the catalog hold a table's versions.
 
         Stop its writers first: those that opened it before go on writing to the storage, and what
         they write is not shown.
+
+        Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
+        ConcurrentModification, InvalidTableState.
         """
         conversion.begin(self._lance_table(id))
 
     def release_table(self, id: Sequence[str]) -> None:
-        """Leave a table's versions to its storage again. Errors: 1, 4, 13, 14, 19."""
+        """Leave a table's versions to its storage again.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        InvalidTableState.
+        """
         conversion.end(self._lance_table(id))
 
     def list_out_of_band_versions(self, id: Sequence[str]) -> OutOfBand:
-        """List what was written past the catalog, and is not shown. Errors: 1, 4, 13, 19."""
+        """List what was written past the catalog, and is not shown.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
+        """
         return out_of_band.inspect(self._lance_table(id))
 
     def adopt_out_of_band_versions(self, id: Sequence[str]) -> int:
-        """Make such versions the table's own; return its latest. Errors: 1, 4, 13, 14, 19."""
+        """Make such versions the table's own; return its latest.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        InvalidTableState.
+        """
         return out_of_band.adopt(self._lance_table(id))
 
     def discard_out_of_band_versions(self, id: Sequence[str]) -> int:
-        """Delete such versions' manifests; return their number. Errors: 1, 4, 13, 14, 19."""
+        """Delete such versions' manifests; return their number.
+
+        Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
+        InvalidTableState.
+        """
         return out_of_band.discard(self._lance_table(id))

@@ -91,7 +91,7 @@ def test_only_what_is_not_aligned_is_copied() -> None:
         stream = place_at(to_stream(table), remainder)
         first = pa.py_buffer(stream).address
         inside = range(first, first + len(stream))
-        [batch] = Rows.of(stream).reader()
+        [batch] = Rows.from_data(stream).reader()
         number, price = (batch.column(i).buffers()[1].address for i in range(2))
         nested = [batch.column("both").field(i).buffers()[1].address for i in range(2)]
         assert number in inside

@@ -168,7 +168,7 @@ def test_buffers_are_not_copied() -> None:
     table = pa.table({"a": pa.array(range(100_000), pa.int64())})
     data = ipc(table)
     start = pa.py_buffer(data).address
-    [batch] = list(Rows.of(data).reader())
+    [batch] = list(Rows.from_data(data).reader())
     address = batch.column(0).buffers()[1].address
     assert start < address < start + len(data)
 

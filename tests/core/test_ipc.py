@@ -32,7 +32,7 @@ def stream(
 
 def read_stream(data: bytes) -> pa.Table:
     """Return the rows of a stream, as a write would get them."""
-    rows = Rows.of(data)
+    rows = Rows.from_data(data)
     rows.require_storable()
     return rows.reader().read_all()
 
@@ -128,7 +128,7 @@ def test_dictionaries_may_be_replaced_and_extended() -> None:
     ],
 )
 def test_what_is_no_stream_is_invalid(data: bytes) -> None:
-    with pytest.raises(InvalidInputError, match=r"no data|not a whole Arrow IPC stream"):
+    with pytest.raises(InvalidInputError, match=r"no data|not a complete Arrow IPC stream"):
         read_stream(data)
 
 
@@ -136,7 +136,7 @@ def test_a_file_in_place_of_a_stream_is_invalid() -> None:
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, ROWS.schema) as writer:
         writer.write_table(ROWS)
-    with pytest.raises(InvalidInputError, match="not a whole Arrow IPC stream"):
+    with pytest.raises(InvalidInputError, match="not a complete Arrow IPC stream"):
         read_stream(sink.getvalue())
 
 

@@ -16,73 +16,73 @@ from ..errors import invalid
 from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
 
 _PIECE = 16 * 2**20
-"""Bytes asked of a file at once: some allocate all that is asked for, and a length may be wrong."""
+"""Bytes read from a file at once. Some files allocate the size requested, which may be wrong."""
 
 
 class BinaryFile(Protocol):
-    """What is read from: a file opened as binary, a response, a pipe."""
+    """A source of bytes: a file opened in binary mode, a response, a pipe."""
 
     def read(self, size: int, /) -> bytes | None:
-        """Return at most ``size`` bytes; none at the end."""
+        """Return at most ``size`` bytes, and no bytes at the end."""
 
 
 def open_stream(source: BinaryFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the schema of an Arrow IPC stream, and its batches, which are not validated.
 
-    The stream must be all that is left in ``source``. It is read as far as the batches are asked
-    for; buffers of a ``pa.BufferReader`` are not copied. What ``source.read`` raises is raised.
+    The stream must be all that is left in ``source``. Each batch is read when it is requested, and
+    buffers of a ``pa.BufferReader`` are not copied. Errors of ``source.read`` are passed on.
 
     Raises:
-        InvalidInputError: (13) here or between batches: not an Arrow IPC stream, cut short, or
-            followed by something else.
+        InvalidInputError: (13) here or between batches: it is not an Arrow IPC stream, is
+            truncated, or is followed by something else.
     """
-    watched = _Watched(source)
-    with _malformed(watched):
-        reader = pa.ipc.open_stream(pa.PythonFile(watched, mode="r"))
-    return reader.schema, _batches(reader, watched)
+    file = _EndCheckingFile(source)
+    with _translate_errors(file):
+        reader = pa.ipc.open_stream(pa.PythonFile(file, mode="r"))
+    return reader.schema, _read_batches(reader, file)
 
 
-def _batches(reader: Any, watched: _Watched) -> Iterator[pa.RecordBatch]:
+def _read_batches(reader: Any, file: _EndCheckingFile) -> Iterator[pa.RecordBatch]:
     while True:
-        with _malformed(watched):
+        with _translate_errors(file):
             batch = next(reader, None)
         if batch is None:
             break
         yield batch
-    if watched.ran_dry:
+    if file.is_exhausted:
         raise invalid("The Arrow IPC stream is cut short: it has no end-of-stream mark")
-    rest = len(watched.read(_PIECE))
+    rest = len(file.read(_PIECE))
     if rest:
         more = " or more" if rest == _PIECE else ""
-        raise invalid(
-            f"The data goes on after the end of the Arrow IPC stream, by {rest} bytes{more}"
-        )
+        raise invalid(f"The Arrow IPC stream is followed by {rest} bytes{more} of other data")
 
 
 @contextmanager
-def _malformed(watched: _Watched) -> Iterator[None]:
+def _translate_errors(file: _EndCheckingFile) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
-        if watched.failure is not None:
-            raise watched.failure from None
-        if not watched.size:
+        if file.failure is not None:
+            raise file.failure from None
+        if not file.size:
             raise invalid(
-                "The request has no data: send an Arrow IPC stream; a schema alone is enough"
+                "The request has no data: send an Arrow IPC stream; one without batches is enough"
             ) from error
-        raise invalid(f"The data is not a whole Arrow IPC stream: {first_line(error)}") from error
+        raise invalid(
+            f"The data is not a complete Arrow IPC stream: {first_line(error)}"
+        ) from error
 
 
-class _Watched:
-    """A file for Arrow that notices its end. Closing it leaves the caller's own file open."""
+class _EndCheckingFile:
+    """A file for Arrow that records whether its end was reached. Closing it closes nothing."""
 
     closed = False
 
     def __init__(self, source: Any) -> None:
         self._source = source
         self.size = 0
-        self.ran_dry = False
-        """Whether more was asked for than there was."""
+        self.is_exhausted = False
+        """Whether the last read returned fewer bytes than it asked for."""
         self.failure: BaseException | None = None
         if hasattr(source, "read_buffer"):
             self.read_buffer = self._read_buffer
@@ -94,28 +94,28 @@ class _Watched:
         return False
 
     def close(self) -> None:
-        """The caller opened the file, and closes it."""
+        """Do nothing: the caller opened the file, and closes it."""
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, however few the source gives at once, or what is left."""
+        """Return ``size`` bytes, or the rest. The source may give fewer bytes at a time."""
         pieces = []
         missing = size
         while missing > 0:
-            piece = self._piece(min(missing, _PIECE))
+            piece = self._read_piece(min(missing, _PIECE))
             if not piece:
                 break
             pieces.append(piece)
             missing -= len(piece)
         data = b"".join(pieces) if len(pieces) != 1 else pieces[0]
-        self._note(len(data), size)
+        self._count(len(data), size)
         return data
 
     def _read_buffer(self, size: int) -> pa.Buffer:
         data = self._source.read_buffer(size)
-        self._note(len(data), size)
+        self._count(len(data), size)
         return data
 
-    def _piece(self, size: int) -> bytes:
+    def _read_piece(self, size: int) -> bytes:
         try:
             piece = self._source.read(size)
         except BaseException as error:
@@ -123,30 +123,35 @@ class _Watched:
             raise
         if not isinstance(piece, bytes | bytearray | memoryview):
             kind = type(piece).__name__
-            self.failure = invalid(f"The file gave {kind} and not bytes: open it as binary")
+            self.failure = invalid(
+                f"The file returned {kind} instead of bytes: open it in binary mode"
+            )
             raise self.failure
         return bytes(piece)
 
-    def _note(self, given: int, wanted: int) -> None:
+    def _count(self, given: int, wanted: int) -> None:
         self.size += given
-        self.ran_dry = given < wanted
+        self.is_exhausted = given < wanted
 
 
-class Passing(Iterator[pa.RecordBatch]):
-    """Batches as they come, and what ended them."""
+class ErrorCapturingReader(Iterator[pa.RecordBatch]):
+    """Batches as they arrive, and the error that ended them.
+
+    pylance reports only the text of an error that its source of batches raises.
+    """
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self.begin(batches)
 
     def begin(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take other batches, of which nothing is known yet."""
-        self._passing = iter(batches)
+        """Read other batches from here on."""
+        self._batches = iter(batches)
         self.failure: BaseException | None = None
-        """What ended the batches, other than their end."""
+        """The error that ended the batches, or None."""
 
     def __next__(self) -> pa.RecordBatch:
         try:
-            return next(self._passing)
+            return next(self._batches)
         except StopIteration:
             raise
         except BaseException as error:
@@ -154,8 +159,8 @@ class Passing(Iterator[pa.RecordBatch]):
             raise
 
     @contextmanager
-    def blamed(self) -> Iterator[None]:
-        """Raise what ended the batches in the place of what pylance makes of it."""
+    def reraise_source_error(self) -> Iterator[None]:
+        """Raise the error that ended the batches instead of the one that pylance raises for it."""
         try:
             with panics_as_errors():
                 yield

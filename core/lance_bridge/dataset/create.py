@@ -153,11 +153,11 @@ def _overwrite(new: NewTable, table: Table) -> int:
     Raises:
         ConcurrentModificationError: (14) another writer committed meanwhile.
     """
-    if not new.rows.can_be_read:  # the first write took them, and lost the race
+    if not new.rows.is_readable:  # the first write took them, and lost the race
         raise concurrent_modification(table.path)
     _, options = _target(table, new.storage_options)
     dataset = table.open(write=True)
-    with new.rows.blamed(), table.committing(dataset, rows=new.rows):
+    with new.rows.reraise_source_error(), table.committing(dataset, rows=new.rows):
         written = lance.write_dataset(
             new.rows.reader(), dataset, mode="overwrite", storage_options=options
         )
@@ -183,7 +183,7 @@ def write_first(
     place, options = _target(table, storage_options)
     transaction, through = None, table.commit_arguments()
     try:
-        with rows.blamed():
+        with rows.reraise_source_error():
             fragments = write_fragments(
                 rows.reader(), place, mode="create", storage_options=options
             )

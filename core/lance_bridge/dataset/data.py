@@ -1,7 +1,7 @@
-"""What a caller may hand in as the rows of a table, and reading it without holding it in memory.
+"""The rows of a request, in any form that a caller may pass, read without holding them in memory.
 
 Lance writes fragments first and makes them visible in one step, so rows can be checked while they
-are written: what is wrong with them ends the write before that step.
+are written: bad rows end the write before that step.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from ..errors import invalid, marking_callers_own
 from ..lance_errors import first_line
 from . import batch_stream
 from .arrow_compat import align, align_batch, check_types, require_storable
-from .batch_stream import Passing
+from .batch_stream import ErrorCapturingReader
 
 Data = bytes | bytearray | memoryview | batch_stream.BinaryFile | Iterable[Any]
 """An Arrow IPC stream as bytes, in any other buffer, or in a file opened as binary; or batches, as
@@ -29,21 +30,21 @@ a ``pa.Table``, ``pa.RecordBatch``, ``pa.RecordBatchReader``, anything else that
 _Pass = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
-class Source(Enum):
-    """Where rows come from: how often, and at what cost, they can be read."""
+class RowSource(Enum):
+    """Where rows come from, which decides how often they can be read."""
 
     MEMORY = "memory"
-    FILE = "a file that can go back"
-    ONCE = "something that is read once"
+    FILE = "a seekable file"
+    ONCE = "a source that is read once"
 
 
 class Rows:
     """The rows of a request, read in batches and checked on the way."""
 
-    def __init__(self, begin: Callable[[], _Pass], source: Source) -> None:
-        """Begin to read: ``begin`` returns the schema and the batches, for each pass anew.
+    def __init__(self, begin: Callable[[], _Pass], source: RowSource) -> None:
+        """Start reading: ``begin`` returns the schema and the batches of a new pass.
 
-        Rows in memory are read through here. Rows that come later are checked as they come.
+        Rows in memory are checked here, and others when they are read.
 
         Raises:
             InvalidInputError: (13)
@@ -51,74 +52,74 @@ class Rows:
         self._begin = begin
         self._source = source
         self._trusted = False
-        self._is_begun = False
+        self._is_started = False
         self.count = 0
         """Rows read in this pass."""
         self.deadline: float | None = None
-        """Until when the rows may be read, in seconds of ``time.monotonic``."""
-        self._passing = Passing(())
+        """The time by which all rows must be read, in seconds of ``time.monotonic``."""
+        self._reader = ErrorCapturingReader(())
         self.schema, self._batches = begin()
         _check_names(self.schema)
         check_types(self.schema)
-        if source is Source.MEMORY:
-            self._read_through()
+        if source is RowSource.MEMORY:
+            self._check_all()
             self._trusted = True
 
     @classmethod
-    def of(cls, data: Data) -> Rows:
-        """Return the rows that a caller has handed in.
+    def from_data(cls, data: Data) -> Rows:
+        """Return the rows that a caller passed.
 
         Raises:
-            InvalidInputError: (13) they are nothing that rows can be read from, or, where that can
-                be seen yet, are malformed.
+            InvalidInputError: (13) the data is of a type without rows, or, as far as it is read
+                here, malformed.
         """
         with marking_callers_own():
-            begin, source = _opened(data)
-        return cls(lambda: _begin_marking(begin), source)
+            begin, source = _open_data(data)
+        return cls(lambda: _begin_marked(begin), source)
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the rows can be read as often as needed."""
-        return self._source is not Source.ONCE
+        """Whether the rows can be read more than once."""
+        return self._source is not RowSource.ONCE
 
     @property
-    def can_be_read(self) -> bool:
-        """Whether a pass can be begun now."""
-        return self.is_repeatable or not self._is_begun
+    def is_readable(self) -> bool:
+        """Whether another pass can start now."""
+        return self.is_repeatable or not self._is_started
 
     def check_ahead(self) -> None:
-        """Read all rows that can be read twice, so that bad ones are known before any change.
+        """Check all rows of a seekable file, so that bad ones are found before any change.
 
         Raises:
             InvalidInputError: (13)
         """
-        if self._source is Source.FILE:
-            self._read_through()
+        if self._source is RowSource.FILE:
+            self._check_all()
 
     def reader(
         self, into: pa.Schema | None = None, check: Callable[[pa.RecordBatch], None] | None = None
     ) -> Any:
-        """Return a reader (``pa.RecordBatchReader``) of all rows, for one pass that `can_be_read`.
+        """Return a reader (``pa.RecordBatchReader``) of all rows, for one pass; see `is_readable`.
 
         Args:
-            into: The schema of the table they go to; its rules on nulls are checked.
-            check: Called with each batch; what it raises ends the pass.
+            into: The schema of the table to write to, whose rules on nulls are checked.
+            check: Called with each batch; its error ends the pass.
         """
-        if self._is_begun:
+        if self._is_started:
             self._rewind()
-        self._is_begun = True
-        strict = into if into is not None and _forbids_nulls(into) else None
-        self._passing.begin(self._pass(strict, check))
-        return pa.RecordBatchReader.from_batches(self.schema, self._passing)
+        self._is_started = True
+        strict = into if into is not None and any(map(_is_strict, into)) else None
+        self._reader.begin(self._pass(strict, check))
+        return pa.RecordBatchReader.from_batches(self.schema, self._reader)
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the pass: pylance only shows its text."""
-        return self._passing.failure
+        """The error that ended the pass, or None."""
+        return self._reader.failure
 
-    def blamed(self) -> AbstractContextManager[None]:
-        """Raise what was wrong with the rows in place of what pylance makes of it."""
-        return self._passing.blamed()
+    def reraise_source_error(self) -> AbstractContextManager[None]:
+        """Raise the error of the rows instead of the one that pylance raises for it."""
+        return self._reader.reraise_source_error()
 
     def require_storable(self) -> None:
         """Check that Lance can make a table of this schema.
@@ -130,18 +131,18 @@ class Rows:
 
     def _rewind(self) -> None:
         self.count = 0
-        self._passing.begin(())
+        self._reader.begin(())
         _, self._batches = self._begin()
 
-    def _read_through(self) -> None:
-        for _ in self._checked():
+    def _check_all(self) -> None:
+        for _ in self._checked_batches():
             pass
         self._rewind()
 
     def _pass(
         self, into: pa.Schema | None, check: Callable[[pa.RecordBatch], None] | None
     ) -> Iterator[pa.RecordBatch]:
-        for given in self._checked():
+        for given in self._checked_batches():
             batch = align_batch(given)
             if into is not None:
                 _check_nulls_for(into, batch)
@@ -150,49 +151,49 @@ class Rows:
             self.count += batch.num_rows
             yield batch
 
-    def _checked(self) -> Iterator[pa.RecordBatch]:
+    def _checked_batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
             if self.deadline is not None and time.monotonic() > self.deadline:
                 raise ServiceUnavailableError(
-                    "The rows did not arrive within the timeout: nothing is changed"
+                    "The rows did not arrive within the timeout; nothing was changed"
                 )
             if not self._trusted:
                 _check_batch(batch, self.schema)
             yield batch
 
 
-# -- what was handed in ----------------------------------------------------------------------------
+# -- forms of data ----------------------------------------------------------------------------
 
 
-def _begin_marking(begin: Callable[[], _Pass]) -> _Pass:
-    """Begin a pass whose errors are marked as the caller's own: reading runs the caller's code."""
+def _begin_marked(begin: Callable[[], _Pass]) -> _Pass:
+    """Start a pass whose errors are marked as the caller's: reading runs the caller's code."""
     with marking_callers_own():
         schema, batches = begin()
-    return schema, _marking(batches)
+    return schema, _mark_errors(batches)
 
 
-def _marking(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _mark_errors(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with marking_callers_own():
         yield from batches
 
 
-def _opened(data: Any) -> tuple[Callable[[], _Pass], Source]:
+def _open_data(data: Any) -> tuple[Callable[[], _Pass], RowSource]:
     if isinstance(data, pa.Table | pa.RecordBatch):
         table = pa.table(data) if isinstance(data, pa.RecordBatch) else data
-        return lambda: (table.schema, iter(table.to_batches())), Source.MEMORY
+        return lambda: (table.schema, iter(table.to_batches())), RowSource.MEMORY
     buffer = _buffer(data)
     if buffer is not None:
-        return lambda: batch_stream.open_stream(pa.BufferReader(buffer)), Source.MEMORY
+        return lambda: batch_stream.open_stream(pa.BufferReader(buffer)), RowSource.MEMORY
     if hasattr(data, "__arrow_c_stream__"):
         stream = pa.RecordBatchReader.from_stream(data)
-        return lambda: (stream.schema, iter(stream)), Source.ONCE
+        return lambda: (stream.schema, iter(stream)), RowSource.ONCE
     if hasattr(data, "read"):
-        return _opened_file(data)
+        return _open_file(data)
     if isinstance(data, Iterable) and not isinstance(data, str):
-        source = Source.MEMORY if isinstance(data, Sequence) else Source.ONCE
-        return lambda: _iterated(data), source
+        source = RowSource.MEMORY if isinstance(data, Sequence) else RowSource.ONCE
+        return lambda: _open_batches(data), source
     raise invalid(
-        f"The request's data is of type {type(data).__name__}: give an Arrow IPC stream as bytes, "
+        f"The request's data is of type {type(data).__name__}: pass an Arrow IPC stream as bytes, "
         "a buffer or a binary file, or record batches"
     )
 
@@ -202,7 +203,7 @@ def _buffer(data: Any) -> pa.Buffer | None:
     if isinstance(data, pa.Buffer):
         return data
     if not isinstance(data, bytes | bytearray | memoryview) and hasattr(data, "read"):
-        return None  # such as mmap: it has a position to begin at
+        return None  # such as mmap, which is read from its position
     try:
         return pa.py_buffer(data)
     except (BufferError, ValueError) as error:
@@ -211,36 +212,31 @@ def _buffer(data: Any) -> pa.Buffer | None:
         return None
 
 
-def _opened_file(file: Any) -> tuple[Callable[[], _Pass], Source]:
+def _open_file(file: Any) -> tuple[Callable[[], _Pass], RowSource]:
     # A memory map can seek, and has said so only since Python 3.13.
     can_go_back = file.seekable() if hasattr(file, "seekable") else hasattr(file, "seek")
     if not can_go_back:
-        return lambda: batch_stream.open_stream(file), Source.ONCE
+        return lambda: batch_stream.open_stream(file), RowSource.ONCE
     start = file.tell()
 
     def begin() -> _Pass:
         file.seek(start)
         return batch_stream.open_stream(file)
 
-    return begin, Source.FILE
+    return begin, RowSource.FILE
 
 
-def _iterated(data: Iterable[Any]) -> _Pass:
+def _open_batches(data: Iterable[Any]) -> _Pass:
     batches = iter(data)
     first = next(batches, None)
     if first is None:
         raise invalid("The request has no data: without a batch there is no schema")
     if not isinstance(first, pa.RecordBatch):
-        raise _no_batch(first)
-    return first.schema, _chained(first, batches)
+        raise _not_a_batch(first)
+    return first.schema, chain([first], batches)
 
 
-def _chained(first: pa.RecordBatch, rest: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
-
-
-def _no_batch(item: Any) -> Exception:
+def _not_a_batch(item: Any) -> Exception:
     return invalid(f"The request's data holds a {type(item).__name__} and not a record batch")
 
 
@@ -249,7 +245,7 @@ def _no_batch(item: Any) -> Exception:
 
 def _check_batch(batch: Any, schema: pa.Schema) -> None:
     if not isinstance(batch, pa.RecordBatch):
-        raise _no_batch(batch)
+        raise _not_a_batch(batch)
     if not batch.schema.equals(schema):
         raise invalid("The request's data holds batches of different schemas")
     try:
@@ -260,7 +256,7 @@ def _check_batch(batch: Any, schema: pa.Schema) -> None:
     for field, column in zip(schema, batch.columns, strict=True):
         # Aligned, for pyarrow reads the offsets of empty lists, too, that may be left out.
         if _is_strict(field) and _has_forbidden_null(align(column), field):
-            raise invalid(f"Column {field.name!r} must not be null, and is in some rows")
+            raise invalid(f"Column {field.name!r} must not be null, but is null in some rows")
 
 
 def _check_nulls_for(table: pa.Schema, batch: pa.RecordBatch) -> None:
@@ -268,7 +264,7 @@ def _check_nulls_for(table: pa.Schema, batch: pa.RecordBatch) -> None:
         index = table.get_field_index(field.name)
         if index >= 0 and _has_forbidden_null(column, table.field(index)):
             raise TableSchemaValidationError(
-                f"Column {field.name!r} of the table must not be null, and is in some rows"
+                f"Column {field.name!r} of the table must not be null, but is null in some rows"
             )
 
 
@@ -276,7 +272,7 @@ def _has_forbidden_null(array: pa.Array, field: pa.Field, hidden: int = 0) -> bo
     """Return whether a value is null, here or nested, that the field does not allow to be.
 
     Args:
-        hidden: How many values are null because the struct is that they are in.
+        hidden: How many values are null because the struct around them is.
     """
     if not _is_strict(field):
         return False
@@ -292,10 +288,6 @@ def _has_forbidden_null(array: pa.Array, field: pa.Field, hidden: int = 0) -> bo
     if _is_list(kind) and _is_list(field.type):
         return _has_forbidden_null(array.flatten(), field.type.value_field)
     return False
-
-
-def _forbids_nulls(schema: pa.Schema) -> bool:
-    return any(_is_strict(field) for field in schema)
 
 
 def _is_strict(field: pa.Field) -> bool:

@@ -105,7 +105,7 @@ def first_or_again(
     try:
         version = write_first(table, rows)
     except TableAlreadyExistsError as error:
-        if not rows.can_be_read:
+        if not rows.is_readable:
             raise concurrent_modification(table.path) from error
         return again(table.refreshed())
     return done(rows.count, version)

@@ -38,7 +38,7 @@ class DataOperations(Operations):
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         table = create.NewTable(
             path,
-            Rows.of(request_data),
+            Rows.from_data(request_data),
             mode,
             request.properties,
             request.storage_options,
@@ -72,7 +72,7 @@ class DataOperations(Operations):
         """
         mode = modes.parse(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
         ref = Ref.of(branch=request.branch)
-        rows = Rows.of(request_data)
+        rows = Rows.from_data(request_data)
         table = self._lance_table(request.id)
         done = insert.insert(table, rows, mode, ref)
         return InsertIntoTableResponse(
@@ -99,7 +99,7 @@ class DataOperations(Operations):
             timeout=merge.parse_timeout(request.timeout),
         )
         ref = Ref.of(branch=request.branch)
-        rows = Rows.of(request_data)
+        rows = Rows.from_data(request_data)
         table = self._lance_table(request.id)
         done = merge.merge(table, rows, wanted, ref)
         return MergeInsertIntoTableResponse(

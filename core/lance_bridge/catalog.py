@@ -107,16 +107,14 @@ class Catalog(ABC):
     def list_namespaces(self, parent: Path) -> Iterable[str]:
         """Return the names of all children of ``parent`` (``()`` is the root), sorted.
 
-        Raises:
-            NamespaceNotFoundError: (1)
+        Raises NamespaceNotFound (1).
         """
 
     @abstractmethod
     def load_namespace(self, path: Path) -> NamespaceRecord:
         """Return a namespace of any level, with the properties it was given.
 
-        Raises:
-            NamespaceNotFoundError: (1)
+        Raises NamespaceNotFound (1).
         """
 
     def place_for_tables(self, namespace: NamespaceRecord) -> str | None:

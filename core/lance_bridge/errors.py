@@ -147,8 +147,7 @@ def is_callers_own(error: BaseException) -> bool:
 def require_text(what: str, text: str) -> None:
     """Refuse a string that is not text: half of a surrogate pair cannot be sent or stored.
 
-    Raises:
-        InvalidInputError: (13)
+    Raises InvalidInput (13).
     """
     try:
         text.encode()

@@ -68,7 +68,7 @@ def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
     [index] = answer_of("table", "indices", "prod", name)["indices"]
     assert (index["index"], index["kind"]) == ("by_id", "BITMAP")
     again = run("maintain", "index", "prod", name, "id", "--name", "by_id", code=1)
-    assert "has an index 'by_id' already" in again.stderr
+    assert "already has an index 'by_id'" in again.stderr
     assert "'nope'" in run("maintain", "index", "prod", name, "nope", code=1).stderr
 
 

@@ -42,12 +42,12 @@ _LAYOUTS = {
     **{kind.id: (16, 16) for kind in (pa.string_view(), pa.binary_view())},
     **{kind: (size, size) for kind, size in _OFFSETS.items()},
 }
-"""Of each type without arrays inside: the bytes of an item in its second buffer, which holds
-numbers, offsets or views, and what the address of that buffer must be a multiple of."""
+"""For each type that is not nested: the bytes of an item in its second buffer, which holds numbers,
+offsets or views, and the alignment of that buffer in bytes."""
 
 
 def align_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch that Lance can read: itself, or one with copies of what was unaligned."""
+    """Return a batch that Lance can read: itself, or one with unaligned buffers copied."""
     columns = batch.columns
     aligned = [align(column) for column in columns]
     if all(new is old for new, old in zip(aligned, columns, strict=True)):
@@ -56,10 +56,10 @@ def align_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def align(array: pa.Array) -> pa.Array:
-    """Return an array that Lance can read: itself, or one with copies of what was unaligned.
+    """Return an array that Lance can read: the array itself, or one with unaligned buffers copied.
 
-    Of nested types, those that Lance does not store (unions, views of lists, run-end encoded) are
-    returned as they are.
+    Nested types that Lance does not store (unions, views of lists, run-end encoded) are returned
+    unchanged.
     """
     kind = array.type
     if kind.id in _LAYOUTS:
@@ -73,7 +73,7 @@ def align(array: pa.Array) -> pa.Array:
 
 
 def _align_values(array: pa.Array) -> pa.Array:
-    """Align the second buffer. The first is bits, and others are bytes: they can be anywhere."""
+    """Align the second buffer. The others hold bits and bytes, which need no alignment."""
     kind = array.type
     size, alignment = _LAYOUTS[kind.id]
     if alignment == 1:
@@ -85,7 +85,7 @@ def _align_values(array: pa.Array) -> pa.Array:
         return array if is_whole and not values.address % alignment else pa.array([], kind)
     if not values.address % alignment:
         return array
-    # A slice is copied, and not all it is a slice of; validity can be cut at whole bytes only.
+    # Only the slice is copied, not the whole buffer; validity can be cut at whole bytes only.
     skipped, offset = array.offset // 8 * 8, array.offset % 8
     count = offset + len(array) + (kind.id in _OFFSETS)
     return pa.Array.from_buffers(
@@ -101,7 +101,7 @@ def _align_values(array: pa.Array) -> pa.Array:
 
 
 def _copy(buffer: pa.Buffer) -> pa.Buffer:
-    copy = pa.allocate_buffer(buffer.size)  # at a multiple of 64
+    copy = pa.allocate_buffer(buffer.size)  # at a multiple of 64 bytes
     memoryview(copy)[:] = memoryview(buffer)
     return copy
 
@@ -152,7 +152,7 @@ def _align_list(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> pa.Arr
     aligned = align(values)
     if aligned is values and aligned_offsets is offsets:
         return array
-    # The values of a slice are copied, and not all they are a slice of: it begins at 0 then.
+    # Only the values of the slice are copied, so the offsets start at 0.
     from_start = pc.subtract(aligned_offsets, start)
     if arrow.is_map(kind):
         parts = aligned.field(0), aligned.field(1)
@@ -177,58 +177,52 @@ _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.Array]], 
 
 
 def check_types(schema: pa.Schema) -> None:
-    """Check that no column is of a type whose rows Lance would lose.
-
-    Raises:
-        InvalidInputError: (13)
-    """
+    """Check that no column is of a type whose rows Lance would lose. Raises InvalidInput (13)."""
     for field in schema:
-        reason = _why_not_kept(field.type)
+        reason = _find_lossy_type(field.type)
         if reason is not None:
-            raise invalid(f"Lance cannot store {_name(field)}: {reason}")
+            raise invalid(f"Lance cannot store {_format_field(field)}: {reason}")
 
 
 def require_storable(schema: pa.Schema) -> None:
-    """Check that Lance can make a table of a schema.
-
-    Raises:
-        InvalidInputError: (13)
-    """
+    """Check that Lance can create a table of a schema. Raises InvalidInput (13)."""
     check_types(schema)
-    error = _why_not_made(schema)
+    error = _try_create(schema)
     if error is None:
         return
     for field in schema:
-        if _why_not_made(pa.schema([field])) is not None:
-            raise invalid(f"Lance cannot store {_name(field)}: {first_line(error)}") from error
+        if _try_create(pa.schema([field])) is not None:
+            raise invalid(
+                f"Lance cannot store {_format_field(field)}: {first_line(error)}"
+            ) from error
     raise invalid(f"Lance cannot store this schema: {first_line(error)}") from error
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
-    """Return a reader without batches: pyarrow makes an empty table of some types only."""
+    """Return a reader without batches. pyarrow has no empty table of some types."""
     return pa.RecordBatchReader.from_batches(schema, [])
 
 
-def _name(field: pa.Field) -> str:
+def _format_field(field: pa.Field) -> str:
     return f"column {field.name!r} of type {field.type}"
 
 
-def _why_not_kept(kind: pa.DataType) -> str | None:
+def _find_lossy_type(kind: pa.DataType) -> str | None:
     if arrow.is_struct(kind) and not kind.num_fields:
-        return "it loses rows beside a struct without fields"
+        return "it would lose rows of the other columns beside a struct without fields"
     if arrow.is_fixed_size_list(kind) and not _is_plain(kind.value_type):
         return (
-            "a list of fixed size can hold booleans, numbers, times, binary of fixed size and "
-            "lists of fixed size"
+            "a fixed-size list can hold booleans, numbers, times, fixed-size binary and "
+            "fixed-size lists"
         )
     if isinstance(kind, pa.BaseExtensionType):
-        return _why_not_kept(kind.storage_type)
-    reasons = (_why_not_kept(kind.field(i).type) for i in range(kind.num_fields))
+        return _find_lossy_type(kind.storage_type)
+    reasons = (_find_lossy_type(kind.field(i).type) for i in range(kind.num_fields))
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether values have one size each and nothing beside it."""
+    """Return whether all values have one fixed size."""
     if arrow.is_fixed_size_list(kind):
         return _is_plain(kind.value_type)
     return bool(
@@ -242,8 +236,8 @@ def _is_plain(kind: pa.DataType) -> bool:
     )
 
 
-def _why_not_made(schema: pa.Schema) -> Exception | None:
-    """Return why Lance refuses a table of a schema without rows, or None."""
+def _try_create(schema: pa.Schema) -> Exception | None:
+    """Return the error of Lance for a table of a schema without rows, or None."""
     try:
         with panics_as_errors():
             lance.write_dataset(no_rows(schema), "memory://")

@@ -61,8 +61,7 @@ def is_declaration(key: str) -> bool:
 def require_plain(column: Column) -> None:
     """Refuse to change a computed column in a way that its expression would not survive.
 
-    Raises:
-        InvalidInputError: (13)
+    Raises InvalidInput (13).
     """
     if paths.metadata_of(column).get(FLAG) == "true":
         raise invalid(
@@ -74,8 +73,7 @@ def require_plain(column: Column) -> None:
 def require_unread(dataset: lance.LanceDataset, changed: Sequence[Column]) -> None:
     """Refuse to drop, rename or retype what a computed column that stays is computed from.
 
-    Raises:
-        InvalidInputError: (13)
+    Raises InvalidInput (13).
     """
     whole = {column.name for column in changed if not column.parent}
     roots = {column.segments[0]: column for column in changed}

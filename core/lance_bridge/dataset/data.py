@@ -90,8 +90,7 @@ class Rows:
     def check_ahead(self) -> None:
         """Check all rows of a seekable file, so that bad ones are found before any change.
 
-        Raises:
-            InvalidInputError: (13)
+        Raises InvalidInput (13).
         """
         if self._source is RowSource.FILE:
             self._check_all()
@@ -122,11 +121,7 @@ class Rows:
         return self._reader.reraise_source_error()
 
     def require_storable(self) -> None:
-        """Check that Lance can make a table of this schema.
-
-        Raises:
-            InvalidInputError: (13)
-        """
+        """Check that Lance can make a table of this schema. Raises InvalidInput (13)."""
         require_storable(self.schema)
 
     def _rewind(self) -> None:

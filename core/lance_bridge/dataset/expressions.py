@@ -152,8 +152,7 @@ def check(plan: Plan, expression: str, bad: str) -> None:
 def require_sound(expression: str, bad: str) -> None:
     """Refuse what Lance cannot plan safely, or would not read to its end in brackets either.
 
-    Raises:
-        InvalidInputError: (13)
+    Raises InvalidInput (13).
     """
     try:
         require_text("The expression", expression)

@@ -192,8 +192,7 @@ _ALIASES = {"INVERTED": "FTS", "SCALAR": "BTREE", "VECTOR": "IVFPQ"}
 def parse(name: str) -> IndexType:
     """Return the kind of index that a request or Lance names, in any case.
 
-    Raises:
-        InvalidInputError: (13)
+    Raises InvalidInput (13).
     """
     plain = name.upper().replace("_", "")
     kind = _BY_NAME.get(_ALIASES.get(plain, plain))

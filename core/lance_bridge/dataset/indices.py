@@ -1,4 +1,4 @@
-"""Building, listing, describing and dropping the indices of a table."""
+"""The indices of a table: create, list, describe and drop."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ from .expressions import cut
 from .paths import Column
 
 _SYSTEM = "__lance"
-"""How the names of indices begin that Lance keeps for itself."""
-
-_READY = "SUCCEEDED"
+"""Prefix of the names of Lance's internal indices."""
 
 
-def described(dataset: lance.LanceDataset) -> list[Any]:
-    """Return a table's indices as ``lance.indices.IndexDescription``, without Lance's own."""
+def describe_indices(dataset: lance.LanceDataset) -> list[Any]:
+    """Return a table's ``lance.indices.IndexDescription``s, without Lance's internal ones."""
     return [each for each in dataset.describe_indices() if not each.name.startswith(_SYSTEM)]
 
 
@@ -42,16 +40,16 @@ def create(
     *,
     only_scalar: bool = False,
 ) -> str | None:
-    """Build an index and return its transaction's identifier; when this returns it is ready.
+    """Build an index and return the identifier of its transaction. It is complete on return.
 
-    Without a name it is called after the column, ``<path>_idx``.
+    The default name is that of the column, as ``<path>_idx``.
     Source: CreateTableIndex, CreateTableScalarIndex.
 
     Raises:
         TableIndexAlreadyExistsError: (7) an index has the name.
         TableColumnNotFoundError: (12)
-        InvalidInputError: (13) the kind is not known or not for such a column, an option does not
-            go with it, or Lance refuses one.
+        InvalidInputError: (13) the type is unknown or does not fit the column, or an option is not
+            one of the type or is refused by Lance.
         ConcurrentModificationError: (14)
     """
     kind = index_types.parse(request.index_type)
@@ -64,7 +62,7 @@ def create(
         raise invalid(f"{kind.name} is for {kind.needs}; '{column.path}' is {field.type}")
     _require_outside_lists(dataset, column)
     options = index_types.options_of(request, kind, field)
-    name = _free_name(dataset, table, request.name, f"{column.path}_idx")
+    name = _check_new_name(dataset, table, request.name, f"{column.path}_idx")
     build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
     with table.committing(dataset, f"no index was built on column '{column.path}'"):
         build(column.path, kind.name, name=name, replace=False, **options)
@@ -72,35 +70,33 @@ def create(
 
 
 def _require_outside_lists(dataset: lance.LanceDataset, column: Column) -> None:
-    """Lance builds no index on what is inside a list, and names no reason.
-
-    Raises:
-        InvalidInputError: (13)
-    """
+    """Refuse a field inside a list: Lance builds no index on it, and names no reason."""
     for end in range(1, len(column.segments)):
         above = paths.canonical(column.segments[:end])
         parent: Any = dataset.lance_schema.field(above)
         if not pa.types.is_struct(parent.to_arrow().type):
             raise invalid(
-                f"'{column.path}' is inside '{above}', which is no struct: an index can be on a "
-                "column or on a field of structs"
+                f"'{column.path}' is inside '{above}', which is not a struct: an index "
+                "can be on a column or on a field of structs"
             )
 
 
-def _free_name(dataset: lance.LanceDataset, table: Table, given: str | None, default: str) -> str:
+def _check_new_name(
+    dataset: lance.LanceDataset, table: Table, given: str | None, default: str
+) -> str:
     name = default if given is None else given
     require_text("The index name", name)
     if not name or "\0" in name or name.startswith(_SYSTEM):
-        # One of Lance's own names with another index behind it makes the table unusable.
+        # Another index with the name of an internal one makes the table unusable.
         raise invalid(
             f"{name[:60]!r} cannot be an index's name: it is empty, has a NUL or begins with "
             f"'{_SYSTEM}'"
         )
     if locations.is_path(name):
         raise invalid(f"{name[:60]!r} cannot be an index's name: it is a path")
-    if any(each.name == name for each in described(dataset)):
+    if any(each.name == name for each in describe_indices(dataset)):
         raise TableIndexAlreadyExistsError(
-            f"Table '{table.name}' has an index '{name}' already: drop it first, or "
+            f"Table '{table.name}' already has an index '{name}': drop it first, or "
             "choose another name"
         )
     return name
@@ -112,33 +108,33 @@ def list_indices(
     """Return one page of a table's indices by name, and the token of the next."""
     dataset = table.open(ref)
     with translate_lance_errors(f"The indices of table '{table.name}' could not be read"):
-        found = {each.name: each for each in described(dataset)}
+        found = {each.name: each for each in describe_indices(dataset)}
         names, token = page.cut_names(list(found))
         rows = dataset.count_rows() if names else 0
-        return [_content(found[name], rows) for name in names], token
+        return [_to_index_content(found[name], rows) for name in names], token
 
 
-def _content(index: Any, rows: int) -> IndexContent:
+def _to_index_content(index: Any, rows: int) -> IndexContent:
     segments = index.segments
-    made = [each.created_at for each in segments if each.created_at is not None]
+    created = [each.created_at for each in segments if each.created_at is not None]
     return IndexContent(
         index_name=index.name,
         index_uuid=segments[0].uuid,
         columns=list(index.field_names),
-        status=_READY,
+        status="SUCCEEDED",
         index_type=index_types.friendly(index.index_type),
         type_url=index.type_url,
         num_indexed_rows=index.num_rows_indexed,
-        num_unindexed_rows=_unindexed(index, rows),
+        num_unindexed_rows=_count_unindexed(index, rows),
         size_bytes=index.total_size_bytes,
         num_segments=len(segments),
-        created_at=min(made, default=None),
+        created_at=min(created, default=None),
         index_version=segments[0].index_version,
         index_details=json.dumps(index.details),
     )
 
 
-def _unindexed(index: Any, rows: int) -> int:
+def _count_unindexed(index: Any, rows: int) -> int:
     return max(rows - int(index.num_rows_indexed), 0)
 
 
@@ -149,7 +145,7 @@ def describe_stats(table: Table, ref: Ref, name: str | None) -> DescribeTableInd
         TableIndexNotFoundError: (6)
         InvalidInputError: (13) no index is named.
     """
-    named = _required(name)
+    named = _require_name(name)
     dataset = table.open(ref)
     with translate_lance_errors(f"The indices of table '{table.name}' could not be read"):
         index = _find(dataset, table, named)
@@ -158,7 +154,7 @@ def describe_stats(table: Table, ref: Ref, name: str | None) -> DescribeTableInd
             distance_type=distance.lower() if distance else None,
             index_type=index_types.friendly(index.index_type),
             num_indexed_rows=index.num_rows_indexed,
-            num_unindexed_rows=_unindexed(index, dataset.count_rows()),
+            num_unindexed_rows=_count_unindexed(index, dataset.count_rows()),
             num_indices=len(index.segments),
         )
 
@@ -171,7 +167,7 @@ def drop(table: Table, ref: Ref, name: str | None) -> str | None:
         InvalidInputError: (13) no index is named.
         ConcurrentModificationError: (14)
     """
-    named = _required(name)
+    named = _require_name(name)
     dataset = table.open(ref, write=True)
     _find(dataset, table, named)
     with table.committing(dataset, f"index '{named}' was not dropped"):
@@ -179,14 +175,14 @@ def drop(table: Table, ref: Ref, name: str | None) -> str | None:
     return transaction_id(dataset, table)
 
 
-def _required(name: str | None) -> str:
+def _require_name(name: str | None) -> str:
     if name is None:
         raise invalid("The request has no index_name")
     return name
 
 
 def _find(dataset: lance.LanceDataset, table: Table, name: str) -> Any:
-    for index in described(dataset):
+    for index in describe_indices(dataset):
         if index.name == name:
             return index
     raise TableIndexNotFoundError(f"Table '{table.name}' has no index '{cut(name, 120)}'")

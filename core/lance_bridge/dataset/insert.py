@@ -114,8 +114,7 @@ def first_or_again(
 def require_fit(table: Table, rows: pa.Schema, schema: pa.Schema) -> None:
     """Check that rows of one schema can be appended to a table of another. Nothing is read.
 
-    Raises:
-        TableSchemaValidationError: (20)
+    Raises TableSchemaValidation (20).
     """
     if rows.equals(schema, check_metadata=True):
         return

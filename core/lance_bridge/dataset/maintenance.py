@@ -18,19 +18,19 @@ from . import SMALL_FRAGMENT
 _lance: Any = optimize
 """Untyped: pylance's stub has not all that the module has."""
 
-Told = Callable[[int, int | None], None]
-"""Is told how many of how many tasks are done."""
+Progress = Callable[[int, int | None], None]
+"""Called with the number of finished tasks and of all tasks."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did, or would do; its version is the one that it read where nothing was."""
+    """What a compaction did, or would do. Where it did nothing, the version is the one it read."""
 
     version: int
     tasks: int
     fragments_removed: int
     fragments_added: int | None
-    """None where it was only planned."""
+    """None if it was only planned."""
 
 
 def compact(
@@ -38,19 +38,21 @@ def compact(
     *,
     target_rows: int = SMALL_FRAGMENT,
     dry_run: bool = False,
-    told: Told = lambda _done, _total: None,
+    on_progress: Progress = lambda _done, _total: None,
 ) -> Compacted:
-    """Rewrite small fragments, and those with many deleted rows, one after another; one commit.
+    """Rewrite small fragments, and those with many deleted rows, in this process; in one commit.
+
+    No row changes.
 
     Args:
         target_rows: Rows of a fragment; smaller ones are joined.
-        dry_run: Whether to write nothing, and only tell what would be.
+        dry_run: Write nothing, and return what would be done.
 
     Raises:
         InvalidInputError: (13) a number is not positive.
-        ConcurrentModificationError: (14) rows in these fragments changed meanwhile.
-        ServiceUnavailableError: (17) the table is as it was; files that no version names may be
-            left, which clean-up deletes.
+        ConcurrentModificationError: (14) rows in these fragments were modified concurrently.
+        ServiceUnavailableError: (17) the table is unchanged. Files that no version refers to may
+            be left, which cleanup deletes.
     """
     if target_rows < 1:
         raise invalid(f"target_rows must be 1 or more, not {target_rows}")
@@ -64,9 +66,9 @@ def compact(
     with table.committing(dataset, "it was not compacted"):
         rewrites = []
         for number, task in enumerate(tasks):
-            told(number, len(tasks))
+            on_progress(number, len(tasks))
             rewrites.append(task.execute(dataset))
-        told(len(tasks), len(tasks))
+        on_progress(len(tasks), len(tasks))
         metrics = _lance.Compaction.commit(dataset, rewrites, options)
     return Compacted(
         int(dataset.version), len(tasks), metrics.fragments_removed, metrics.fragments_added
@@ -74,13 +76,13 @@ def compact(
 
 
 LEAST_AGE = timedelta(hours=1)
-"""Readers of an old version and running jobs need theirs for as long."""
+"""Readers of an old version and running jobs may need it for this long."""
 DEFAULT_AGE = timedelta(days=14)
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What a clean-up took away, or would take away."""
+    """What a cleanup deleted, or would delete."""
 
     versions: int
     bytes: int
@@ -91,11 +93,7 @@ class Cleaned:
 
 
 def check_ages(older_than: timedelta, keep_versions: int | None) -> None:
-    """Refuse what is not safe, before anything is looked at.
-
-    Raises:
-        InvalidInputError: (13)
-    """
+    """Check the options of a cleanup. Raises InvalidInput (13)."""
     if older_than < LEAST_AGE:
         raise invalid(f"older_than must be {LEAST_AGE} or more, not {older_than}")
     if keep_versions is not None and keep_versions < 1:
@@ -109,51 +107,50 @@ def clean_up(
     keep_versions: int | None = None,
     dry_run: bool = False,
 ) -> Cleaned:
-    """Delete old versions, the files that only they have, and files that no version names.
+    """Delete old versions, the files that only they use, and files that no version refers to.
 
-    The latest version and those with a tag always stay. So do files that no version names until
-    they are 7 days old: they may be of running jobs.
+    The latest version and tagged versions are always kept. Files that no version refers to are
+    kept until they are 7 days old, because a running job may need them.
 
     Args:
-        older_than: Versions go when the next one took their place that long ago; an hour at least,
-            because readers of an old version and running jobs need theirs.
-        keep_versions: Keep as many of the latest in any case.
-        dry_run: Whether to delete nothing, and only tell what would go.
+        older_than: A version is deleted if the next one is at least this old; see `LEAST_AGE`.
+        keep_versions: How many of the latest versions to keep in any case.
+        dry_run: Delete nothing, and return what would be deleted.
 
     Raises:
-        InvalidInputError: (13) an age that is not safe.
-        ServiceUnavailableError: (17) some files may be gone; clean up again.
+        InvalidInputError: (13) an option that is not safe.
+        ServiceUnavailableError: (17) some files may be deleted already; retry.
     """
     check_ages(older_than, keep_versions)
     if table.managed is not None and not dry_run:
-        # A commit that was left half done has its manifest under another name still.
+        # An unfinished commit still has its manifest under another name.
         conversion.finish_latest(table)
     dataset = table.open(write=True)
     with table.committing(dataset, "it was not cleaned up"):
         given: dict[str, Any] = {
             "older_than": older_than,
-            "retain_versions": max(keep_versions or 1, _in_use(dataset, older_than)),
+            "retain_versions": max(keep_versions or 1, _count_in_use(dataset, older_than)),
             "error_if_tagged_old_versions": False,
         }
         if dry_run:
-            return _cleaned(dataset.explain_cleanup_old_versions(**given).stats)
-        return _cleaned(dataset.cleanup_old_versions(**given))
+            return _to_cleaned(dataset.explain_cleanup_old_versions(**given).stats)
+        return _to_cleaned(dataset.cleanup_old_versions(**given))
 
 
-def _in_use(dataset: Any, age: timedelta) -> int:
-    """Return how many versions were the latest at some time since: readers may have any of them.
+def _count_in_use(dataset: Any, age: timedelta) -> int:
+    """Return how many versions were the latest at some time within an age: readers may use them.
 
-    Lance goes by when a version was made, however short ago the next one took its place.
+    Lance decides by the age of the version itself, however new the next one is.
     """
-    then = datetime.now(timezone.utc) - age
+    start = datetime.now(timezone.utc) - age
     made = {
         each["version"]: each["timestamp"].astimezone(timezone.utc) for each in dataset.versions()
     }
-    first = max((version for version, at in made.items() if at <= then), default=0)
+    first = max((version for version, at in made.items() if at <= start), default=0)
     return sum(version >= first for version in made)
 
 
-def _cleaned(stats: Any) -> Cleaned:
+def _to_cleaned(stats: Any) -> Cleaned:
     return Cleaned(
         versions=stats.old_versions,
         bytes=stats.bytes_removed,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import lance
 from lance_namespace import DescribeTableRequest, DescribeTableResponse, GetTableStatsResponse
 from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary, TableBasicStats
 
@@ -15,11 +14,11 @@ from ..ref import LATEST, Ref
 from ..table import Table
 from . import SMALL_FRAGMENT, expressions
 from . import schema_json as schemas
-from .indices import described
+from .indices import describe_indices
 
 
 def describe(table: Table, request: DescribeTableRequest) -> DescribeTableResponse:
-    """Answer DescribeTable for an entry that is loaded already.
+    """Answer DescribeTable for a table that is loaded already.
 
     The storage is read only where the request needs it: for ``version``, ``tag``, ``branch``,
     ``load_detailed_metadata`` and ``check_declared``. A table without data has no details.
@@ -31,7 +30,7 @@ def describe(table: Table, request: DescribeTableRequest) -> DescribeTableRespon
         TableBranchNotFoundError: (22)
     """
     ref = Ref.of(request.version, request.tag, request.branch)
-    answer = DescribeTableResponse(
+    response = DescribeTableResponse(
         location=table.uri,
         table_uri=locations.table_uri(table.location) if request.with_table_uri else None,
         storage_options=table.answer_options(
@@ -42,18 +41,18 @@ def describe(table: Table, request: DescribeTableRequest) -> DescribeTableRespon
     )
     detailed = bool(request.load_detailed_metadata)
     if detailed:
-        answer.table, answer.namespace = table.path[-1], list(table.path[:-1])
+        response.table, response.namespace = table.path[-1], list(table.path[:-1])
     if detailed or request.check_declared:
-        answer.is_only_declared = table.is_declared()
-    if ref != LATEST or (detailed and not answer.is_only_declared):
-        _add_details(table, request, answer, ref)
-    return answer
+        response.is_only_declared = table.is_declared()
+    if ref != LATEST or (detailed and not response.is_only_declared):
+        _add_details(table, request, response, ref)
+    return response
 
 
 def _add_details(
     table: Table,
     request: DescribeTableRequest,
-    answer: DescribeTableResponse,
+    response: DescribeTableResponse,
     ref: Ref,
 ) -> None:
     dataset = table.open(ref, vend=request.vend_credentials)
@@ -62,10 +61,10 @@ def _add_details(
     with translate_lance_errors(f"Table '{table.name}' could not be read"):
         counts = dataset.stats.dataset_stats()
         metadata = dataset.metadata
-    answer.version = int(dataset.version)
-    answer.var_schema = schemas.to_json(dataset.schema)
-    answer.metadata = dict(metadata)
-    answer.stats = TableBasicStats(
+    response.version = int(dataset.version)
+    response.var_schema = schemas.to_json(dataset.schema)
+    response.metadata = dict(metadata)
+    response.stats = TableBasicStats(
         num_deleted_rows=counts["num_deleted_rows"], num_fragments=counts["num_fragments"]
     )
 
@@ -77,7 +76,7 @@ def count_rows(table: Table, ref: Ref, predicate: str | None) -> int:
 
     Raises:
         InvalidInputError: (13) the predicate is not one expression of SQL, or fails on a row.
-        TableColumnNotFoundError: (12) it names a column that is not there.
+        TableColumnNotFoundError: (12) it names a column that does not exist.
         InvalidTableStateError: (19) the table holds no data yet.
         TableVersionNotFoundError: (11)
         TableBranchNotFoundError: (22)
@@ -93,16 +92,17 @@ def count_rows(table: Table, ref: Ref, predicate: str | None) -> int:
 def table_stats(table: Table, ref: Ref) -> GetTableStatsResponse:
     """Answer GetTableStats.
 
-    Rows that are deleted do not count, though they are in the files until a compaction. The bytes
-    are those of the columns' data, without indices, deletions, manifests and earlier versions.
+    Deleted rows are not counted, though files hold them until a compaction. The bytes are those of
+    the columns' data, without indices, deletions, manifests and earlier versions.
     """
     dataset = table.open(ref)
     with translate_lance_errors(f"The statistics of table '{table.name}' could not be read"):
+        columns: Any = dataset.stats.data_stats().fields
         lengths = [int(each.metadata.num_rows) for each in dataset.get_fragments()]
         return GetTableStatsResponse(
-            total_bytes=_data_bytes(dataset),
+            total_bytes=sum(int(column.bytes_on_disk) for column in columns),
             num_rows=sum(lengths),
-            num_indices=len(described(dataset)),
+            num_indices=len(describe_indices(dataset)),
             fragment_stats=FragmentStats(
                 num_fragments=len(lengths),
                 num_small_fragments=sum(length < SMALL_FRAGMENT for length in lengths),
@@ -111,16 +111,10 @@ def table_stats(table: Table, ref: Ref) -> GetTableStatsResponse:
         )
 
 
-def _data_bytes(dataset: lance.LanceDataset) -> int:
-    columns: Any = dataset.stats.data_stats().fields
-    return sum(int(column.bytes_on_disk) for column in columns)
-
-
 def summarize_lengths(lengths: Sequence[int]) -> FragmentSummary:
-    """Return the spread of fragments' lengths, in rows; all zero where there are none.
+    """Return the distribution of fragments' lengths, in rows; all zero without fragments.
 
-    A percentile is a length that is there: the one at or below that share of the way from the
-    shortest to the longest.
+    A percentile is the length of a fragment, not interpolated.
     """
     ordered = sorted(lengths) or [0]
 

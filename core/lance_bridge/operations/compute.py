@@ -90,11 +90,7 @@ class ComputeOperations(Operations):
 
 
 def _schema(text: str) -> pa.Schema:
-    """Return the schema that a request has as base64 of Arrow's.
-
-    Raises:
-        InvalidInputError: (13)
-    """
+    """Return the schema that a request has as base64 of Arrow's. Raises InvalidInput (13)."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
     except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:

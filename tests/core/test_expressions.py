@@ -157,7 +157,7 @@ def test_pylance_says_what_is_read_from_its_texts(filled: MemoryNamespace) -> No
     for predicate in ON_A_ROW:
         with pytest.raises(LANCE_ERRORS) as failed:
             opened.scanner(filter=predicate).to_table()
-        assert isinstance(expressions.failed(failed.value, ""), errors.InvalidInputError)
+        assert isinstance(expressions.to_query_error(failed.value, ""), errors.InvalidInputError)
 
 
 def test_a_failure_of_storage_while_planning_is_no_fault_of_the_request() -> None:

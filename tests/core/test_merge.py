@@ -149,7 +149,7 @@ def test_a_merge_without_key_or_action_is_invalid_input(
     make(namespace, OLD)
     with unchanged(server, errors.InvalidInputError, "`on`"):
         merge(namespace, NEW, on=None, **UPSERT)
-    with unchanged(server, errors.InvalidInputError, "nothing to be done"):
+    with unchanged(server, errors.InvalidInputError, "asks for no action"):
         merge(namespace, NEW)
 
 

@@ -1,4 +1,4 @@
-"""Changing rows in place: update and delete; and what all changes of rows have in common."""
+"""Changing rows in place: update and delete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Updated:
-    """What an update did. Properties are None where none were asked for."""
+    """What an update did. Properties are None if the request had none."""
 
     rows: int
     version: int
@@ -40,10 +40,10 @@ class Updated:
 def delete(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None]:
     """Delete the rows for which ``predicate`` (SQL) holds; return version and transaction.
 
-    Source: DeleteFromTable. A version is made even where no row matches.
+    Source: DeleteFromTable. A version is created even if no row matches.
 
     Raises:
-        TableColumnNotFoundError: (12) the predicate names a column that is not there.
+        TableColumnNotFoundError: (12) the predicate names a column that does not exist.
         InvalidInputError: (13) the predicate is not one expression of SQL, or fails on a row;
             nothing is changed.
         ConcurrentModificationError: (14) other writers kept changing the same rows.
@@ -58,31 +58,31 @@ def delete(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None]:
 
 
 def update(table: Table, wanted: Update, ref: Ref) -> Updated:
-    """Set columns to expressions in the rows that match, or in all.
+    """Set columns to expressions, in rows that match or in all. Source: UpdateTable.
 
-    As everywhere in Lance, integers overflow without a word, and a value is cast to the type of its
-    column where that can be done. Source: UpdateTable.
+    As everywhere in Lance, integers overflow silently, and a value is cast to the type of its
+    column if possible.
 
     Raises:
-        UnsupportedOperationError: (0) a nested field, which Lance cannot update by itself, an
-            expression that reads another column that is updated, or properties that cannot change.
-        TableColumnNotFoundError: (12) a column to update, or one that is read, is not there.
+        UnsupportedOperationError: (0) a nested field, which Lance cannot update alone, an
+            expression that reads another updated column, or properties that cannot change.
+        TableColumnNotFoundError: (12) a column to update, or one that is read, does not exist.
         InvalidInputError: (13) no updates, a column twice, or a predicate or expression that is
             malformed or fails on a row; nothing is changed.
         ConcurrentModificationError: (14) other writers kept changing the same rows.
         InvalidTableStateError: (19) the table holds no data yet.
         TableBranchNotFoundError: (22)
     """
-    properties = _with_added(table, wanted.properties)
+    properties = _merge_properties(table, wanted.properties)
     dataset = table.open(ref, write=True)
-    values = _expressions(dataset, table, wanted.updates)
+    values = _check_expressions(dataset, table, wanted.updates)
     if wanted.predicate is not None:
         expressions.check_predicate(dataset, table.name, wanted.predicate)
     with table.committing(dataset):
         counts = dataset.update(values, where=wanted.predicate)
     version = int(dataset.version)
     if properties is not None:
-        properties = _stored(table, properties, version)
+        properties = _store_properties(table, properties, version)
     transaction = transaction_id(dataset, table)
     return Updated(int(counts["num_rows_updated"]), version, transaction, properties)
 
@@ -90,8 +90,8 @@ def update(table: Table, wanted: Update, ref: Ref) -> Updated:
 # -- properties ------------------------------------------------------------------------------------
 
 
-def _with_added(table: Table, properties: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return all properties as they are to be, once it is sure that they can be stored."""
+def _merge_properties(table: Table, properties: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return all properties after the update, checked to be storable."""
     if properties is None:
         return None
     wanted = {**table.properties, **entry_properties.checked(properties)}
@@ -99,20 +99,20 @@ def _with_added(table: Table, properties: Mapping[str, str] | None) -> dict[str,
     return wanted
 
 
-def _stored(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
+def _store_properties(table: Table, wanted: Mapping[str, str], version: int) -> dict[str, str]:
     try:
         return table.set_properties(wanted).properties
     except LanceNamespaceError as error:
         raise type(error)(
             f"The rows of '{table.name}' are updated, as version {version}, but its "
-            f"properties are not stored: {error}"
+            f"properties could not be stored: {error}"
         ) from error
 
 
 # -- columns and expressions -----------------------------------------------------------------------
 
 
-def _expressions(
+def _check_expressions(
     dataset: lance.LanceDataset, table: Table, updates: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     """Return the expression of each column, checked by planning it."""
@@ -121,7 +121,7 @@ def _expressions(
         if column.parent:
             raise unsupported(
                 f"Lance cannot update '{column.path}' alone: it is inside '{column.segments[0]}'. "
-                "Update that, with named_struct(…)"
+                "Update that column with named_struct(…)"
             )
     found = {each.name: sql for each, (_, sql) in zip(columns, updates, strict=True)}
     expressions.types_of(dataset, table.name, found)
@@ -132,11 +132,11 @@ def _expressions(
 def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) -> None:
     """Check that no expression reads a column that another one sets.
 
-    Lance sets one after the other, in no order, so that it would read old values or new ones.
+    Lance sets them one by one in any order, so an expression could read old or new values.
     """
     for name, expression in found.items():
         others = found.keys() - {name}
-        # Of the columns named there, some may be words of SQL: those can be planned without.
+        # Some of these names may be SQL words, without which the expression can be planned.
         if not expressions.columns_in(expression, sorted(others)):
             continue
         left = pa.schema([field for field in dataset.schema if field.name not in others])
@@ -145,6 +145,6 @@ def _require_independent(dataset: lance.LanceDataset, found: Mapping[str, str]) 
             expressions.types_of(without_others, "", {name: expression})
         except LanceNamespaceError as error:
             raise unsupported(
-                f"Lance cannot update '{name}' to {expressions.shown(expression)} while it updates "
-                f"what that reads: {', '.join(sorted(others))}. Update one column after the other"
+                f"Lance cannot update '{name}' to {expressions.quote(expression)} while it updates "
+                f"columns that this reads: {', '.join(sorted(others))}. Update them one by one"
             ) from error

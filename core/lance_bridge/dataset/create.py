@@ -1,4 +1,4 @@
-"""CreateTable: an entry first, then the data; what fails in between can be tried again."""
+"""CreateTable: the entry first, then the data, so that a failed creation can be retried."""
 
 from __future__ import annotations
 
@@ -50,34 +50,37 @@ class NewTable:
     properties: Mapping[str, str] | None = None
     storage_options: Mapping[str, str] | None = None
     manager: str | None = None
-    """Who is to hold its versions, where the properties say so."""
+    """What manages its versions, if the properties say so."""
 
 
 def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
     """Create a table with data and return it and its version. Source: CreateTable.
 
-    The entry comes first, without data: the catalog decides between two creators. A write that
-    fails leaves a declared table, which the next create completes; so do rows that turn out bad
-    after that, which only those can that are read once. Rows that Lance cannot write leave none.
+    The entry comes first, without data, so the catalog decides between two creators. A failed write
+    leaves a declared table, which the next create completes. So do bad rows from a source that is
+    read once. Rows that Lance cannot write leave no entry.
 
     Raises:
-        TableAlreadyExistsError: (5) a table with data has the name and the mode is Create, or an
-            entry that is not Lance's has it in any mode.
+        TableAlreadyExistsError: (5) a table with data exists and the mode is Create, or the
+            entry is not a Lance table.
         NamespaceNotFoundError: (1)
-        InvalidInputError: (13) bad rows or properties, rows that Lance refuses, or no location can
-            be found.
+        InvalidInputError: (13) bad rows or properties, rows that Lance refuses, or no
+            location.
         ConcurrentModificationError: (14)
-        UnsupportedOperationError: (0) the catalog is to manage the table, and cannot.
-        ServiceUnavailableError: (17) the storage did not take the data.
+        UnsupportedOperationError: (0) the properties ask the catalog to manage the
+            table, and it cannot.
+        ServiceUnavailableError: (17) the data could not be written to storage.
         InternalError: (18) Lance panicked.
     """
-    asked = new.properties
-    new = replace(new, properties=_checked(asked), manager=manager_in(asked))
+    requested = new.properties
+    if requested is not None:
+        new = replace(new, properties=table_properties.checked(requested))
+    new = replace(new, manager=manager_in(requested))
     _check_names(new.rows.schema)
     new.rows.require_storable()
     new.rows.check_ahead()
     namespace = LazyNamespace(connection, new.path[:-1])
-    is_managed = creation.wants_management(new.path, namespace, asked)
+    is_managed = creation.wants_management(new.path, namespace, requested)
     table, is_new = creation.add_or_find(
         connection,
         new.path,
@@ -91,21 +94,21 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
             table = conversion.begin(table)
     try:
         if is_new:
-            with _removed_if_refused(table, new.rows):
+            with _remove_if_refused(table, new.rows):
                 return table, write_first(table, new.rows, new.storage_options)
         if table.is_declared():
             table = conversion.begin(table) if is_managed else table
             return _complete(table, new)
     except TableAlreadyExistsError:
-        # Another writer's data came first, even where the entry is this one's.
+        # Another writer's data came first, even if this call created the entry.
         if new.mode is CreateMode.CREATE:
             raise
     return _write_to_existing(table, new)
 
 
 @contextmanager
-def _removed_if_refused(table: Table, rows: Rows) -> Iterator[None]:
-    """Remove a new entry if Lance refuses the rows or panics: a retry would not help."""
+def _remove_if_refused(table: Table, rows: Rows) -> Iterator[None]:
+    """Remove a new entry if Lance refuses the rows or panics, since a retry would not help."""
     try:
         yield
     except (InvalidInputError, InternalError) as error:
@@ -119,10 +122,6 @@ def _check_names(schema: pa.Schema) -> None:
     for name in schema.names:
         if locations.is_path(name):
             raise invalid(f"{name[:60]!r} cannot be a column's name: it is a path")
-
-
-def _checked(properties: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if properties is None else table_properties.checked(properties)
 
 
 def _complete(table: Table, new: NewTable) -> tuple[Table, int]:
@@ -148,14 +147,14 @@ def _write_to_existing(table: Table, new: NewTable) -> tuple[Table, int]:
 
 
 def _overwrite(new: NewTable, table: Table) -> int:
-    """Replace the data. Lance does it in one step: readers see the old table or the new one.
+    """Replace the data in one step: readers see the old table or the new one.
 
     Raises:
-        ConcurrentModificationError: (14) another writer committed meanwhile.
+        ConcurrentModificationError: (14) another writer committed concurrently.
     """
-    if not new.rows.is_readable:  # the first write took them, and lost the race
+    if not new.rows.is_readable:  # the first write read them, and lost the race
         raise concurrent_modification(table.path)
-    _, options = _target(table, new.storage_options)
+    _, options = _uri_and_options(table, new.storage_options)
     dataset = table.open(write=True)
     with new.rows.reraise_source_error(), table.committing(dataset, rows=new.rows):
         written = lance.write_dataset(
@@ -171,26 +170,24 @@ def write_first(
 ) -> int:
     """Commit version 1 and no other.
 
-    ``write_dataset(mode="create")`` only looks for a dataset when it begins: of writers that race,
-    several succeed, and each overwrites the one before.
+    ``write_dataset(mode="create")`` checks for a dataset only when it starts. Of concurrent
+    writers several succeed, and each overwrites the one before.
 
     Raises:
         TableAlreadyExistsError: (5) another writer was first.
         InvalidInputError: (13) bad rows, or rows that Lance refuses; nothing is committed.
-        ServiceUnavailableError: (17) the storage did not take the data.
+        ServiceUnavailableError: (17) the data could not be written to storage.
         InternalError: (18) Lance panicked; nothing is committed.
     """
-    place, options = _target(table, storage_options)
+    uri, options = _uri_and_options(table, storage_options)
     transaction, through = None, table.commit_arguments()
     try:
         with rows.reraise_source_error():
-            fragments = write_fragments(
-                rows.reader(), place, mode="create", storage_options=options
-            )
+            fragments = write_fragments(rows.reader(), uri, mode="create", storage_options=options)
             first = lance.LanceOperation.Overwrite(rows.schema, fragments)
             transaction = lance.Transaction(read_version=0, operation=first)
             lance.LanceDataset.commit(
-                place,
+                uri,
                 transaction,
                 max_retries=0,
                 storage_options=options,
@@ -202,21 +199,21 @@ def write_first(
         table = table.refreshed()
         if table.is_declared():
             raise_view_failure(through.get("namespace_client"), error)
-            hint = "The entry is there; create the table again to complete it"
+            hint = "The entry exists; create the table again to complete it"
             raise not_written(table, error, hint) from error
-        if transaction is None or not _is_own(table, transaction.uuid):
+        if transaction is None or not _made_first_version(table, transaction.uuid):
             raise table_already_exists(table.path, "another writer created its data") from error
     return FIRST_VERSION
 
 
-def _is_own(table: Table, transaction_id: str) -> bool:
-    """Return whether version 1 is of this transaction: its reply may have been lost."""
+def _made_first_version(table: Table, transaction_id: str) -> bool:
+    """Return whether this transaction made version 1, and only its reply was lost."""
     with translate_lance_errors(f"Table '{table.name}' could not be read back"):
         transaction = table.open().read_transaction(FIRST_VERSION)
     return transaction is not None and transaction.uuid == transaction_id
 
 
-def _target(
+def _uri_and_options(
     table: Table, storage_options: Mapping[str, str] | None
 ) -> tuple[str, dict[str, str] | None]:
     common = table.storage_options(write=True)
@@ -225,10 +222,10 @@ def _target(
 
 
 def not_written(table: Table, error: Exception, hint: str) -> LanceNamespaceError:
-    """Return the error for rows that Lance refused or that storage did not take.
+    """Return the error for rows that Lance refused or that could not be stored.
 
     Args:
-        hint: What to do where storage failed.
+        hint: What to do if storage failed.
     """
     name = table.name
     if is_refusal(error):

@@ -1,8 +1,8 @@
-"""SQL in requests: one set of rules, checked before anything runs; and what fails later, on a row.
+"""SQL in requests: rules that are checked before anything runs, and failures on a row later.
 
-Lance reads an expression as far as it understands it, and panics or overflows its stack on some. So
-the text is looked at first, and then planned in brackets: ``(a = 1; drop table t)`` has no plan.
-Lance says everything with the same few exceptions; where its texts decide, tests hold them.
+Lance reads an expression only as far as it understands it, and panics or overflows its stack on
+some. So its text is checked first, and it is planned in brackets: ``(a = 1; drop table t)`` has no
+plan. Lance raises the same few exceptions for everything. Tests check its messages that decide.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..lance_errors import (
 from ..names import written
 
 Plan = Callable[[str], object]
-"""Plans a query with an expression in its place, reads no rows, and raises what pylance raises."""
+"""Plans a query that has an expression in it. Reads no rows, and raises what pylance raises."""
 
 NOT_PLANNED = (*LANCE_ERRORS, TypeError)
 """What pylance raises for a query that it cannot plan; its Python half adds TypeError."""
@@ -40,10 +40,10 @@ MOST_CONDITIONS = 5000
 """How many conditions ``and`` and ``or`` may join. At a few times that Lance's stack overflows."""
 
 MOST_STEPS = 200
-"""How many words and signs one condition may have, up to a comma, for the same reason."""
+"""How many words and signs one condition may have up to a comma, for the same reason."""
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
-"""Text, names and comments: what is in them is not SQL. A doubled quote makes two that touch."""
+"""Strings, quoted names and comments, whose content is not SQL. A doubled quote makes two."""
 
 _END = "\n)"
 _PLACEHOLDER = re.compile(r"[?$@]|(?<!:):(?!:)")
@@ -57,7 +57,7 @@ _MISSING = re.compile(
     r"No field named (?P<field>.+?)(?:\.? (?:Valid fields|Did you mean)\b|\.?, |\.?$)"
     r"|Column (?P<column>\S+) does not exist|Field (?P<nested>\S+) not found in struct"
 )
-"""How Lance and DataFusion say that an expression names a field that is not there."""
+"""Messages of Lance and DataFusion about a field that does not exist."""
 
 _MOST_COLUMNS = 20
 """How many columns a message lists."""
@@ -68,7 +68,7 @@ _ON_A_ROW = (
     "failed to construct the fuzzy query",
     "ef must be greater than or equal to k",
 )
-"""How Lance says that an expression, or a search, fails on what it reads: it blames the request."""
+"""Messages of Lance about an expression or a search that fails on a row: the request is wrong."""
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -85,44 +85,44 @@ def check_predicate(
 
     Raises:
         InvalidInputError: (13) not one whole expression, or not true or false.
-        TableColumnNotFoundError: (12) it names a column that is not there.
+        TableColumnNotFoundError: (12) it names a column that does not exist.
         ServiceUnavailableError: (17) the storage does not answer.
     """
-    bad = misfit(what, predicate, table)
-    with listing_columns(dataset):
+    bad = does_not_fit(what, predicate, table)
+    with add_known_columns(dataset):
         check(lambda sql: dataset.scanner(filter=sql).explain_plan(), predicate, bad)
 
 
 def types_of(
     dataset: lance.LanceDataset, table: str, columns: Mapping[str, str]
 ) -> dict[str, pa.DataType]:
-    """Return the types of the expressions that are to make columns; they are planned at once.
+    """Return the types of expressions for new columns, all planned at once.
 
     Args:
         table: What messages call the table.
-        columns: Expressions over the table's columns, by the name of the column that each makes.
+        columns: Expressions over the table's columns, by the name of the new column.
 
     Raises:
-        InvalidInputError: (13) not one whole expression, or one with a function that is not there.
-        TableColumnNotFoundError: (12) one names a column that is not there.
+        InvalidInputError: (13) not one whole expression, or an unknown function.
+        TableColumnNotFoundError: (12) one names a column that does not exist.
         ServiceUnavailableError: (17) the storage does not answer.
     """
-    bad = {name: misfit(f"Column '{name}' as", sql, table) for name, sql in columns.items()}
+    bad = {name: does_not_fit(f"Column '{name}' as", sql, table) for name, sql in columns.items()}
     for name, sql in columns.items():
         require_sound(sql, bad[name])
 
     def plan(*wanted: str) -> pa.Schema:
         made = {f"value_{i}": sql for i, sql in enumerate(wanted)}
-        # A plan has to read at least one column: an expression may name none.
+        # A plan must read at least one column, and an expression may name none.
         scanner = dataset.scanner(columns={**made, "anchor": "_rowid"})
         scanner.explain_plan()
         return scanner.projected_schema
 
     try:
         with panics_as_errors():
-            schema = plan(*map(enclosed, columns.values()))
+            schema = plan(*map(in_brackets, columns.values()))
     except NOT_PLANNED as error:
-        with listing_columns(dataset):
+        with add_known_columns(dataset):
             for name, sql in columns.items():
                 check(plan, sql, bad[name])
         raise not_planned(error, f"The columns do not fit table '{table}'") from error
@@ -136,21 +136,21 @@ def check(plan: Plan, expression: str, bad: str) -> None:
         bad: The beginning of the message.
 
     Raises:
-        InvalidInputError: (13) it is no such expression: not SQL, not all of it one expression, or
-            with an aggregate, a window, a subquery, or a value that is to come from elsewhere.
-        TableColumnNotFoundError: (12) it names a column that is not there.
+        InvalidInputError: (13) not SQL, more than one expression, or one with an
+            aggregate, a window, a subquery or a placeholder.
+        TableColumnNotFoundError: (12) it names a column that does not exist.
         ServiceUnavailableError: (17) the storage does not answer.
     """
     require_sound(expression, bad)
     try:
         with panics_as_errors():
-            plan(enclosed(expression))
+            plan(in_brackets(expression))
     except NOT_PLANNED as error:
         raise not_planned(error, bad) from error
 
 
 def require_sound(expression: str, bad: str) -> None:
-    """Refuse what Lance cannot plan safely, or would not read to its end in brackets either.
+    """Check that Lance can plan an expression safely, and reads all of it in brackets.
 
     Raises InvalidInput (13).
     """
@@ -159,28 +159,28 @@ def require_sound(expression: str, bad: str) -> None:
     except InvalidInputError as error:
         raise invalid(f"{bad}: {error}") from None
     code = _QUOTED.sub(_blank, expression)
-    for is_so, why in (
+    for is_wrong, why in (
         ("\0" in expression, "it has a NUL"),
-        (_PLACEHOLDER.search(code), "it has a placeholder, and a request has no values for those"),
+        (_PLACEHOLDER.search(code), "it has a placeholder, which a request cannot fill"),
         (_PREFIXED.search(code), "it has text with a letter before the quote"),
-        (_WINDOW.search(code), "it has a window (over), and it is about one row"),
+        (_WINDOW.search(code), "it has a window (over), and an expression is about one row"),
         (_closes_more(code), "it is not one expression: it closes a bracket that is not open"),
         (_is_too_deep(code), f"it is too long: Lance plans no more than {MOST_CONDITIONS} "
          f"conditions, each of at most {MOST_STEPS} words and signs; `in (…)` takes a long list"),
     ):  # fmt: skip
-        if is_so:
+        if is_wrong:
             raise invalid(f"{bad}: {why}")
 
 
-def enclosed(expression: str) -> str:
-    """Return an expression in brackets: whatever goes on after it then has no plan."""
-    # On a line of its own, because the expression may end in a comment.
+def in_brackets(expression: str) -> str:
+    """Return an expression in brackets: with more text after it, it then has no plan."""
+    # On a separate line, because the expression may end in a comment.
     return f"({expression}{_END}"
 
 
 def _blank(match: re.Match[str]) -> str:
-    quote = match[0][0]
-    return " " if quote in "-/" else quote * 2
+    first = match[0][0]
+    return " " if first in "-/" else first * 2
 
 
 def _closes_more(code: str) -> bool:
@@ -223,11 +223,11 @@ def columns_in(expression: str, names: list[str]) -> list[str]:
     return sorted(read)
 
 
-# -- what went wrong -------------------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------------------
 
 
-def why_not(plan: Callable[[], object], bad: str) -> LanceNamespaceError | None:
-    """Return why something cannot be planned, or None."""
+def find_problem(plan: Callable[[], object], bad: str) -> LanceNamespaceError | None:
+    """Return the error for something that cannot be planned, or None."""
     try:
         with panics_as_errors():
             plan()
@@ -239,28 +239,28 @@ def why_not(plan: Callable[[], object], bad: str) -> LanceNamespaceError | None:
 
 
 def not_planned(error: Exception, bad: str) -> LanceNamespaceError:
-    """Return what a failure to plan means: code 12, 13, or 17 for storage."""
+    """Return TableColumnNotFound, InvalidInput, or ServiceUnavailable for a failed plan."""
     if isinstance(error, OSError) and not is_refusal(error):
         return ServiceUnavailableError(f"The table could not be read: {first_line(error)}")
-    missing = missing_in(error)
+    missing = find_missing_column(error)
     if missing is not None:
         return TableColumnNotFoundError(f"{bad}: there is no column {missing}")
     if isinstance(error, RuntimeError):
         # A panic inside Lance.
         return invalid(f"{bad}: it has something that Lance cannot plan")
-    # What was `enclosed` has a line of its own for the last bracket, and brief is one line.
+    # The last bracket is on a separate line, and the message is only one line.
     return invalid(f"{bad}: {first_line(ValueError(str(error).replace(_END, ')')))}")
 
 
-def missing_in(error: Exception) -> str | None:
-    """Return the column that a failure to plan says is not there, if it says so."""
+def find_missing_column(error: Exception) -> str | None:
+    """Return the missing column that a failure to plan names, or None."""
     found = _MISSING.search(str(error))
-    return found and cut(found["field"] or found["column"] or found["nested"], 120)
+    return found and truncate(found["field"] or found["column"] or found["nested"], 120)
 
 
 @contextmanager
-def listing_columns(dataset: lance.LanceDataset) -> Iterator[None]:
-    """Add a table's columns to the message where a column is missing.
+def add_known_columns(dataset: lance.LanceDataset) -> Iterator[None]:
+    """Add the table's columns to the message about a missing column.
 
     Raises:
         TableColumnNotFoundError: (12) with the first columns of the table.
@@ -276,8 +276,8 @@ def listing_columns(dataset: lance.LanceDataset) -> Iterator[None]:
 
 
 @contextmanager
-def running(what: str) -> Iterator[None]:
-    """Tell what fails in a query that was planned: its expressions on a row, or the storage.
+def translate_query_errors(what: str) -> Iterator[None]:
+    """Translate failures of a query that was planned: its expressions on a row, or the storage.
 
     Raises:
         InvalidInputError: (13) an expression fails on a row, such as a division by zero.
@@ -288,26 +288,26 @@ def running(what: str) -> Iterator[None]:
         with panics_as_errors():
             yield
     except LANCE_ERRORS as error:
-        raise failed(error, what) from error
+        raise to_query_error(error, what) from error
 
 
-def failed(error: Exception, what: str) -> LanceNamespaceError:
-    """Return what a failure in a query that was planned means: code 13, 17 or 18."""
+def to_query_error(error: Exception, what: str) -> LanceNamespaceError:
+    """Return InvalidInput, ServiceUnavailable or Internal for a failed query."""
     if any(text in str(error) for text in _ON_A_ROW):
         return invalid(f"{what}: {first_line(error)}")
     return as_namespace_error(what, error)
 
 
-def misfit(what: str, expression: str, table: str) -> str:
+def does_not_fit(what: str, expression: str, table: str) -> str:
     """Return the beginning of a message about an expression that cannot be planned."""
-    return f"{what} {shown(expression)} does not fit table '{table}'"
+    return f"{what} {quote(expression)} does not fit table '{table}'"
 
 
-def shown(expression: str) -> str:
-    """Return the beginning of an expression as messages show it."""
-    return cut(repr(expression), 200)
+def quote(expression: str) -> str:
+    """Return the beginning of an expression for a message, in quotes."""
+    return truncate(repr(expression), 200)
 
 
-def cut(text: str, longest: int) -> str:
-    """Return the beginning of a text, with a sign that it is not all of it."""
+def truncate(text: str, longest: int) -> str:
+    """Return the beginning of a text, with an ellipsis if it was cut."""
     return text if len(text) <= longest else f"{text[:longest]}…"

@@ -21,7 +21,7 @@ from ..paging import PageRequest
 from ..ref import Ref
 from ..table import Table, transaction_id
 from . import index_types, paths
-from .expressions import cut
+from .expressions import truncate
 from .paths import Column
 
 _SYSTEM = "__lance"
@@ -185,4 +185,4 @@ def _find(dataset: lance.LanceDataset, table: Table, name: str) -> Any:
     for index in describe_indices(dataset):
         if index.name == name:
             return index
-    raise TableIndexNotFoundError(f"Table '{table.name}' has no index '{cut(name, 120)}'")
+    raise TableIndexNotFoundError(f"Table '{table.name}' has no index '{truncate(name, 120)}'")

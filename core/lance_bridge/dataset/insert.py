@@ -28,7 +28,7 @@ ResultT = TypeVar("ResultT")
 
 
 class InsertMode(Enum):
-    """What becomes of the rows that are there. Source: InsertIntoTable."""
+    """Whether existing rows are kept. Source: InsertIntoTable."""
 
     APPEND = "Append"
     OVERWRITE = "Overwrite"
@@ -36,7 +36,7 @@ class InsertMode(Enum):
 
 @dataclass(frozen=True)
 class Inserted:
-    """What an insert did. Only a commit of its own has a transaction to name."""
+    """What an insert did. The first version of a table has no transaction here."""
 
     rows: int
     version: int
@@ -44,24 +44,24 @@ class Inserted:
 
 
 def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
-    """Add rows to a table, or put them in the place of all it holds. Source: InsertIntoTable.
+    """Append rows to a table, or replace all its rows. Source: InsertIntoTable.
 
-    The table keeps its schema in either mode. Columns that may be null can be left out, and come in
-    any order. A table that is only declared gets its first version, with the schema of the rows.
-    To overwrite is to overwrite, also what others committed since the table was opened.
+    The table keeps its schema in either mode. Columns can be in any order, and nullable ones can be
+    left out. A declared table gets its first version, with the schema of the rows. Overwrite also
+    replaces what other writers committed since the table was opened.
 
     Raises:
         InvalidInputError: (13) bad rows.
-        ConcurrentModificationError: (14) the table was overwritten meanwhile.
+        ConcurrentModificationError: (14) the table was overwritten concurrently.
         TableSchemaValidationError: (20) the rows do not fit the table's schema.
         TableBranchNotFoundError: (22)
     """
     dataset = open_or_none(table, ref)
     if dataset is None:
-        return first_or_again(table, rows, lambda now: insert(now, rows, mode, ref), Inserted)
+        return write_first_or_retry(table, rows, lambda now: insert(now, rows, mode, ref), Inserted)
     if mode is InsertMode.OVERWRITE:
         require_fit(table, rows.schema, dataset.schema)  # Lance would change the table's
-        reader = _completed(rows, dataset.schema)
+        reader = _complete_rows(rows, dataset.schema)
     else:
         reader = rows.reader(into=dataset.schema)
     with table.committing(
@@ -79,7 +79,7 @@ def insert(table: Table, rows: Rows, mode: InsertMode, ref: Ref) -> Inserted:
 
 
 def open_or_none(table: Table, ref: Ref) -> lance.LanceDataset | None:
-    """Return a table's dataset to write to, or None where it is declared and has no data."""
+    """Return a table's dataset to write to, or None if the table is only declared."""
     try:
         return table.open(ref, write=True)
     except InvalidTableStateError:
@@ -88,13 +88,13 @@ def open_or_none(table: Table, ref: Ref) -> lance.LanceDataset | None:
         return None
 
 
-def first_or_again(
+def write_first_or_retry(
     table: Table,
     rows: Rows,
-    again: Callable[[Table], ResultT],
-    done: Callable[[int, int], ResultT],
+    retry: Callable[[Table], ResultT],
+    make_result: Callable[[int, int], ResultT],
 ) -> ResultT:
-    """Make the first version of a declared table; where another writer was first, begin anew.
+    """Create the first version of a declared table, or start again if another writer was first.
 
     Raises:
         InvalidInputError: (13) bad rows.
@@ -107,8 +107,8 @@ def first_or_again(
     except TableAlreadyExistsError as error:
         if not rows.is_readable:
             raise concurrent_modification(table.path) from error
-        return again(table.refreshed())
-    return done(rows.count, version)
+        return retry(table.refreshed())
+    return make_result(rows.count, version)
 
 
 def require_fit(table: Table, rows: pa.Schema, schema: pa.Schema) -> None:
@@ -131,16 +131,16 @@ def require_fit(table: Table, rows: pa.Schema, schema: pa.Schema) -> None:
 # -- overwriting -----------------------------------------------------------------------------------
 
 
-def _completed(rows: Rows, table: pa.Schema) -> pa.RecordBatchReader:
-    """Return rows in the schema of a table that they fit, with null where they have no column."""
+def _complete_rows(rows: Rows, table: pa.Schema) -> pa.RecordBatchReader:
+    """Return rows in the schema of a table, with null for columns that they lack."""
     reader = rows.reader(into=table)
-    return pa.RecordBatchReader.from_batches(table, (_fill_batch(b, table) for b in reader))
 
+    def complete(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        filled = [_fill(columns.get(each.name), each.type, batch.num_rows) for each in table]
+        return pa.record_batch(filled, schema=table)
 
-def _fill_batch(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    filled = [_fill(columns.get(each.name), each.type, batch.num_rows) for each in table]
-    return pa.record_batch(filled, schema=table)
+    return pa.RecordBatchReader.from_batches(table, map(complete, reader))
 
 
 def _fill(array: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
@@ -149,7 +149,7 @@ def _fill(array: pa.Array | None, kind: pa.DataType, length: int) -> pa.Array:
     if array.type.equals(kind):
         return array
     if not pa.types.is_struct(kind):
-        return array.cast(kind)  # such as a view of text, which Lance stores as text
+        return array.cast(kind)  # such as a string view, which Lance stores as a string
     given = [array.type.field(i).name for i in range(array.type.num_fields)]
     parts = dict(zip(given, array.flatten(), strict=True))
     fields = [kind.field(i) for i in range(kind.num_fields)]

@@ -31,14 +31,14 @@ from ..table import Table, transaction_id
 from . import expressions, paths
 from .arrow_compat import no_rows
 from .data import Rows
-from .insert import first_or_again, open_or_none, require_fit
+from .insert import open_or_none, require_fit, write_first_or_retry
 
 _ATTEMPTS = 11
 _RETRY_TIME = timedelta(seconds=30)
-"""How often, and for how long, a merge is tried: as Lance does it."""
+"""How often, and for how long, a merge is retried: Lance's own limits."""
 
 _PART = 2**20
-"""About how many bytes of rows are handed over at once."""
+"""About how many bytes of rows are passed to Lance at once."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
 _UNITS = {
@@ -55,14 +55,14 @@ _UNITS = {
 class Merge:
     """What to do with rows, by whether their key is in the table. Source: MergeInsertIntoTable.
 
-    A key matches where all its fields are equal; null is equal to nothing, NaN to itself. A
-    condition (SQL) asks for its action by itself, as pylance's directory namespace has it.
+    A key matches if all its fields are equal; null equals nothing, NaN equals itself. A condition
+    (SQL) implies its action, as in pylance's directory namespace.
     """
 
     on: Sequence[str] | None
     update_matched: bool = False
     update_condition: str | None = None
-    """Names columns as ``source.x`` (of the rows given) and ``target.x`` (of the table)."""
+    """Names columns as ``source.x`` (of the new rows) and ``target.x`` (of the table)."""
     insert_unmatched: bool = False
     delete_by_source: bool = False
     delete_condition: str | None = None
@@ -79,21 +79,21 @@ class Merge:
         return self.delete_by_source or self.delete_condition is not None
 
     def builder(self, dataset: lance.LanceDataset) -> MergeInsertBuilder:
-        """Return pylance's form of it."""
+        """Return pylance's builder for this merge."""
         builder = dataset.merge_insert(list(self.on or []))
         if self.updates:
-            builder = builder.when_matched_update_all(_enclosed(self.update_condition))
+            builder = builder.when_matched_update_all(_in_brackets(self.update_condition))
         if self.insert_unmatched:
             builder = builder.when_not_matched_insert_all()
         if self.deletes:
-            builder = builder.when_not_matched_by_source_delete(_enclosed(self.delete_condition))
+            builder = builder.when_not_matched_by_source_delete(_in_brackets(self.delete_condition))
         if self.timeout is not None:
             builder = builder.retry_timeout(self.timeout)
         return builder.use_index(self.use_index)
 
 
-def _enclosed(condition: str | None) -> str | None:
-    return None if condition is None else expressions.enclosed(condition)
+def _in_brackets(condition: str | None) -> str | None:
+    return None if condition is None else expressions.in_brackets(condition)
 
 
 @dataclass(frozen=True)
@@ -128,28 +128,28 @@ def parse_timeout(text: str | None) -> timedelta | None:
 def merge(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
     """Merge rows into a table, in one commit. Source: MergeInsertIntoTable.
 
-    Of rows given with the same new key, all are inserted; two that match one row of the table
-    cannot both update it. Columns may be left out: updated rows keep theirs, new ones get null.
-    A table that is only declared gets its first version, with all rows.
+    Rows with the same new key are all inserted; two rows cannot both update one row of the table.
+    Columns may be left out: updated rows keep their values, new ones get null. A declared table
+    gets its first version, with all rows.
 
     Raises:
-        UnsupportedOperationError: (0) a field of the key is nested: Lance cannot match by it. Or a
-            condition calls a function of ``source.x`` or ``target.x``.
-        TableColumnNotFoundError: (12) a field of the key, or of a condition, is not there.
+        UnsupportedOperationError: (0) a field of the key is nested, or a condition calls a function
+            of ``source.x`` or ``target.x``.
+        TableColumnNotFoundError: (12) a field of the key, or of a condition, does not exist.
         InvalidInputError: (13) bad rows, nothing to do, a condition that is malformed or fails on a
-            row, two rows for one of the table, or, by way of an index, a new row whose key is null;
+            row, two rows for one of the table, or, with an index, a new row whose key is null;
             nothing is changed.
         ConcurrentModificationError: (14) other writers kept changing the same rows.
-        ServiceUnavailableError: (17) also: the rows did not arrive within the timeout.
+        ServiceUnavailableError: (17) also if the rows did not arrive within the timeout.
         TableSchemaValidationError: (20) the rows do not fit the table's schema.
         TableBranchNotFoundError: (22)
     """
-    _require_request(wanted)
+    _check_actions(wanted)
     if wanted.timeout is not None:
         rows.deadline = time.monotonic() + wanted.timeout.total_seconds()
     if not rows.is_repeatable:
         return _merge_once(table, rows, wanted, ref)
-    # Lance would have to keep a copy of the rows to try again.
+    # To retry by itself, Lance would have to keep a copy of the rows.
     seconds = (wanted.timeout or _RETRY_TIME).total_seconds()
     attempts = Retrying(
         retry=retry_if_exception_type(ConcurrentModificationError),
@@ -162,7 +162,7 @@ def merge(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
             if attempt.retry_state.attempt_number > 1:
                 table = table.refreshed()
             return _merge_once(table, rows, wanted, ref)
-    raise concurrent_modification(table.path)  # not reached: the last attempt has raised
+    raise concurrent_modification(table.path)  # not reached: the last attempt raises
 
 
 def _merge_once(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
@@ -171,7 +171,7 @@ def _merge_once(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
         like_rows = lance.write_dataset(no_rows(rows.schema), "memory://")
         _require_key(table, like_rows, rows.schema, wanted.on or ())
         _require_plan(table, like_rows, rows.schema, wanted)
-        return first_or_again(
+        return write_first_or_retry(
             table,
             rows,
             lambda now: _merge_once(now, rows, wanted, ref),
@@ -179,22 +179,24 @@ def _merge_once(table: Table, rows: Rows, wanted: Merge, ref: Ref) -> Merged:
         )
     _require_key(table, dataset, rows.schema, wanted.on or ())
     _require_conditions(table, dataset, wanted)
-    if _nested(wanted) is not None:
+    if _nested_key(wanted) is not None:
         _require_plan(table, dataset, rows.schema, wanted)
     return _execute(table, dataset, rows, wanted)
 
 
 def _execute(table: Table, dataset: lance.LanceDataset, rows: Rows, wanted: Merge) -> Merged:
     def check_input() -> None:
-        # Lance plans before it reads rows, and to plan ahead of it would take as long again.
+        # Only after a failure: planning takes as long as in the merge itself.
         _require_plan(table, dataset, rows.schema, wanted)
         require_fit(table, rows.schema, _merged_schema(rows.schema, dataset.schema, wanted))
 
     with table.committing(dataset, rows=rows, check_input=check_input):
-        reader = rows.reader(into=dataset.schema, check=_check_of_keys(dataset, rows, wanted))
+        reader = rows.reader(into=dataset.schema, check=_null_key_check(dataset, rows, wanted))
         if not wanted.insert_unmatched and not dataset.count_rows():
-            # Lance would not read them to their end, and so not see what is wrong there.
-            reader = _drained(reader)
+            # Lance would not read all rows, and so not find bad ones.
+            for _ in reader:
+                pass
+            reader = reader.schema.empty_table().to_reader()
         reader = sliced(reader)
         builder = wanted.builder(dataset)
         if rows.is_repeatable:
@@ -209,19 +211,19 @@ def _execute(table: Table, dataset: lance.LanceDataset, rows: Rows, wanted: Merg
     )
 
 
-def _check_of_keys(
+def _null_key_check(
     dataset: lance.LanceDataset, rows: Rows, wanted: Merge
 ) -> Callable[[pa.RecordBatch], None] | None:
-    """Return a check of each batch where Lance would lose rows: new ones whose key is null.
+    """Return a check of each batch if Lance would lose new rows whose key is null.
 
-    It matches by an index without the nulls, and then does not know those rows as new.
+    An index has no nulls, so that a merge by index does not find these rows to be new.
     """
     if not (wanted.use_index and wanted.insert_unmatched and dataset.describe_indices()):
         return None
     try:
         with panics_as_errors():
             wanted.builder(dataset).explain_plan(rows.schema)
-    except LANCE_ERRORS:  # it has a plan to show only where it reads no index
+    except LANCE_ERRORS:  # Lance has no plan to show if it reads an index
         columns = [paths.parse(path)[0] for path in wanted.on or ()]
     else:
         return None
@@ -229,15 +231,15 @@ def _check_of_keys(
     def check(batch: pa.RecordBatch) -> None:
         if any(batch.column(name).null_count for name in columns):
             raise invalid(
-                "Rows whose key is null cannot be merged by way of an index: Lance would lose "
-                "them. Set `use_index` to false"
+                "Rows whose key is null cannot be merged with an index: Lance would lose them. "
+                "Set `use_index` to false"
             )
 
     return check
 
 
 def sliced(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Hand over large batches in parts: Lance holds several at once, for each of its threads."""
+    """Split large batches: Lance holds several at once, for each of its threads."""
 
     def parts() -> Iterator[pa.RecordBatch]:
         for batch in reader:
@@ -248,52 +250,46 @@ def sliced(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(reader.schema, parts())
 
 
-def _drained(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    for _ in reader:
-        pass
-    return reader.schema.empty_table().to_reader()
-
-
 def _merged_schema(rows: pa.Schema, table: pa.Schema, wanted: Merge) -> pa.Schema:
-    """Return what the rows must fit: all columns where rows are inserted, else those they have."""
+    """Return the schema that the rows must fit: all columns, or only theirs if none is inserted."""
     if wanted.insert_unmatched:
         return table
     return pa.schema([field for field in table if field.name in rows.names])
 
 
-# -- before anything is read -----------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------
 
 
-def _require_request(wanted: Merge) -> None:
+def _check_actions(wanted: Merge) -> None:
     if not wanted.on:
-        raise invalid("The request does not say by which columns to match: give `on`")
+        raise invalid("The request does not say by which columns to match: set `on`")
     if not (wanted.updates or wanted.insert_unmatched or wanted.deletes):
         raise invalid(
-            "The request asks for nothing to be done: give `when_matched_update_all`, "
+            "The request asks for no action: set `when_matched_update_all`, "
             "`when_not_matched_insert_all` or `when_not_matched_by_source_delete`"
         )
 
 
 def _require_conditions(table: Table, dataset: lance.LanceDataset, wanted: Merge) -> None:
-    """Check the conditions as far as Lance does not, or not with certainty, when it merges.
+    """Check the conditions as far as Lance does not do so reliably when it merges.
 
     Raises:
         TableColumnNotFoundError: (12)
         InvalidInputError: (13)
     """
     if wanted.update_condition is not None:
-        expressions.require_sound(wanted.update_condition, _bad_update(table, wanted))
+        expressions.require_sound(wanted.update_condition, _describe_bad_condition(table, wanted))
     condition = wanted.delete_condition
     if condition is None:
         return
 
     def plan(sql: str) -> None:
-        # A merge knows fewer columns than a scan, and takes null, which is neither true nor false.
+        # A merge knows fewer columns than a scan, and accepts null as a condition.
         dataset.merge_insert(list(wanted.on or ())).when_not_matched_by_source_delete(sql)
         dataset.scanner(filter=sql).explain_plan()
 
     what = "when_not_matched_by_source_delete_filt"
-    expressions.check(plan, condition, expressions.misfit(what, condition, table.name))
+    expressions.check(plan, condition, expressions.does_not_fit(what, condition, table.name))
 
 
 def _require_plan(
@@ -308,12 +304,12 @@ def _require_plan(
         TableSchemaValidationError: (20)
     """
     _require_conditions(table, dataset, wanted)
-    # With an index, Lance has no plan to show.
+    # Lance shows no plan for a merge with an index.
     bare = _without_conditions(replace(wanted, use_index=False))
     if wanted.update_condition is None:
-        _require_merge(table, dataset, rows, bare)
+        _require_plain_plan(table, dataset, rows, bare)
         return
-    bad = _bad_update(table, wanted)
+    bad = _describe_bad_condition(table, wanted)
 
     def plan(condition: str) -> None:
         replace(bare, update_condition=condition).builder(dataset).explain_plan(rows)
@@ -322,18 +318,18 @@ def _require_plan(
         with panics_as_errors():
             plan(wanted.update_condition)
     except expressions.NOT_PLANNED as error:
-        _require_merge(table, dataset, rows, bare)
-        missing = (expressions.missing_in(error) or "").replace('"', "`")
-        if missing and expressions.why_not(lambda: plan(f"{missing} is null"), bad) is None:
+        _require_plain_plan(table, dataset, rows, bare)
+        missing = (expressions.find_missing_column(error) or "").replace('"', "`")
+        if missing and expressions.find_problem(lambda: plan(f"{missing} is null"), bad) is None:
             raise unsupported(
                 f"{bad}: Lance takes {missing} as part of no function in a merge"
             ) from error
         raise expressions.not_planned(error, bad) from error
 
 
-def _bad_update(table: Table, wanted: Merge) -> str:
+def _describe_bad_condition(table: Table, wanted: Merge) -> str:
     condition = wanted.update_condition or ""
-    return expressions.misfit("when_matched_update_all_filt", condition, table.name)
+    return expressions.does_not_fit("when_matched_update_all_filt", condition, table.name)
 
 
 def _require_key(
@@ -348,19 +344,21 @@ def _require_key(
             )
 
 
-def _nested(wanted: Merge) -> str | None:
-    """Return a field of the key that is inside a column, if there is one."""
+def _nested_key(wanted: Merge) -> str | None:
+    """Return a nested field of the key, or None."""
     return next((path for path in wanted.on or () if len(paths.parse(path)) > 1), None)
 
 
-def _require_merge(table: Table, dataset: lance.LanceDataset, rows: pa.Schema, bare: Merge) -> None:
-    """Require that a merge without conditions can be planned."""
+def _require_plain_plan(
+    table: Table, dataset: lance.LanceDataset, rows: pa.Schema, bare: Merge
+) -> None:
+    """Check that a merge without conditions can be planned."""
     try:
         with panics_as_errors():
             bare.builder(dataset).explain_plan(rows)
     except expressions.NOT_PLANNED as error:
         require_fit(table, rows, _merged_schema(rows, dataset.schema, bare))
-        nested = _nested(bare)
+        nested = _nested_key(bare)
         if nested is not None:
             raise unsupported(f"Lance cannot match rows by a nested field: '{nested}'") from error
         raise expressions.not_planned(error, "The merge cannot be planned") from error

@@ -1,7 +1,7 @@
-"""Field paths, as requests name columns: ``a.b``, with backticks around a segment that has a dot.
+"""Field paths by which requests name columns: ``a.b``, with backticks around a name with a dot.
 
-Source: the specification's "Lance field path". Names are matched exactly, by case too; a leaf's
-name alone means a top-level column.
+Source: the specification's "Lance field path". Names are case-sensitive. A single name means a
+top-level column.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MANY = 20
 
 @dataclass(frozen=True)
 class Column:
-    """A field that exists: its path in segments, and what Lance knows of it."""
+    """An existing field: its path in segments, and Lance's schema of it."""
 
     segments: tuple[str, ...]
     field: Any
@@ -64,13 +64,13 @@ def parse(text: str) -> tuple[str, ...]:
             break
         at += 1
     raise invalid(
-        f"{text[:100]!r} is no field path: write segments joined with dots, and a segment that has "
-        "a dot or a backtick in backticks, with each backtick inside doubled"
+        f"{text[:100]!r} is not a field path: join names with dots; a name that has a dot or a "
+        "backtick goes in backticks, with each backtick inside doubled"
     )
 
 
 def canonical(segments: Sequence[str]) -> str:
-    """Return the one spelling of a path that Lance itself uses."""
+    """Return a path in the spelling that Lance uses."""
     return ".".join(
         f"`{each.replace('`', '``')}`" if "." in each or "`" in each else each for each in segments
     )
@@ -80,7 +80,7 @@ def find(dataset: lance.LanceDataset, table: Table, text: str) -> Column:
     """Return the field that ``text`` names.
 
     Raises:
-        InvalidInputError: (13) it is no path.
+        InvalidInputError: (13) it is not a field path.
         TableColumnNotFoundError: (12)
     """
     segments = parse(text)
@@ -91,10 +91,10 @@ def find(dataset: lance.LanceDataset, table: Table, text: str) -> Column:
 
 
 def find_each(dataset: lance.LanceDataset, table: Table, texts: Sequence[str]) -> list[Column]:
-    """Return the fields that ``texts`` name, each named once.
+    """Return the fields that ``texts`` name.
 
     Raises:
-        InvalidInputError: (13) there are none, one is no path, or one is named twice.
+        InvalidInputError: (13) no path, one that is not a field path, or a field named twice.
         TableColumnNotFoundError: (12)
     """
     if not texts:
@@ -129,9 +129,9 @@ def walk(dataset: lance.LanceDataset) -> Iterator[Column]:
 
 
 def ids_in(dataset: lance.LanceDataset, names: Collection[str]) -> list[int]:
-    """Return the ids of columns and of all fields inside them, as an operation of Lance has them.
+    """Return the ids of columns and of all fields inside them, for an operation of Lance.
 
-    Lance keeps an index as it is unless a changed field is listed that the index is on.
+    Lance keeps an index unless the operation lists a field of the index as changed.
     """
     return [each.field.id() for each in walk(dataset) if each.segments[0] in names]
 

@@ -85,7 +85,7 @@ def count_rows(table: Table, ref: Ref, predicate: str | None) -> int:
     name = table.name
     if predicate is not None:
         expressions.check_predicate(dataset, name, predicate)
-    with expressions.running(f"Rows of table '{name}' could not be counted"):
+    with expressions.translate_query_errors(f"Rows of table '{name}' could not be counted"):
         return int(dataset.count_rows(filter=predicate))
 
 

@@ -85,7 +85,7 @@ def enclosed(columns: Columns, table: str, is_field: Callable[[str], bool]) -> C
             made[alias] = source
             continue
         expressions.require_sound(source, _bad(source, table))
-        made[alias] = expressions.enclosed(source)
+        made[alias] = expressions.in_brackets(source)
     return made
 
 
@@ -105,11 +105,11 @@ def why_not(
         alone = [[name] for name in columns or ()]
     sources = asked.values() if isinstance(asked, dict) else asked or ()
     for source, each in zip(sources, alone, strict=True):
-        found = expressions.why_not(partial(plan, each), _bad(source, table))
+        found = expressions.find_problem(partial(plan, each), _bad(source, table))
         if found is not None:
             return found
     return None
 
 
 def _bad(source: str, table: str) -> str:
-    return expressions.misfit("Column", source, table)
+    return expressions.does_not_fit("Column", source, table)

@@ -76,7 +76,7 @@ class Scan:
         columns_of = projection.scanned(columns, self.adds)
         options = {**self.query.options, **self.search, **columns_of}
         predicate = self.query.predicate if is_filtered else None
-        condition = None if predicate is None else expressions.enclosed(predicate)
+        condition = None if predicate is None else expressions.in_brackets(predicate)
         return self.query.dataset.scanner(filter=condition, **options)
 
 
@@ -210,7 +210,7 @@ def _start(scan: Scan) -> pa.RecordBatchReader:
 
 def _read_all(scan: Scan) -> pa.Table:
     reader = _start(scan)
-    with expressions.running(_failed(scan.query)):
+    with expressions.translate_query_errors(_failed(scan.query)):
         return reader.read_all()
 
 
@@ -229,8 +229,8 @@ def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
         with panics_as_errors():
             return run(scan.scanner(query.columns, is_filtered=True))
     except expressions.NOT_PLANNED as error:
-        with expressions.listing_columns(query.dataset):
-            raise _why_not(scan) or expressions.failed(error, _failed(query)) from error
+        with expressions.add_known_columns(query.dataset):
+            raise _why_not(scan) or expressions.to_query_error(error, _failed(query)) from error
 
 
 def _is_field(dataset: lance.LanceDataset, path: str) -> bool:
@@ -250,17 +250,17 @@ def _why_not(scan: Scan) -> LanceNamespaceError | None:
     bad = f"The query does not fit table '{query.table}'"
     bad_filter = _bad_filter(query.predicate or "", query.table)
     return (
-        expressions.why_not(partial(plan, None), bad)
-        or expressions.why_not(partial(plan, None, is_filtered=True), bad_filter)
+        expressions.find_problem(partial(plan, None), bad)
+        or expressions.find_problem(partial(plan, None, is_filtered=True), bad_filter)
         or projection.why_not(query.asked, query.columns, plan, query.table)
-        or expressions.why_not(partial(plan, query.columns, is_filtered=True), bad)
+        or expressions.find_problem(partial(plan, query.columns, is_filtered=True), bad)
     )
 
 
 def _batches(query: Query, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     paged = query.vector is not None and query.vector.batch and query.offset
     met: Counter[int] = Counter()
-    with expressions.running(_failed(query)):
+    with expressions.translate_query_errors(_failed(query)):
         for batch in reader:
             yield _page(batch, met, query) if paged else batch
 
@@ -281,7 +281,7 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def _bad_filter(predicate: str, table: str) -> str:
-    return expressions.misfit("Filter", predicate, table)
+    return expressions.does_not_fit("Filter", predicate, table)
 
 
 def _failed(query: Query) -> str:

@@ -246,7 +246,7 @@ def test_a_branch_of_a_version_that_was_deleted_meanwhile_does_not_stay(
         source.unlink()
 
     monkeypatch.setattr(implementation, "_create", create_and_lose_the_source)
-    with pytest.raises(errors.TableVersionNotFoundError, match="deleted meanwhile"):
+    with pytest.raises(errors.TableVersionNotFoundError, match="deleted concurrently"):
         create_branch(namespace, "dev", version=1)
     assert branches(namespace) == {}
 

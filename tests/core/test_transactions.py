@@ -134,7 +134,7 @@ def test_a_missing_transaction_is_not_found(namespace: MemoryNamespace) -> None:
 @pytest.mark.parametrize("name", ["", "x", "../1", "-1", "²", "1-x", "1.5"])
 def test_what_is_no_transaction_s_name_is_refused(namespace: MemoryNamespace, name: str) -> None:
     build(namespace, 1)
-    with pytest.raises(errors.InvalidInputError, match="no transaction's id"):
+    with pytest.raises(errors.InvalidInputError, match="not a transaction id"):
         describe(namespace, name)
 
 
@@ -227,7 +227,7 @@ def test_a_bad_action_is_refused(
 
 def test_actions_there_must_be(namespace: MemoryNamespace) -> None:
     build(namespace, 1)
-    with pytest.raises(errors.InvalidInputError, match="at least one"):
+    with pytest.raises(errors.InvalidInputError, match="must not be empty"):
         alter(namespace, "1")
 
 

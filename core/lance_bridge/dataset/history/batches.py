@@ -1,7 +1,7 @@
 """Several operations as one: all or nothing, as far as storage and catalog allow.
 
-Everything is checked first. Then what can be undone is done, and the one operation that cannot be
-comes last. What is done first can be seen by others before the last is: nothing here isolates.
+All are checked first. Then those that can be undone run, and the one that cannot be undone runs
+last. There is no isolation: other clients can see the first ones before the last one is done.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from . import versions
 class Step:
     """One operation of a batch, whose request was checked.
 
-    ``undo`` puts back what ``do`` has changed, if anything, or raises InternalError (18) that says
-    what stays.
+    ``undo`` reverts what ``do`` changed, or raises InternalError (18) that says what remains.
     """
 
     key: tuple[Path, str]
@@ -43,50 +42,50 @@ def run(steps: Sequence[Step]) -> list[Any]:
     """Do all steps or none, and return their results in the same order.
 
     Raises:
-        UnsupportedOperationError: (0) two steps change the same, or two cannot be undone.
+        UnsupportedOperationError: (0) two steps change the same branch, or two cannot be undone.
         InternalError: (18) a step failed, and not all others could be undone.
-        LanceNamespaceError: What the step that failed raised; then all is as it was.
+        LanceNamespaceError: the error of the failed step; everything else was undone.
     """
-    _check(steps)
+    _check_steps(steps)
     results: list[Any] = [None] * len(steps)
-    stays: list[str] = []
+    remains: list[str] = []
     try:
         with ExitStack() as undoing:
             for index, step in sorted(enumerate(steps), key=lambda pair: pair[1].is_last):
-                undoing.callback(_undo, step, stays)
+                undoing.callback(_undo, step, remains)
                 results[index] = step.do()
             undoing.pop_all()
     except LanceNamespaceError as error:
-        if stays:
+        if remains:
             raise InternalError(
-                f"The batch failed, and was not undone as a whole: {'; '.join(stays)}. It failed "
-                f"because: {error}"
+                f"The batch failed and was not undone completely: {'; '.join(remains)}. "
+                f"The cause: {error}"
             ) from error
         raise
     return results
 
 
-def _check(steps: Sequence[Step]) -> None:
+def _check_steps(steps: Sequence[Step]) -> None:
     seen = set()
     for step in steps:
         if step.key in seen:
             raise unsupported(
-                f"A batch can hold one operation for each table, and this has two for "
+                f"A batch can have one operation per table, and this one has two for "
                 f"'{display(step.key[0])}'"
             )
         seen.add(step.key)
     if sum(step.is_last for step in steps) > 1:
         raise unsupported(
-            "A batch can hold one DeleteTableVersions or DeregisterTable: neither can be undone, "
-            "so that of two the second could not fail without leaving the first"
+            "A batch can have one DeleteTableVersions or DeregisterTable: neither can be undone, "
+            "so if the second one failed, the first one would remain"
         )
 
 
-def _undo(step: Step, stays: list[str]) -> None:
+def _undo(step: Step, remains: list[str]) -> None:
     try:
         step.undo()
     except LanceNamespaceError as error:
-        stays.append(str(error))
+        remains.append(str(error))
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -113,10 +112,10 @@ def declare(
     *,
     vend: bool | None,
 ) -> Step:
-    """Declare a table whose name is free; its result is its entry and its storage options.
+    """Declare a new table; its result is the table and its storage options.
 
     Raises:
-        TableAlreadyExistsError: (5) also where a declaration could be repeated outside a batch.
+        TableAlreadyExistsError: (5) also if a declaration could be repeated outside a batch.
         NamespaceNotFoundError: (1)
         InvalidInputError: (13)
     """
@@ -124,16 +123,16 @@ def declare(
     new = creation.plan_declaration(connection, path, location, properties)
     if _exists(tables, path):
         raise table_already_exists(path)
-    made: list[Table] = []
+    created: list[Table] = []
 
     def do() -> tuple[Table, dict[str, str] | None]:
-        made.append(creation.add(connection, path, new.location, new.properties, declared=True))
+        created.append(creation.add(connection, path, new.location, new.properties, declared=True))
         if new.is_managed:
-            made[0] = conversion.begin(made[0])
-        return made[0], made[0].answer_options(vend=vend, write=True)
+            created[0] = conversion.begin(created[0])
+        return created[0], created[0].answer_options(vend=vend, write=True)
 
     def undo() -> None:
-        for table in made:
+        for table in created:
             table.remove()
 
     return Step((path, ""), do, undo)

@@ -40,11 +40,11 @@ from .references import branches_of, check_branch_name, tags_of
 from .versions import directory_of
 
 _UNFINISHED_WAIT = 3.0
-"""Seconds until a creator that knows no locks must have finished the same branch."""
+"""Seconds within which a client that uses no locks must finish creating the same branch."""
 _POLL_SECONDS = 0.05
 
 LOCK_WAIT = 10.0
-"""Seconds until a creator gives up waiting for its turn."""
+"""Seconds after which a creator gives up waiting for the lock."""
 LOCK_STALE = 300.0
 """Seconds after which a lock counts as abandoned by its owner."""
 
@@ -70,31 +70,31 @@ def list_all(table: Table) -> dict[str, BranchContents]:
 
 
 def create(table: Table, name: str, source: Ref) -> None:
-    """Make a branch of a version, or of the latest. Of several creators of one branch, one wins.
+    """Create a branch of a version, or of the latest. Of concurrent creators, one succeeds.
 
     Raises:
         TableBranchAlreadyExistsError: (23)
-        TableBranchNotFoundError: (22) there is no source branch.
+        TableBranchNotFoundError: (22) the source branch does not exist.
         TableVersionNotFoundError: (11) the source has no such version.
-        InvalidInputError: (13) no branch can have the name.
+        InvalidInputError: (13) the name is not valid.
         InvalidTableStateError: (19) the table holds no data yet.
-        ConcurrentModificationError: (14) files of such a branch are there, and not the branch.
+        ConcurrentModificationError: (14) files of such a branch exist, but the branch does not.
     """
     check_branch_name(name)
     table.require_own_versions()
     if table.managed is not None:
         raise unsupported(
             f"Table '{table.name}' cannot have branches: its versions are managed by its "
-            "catalog, and Lance makes branches in the storage only"
+            "catalog, and Lance creates branches only in storage"
         )
     dataset = table.open(source, write=True)
 
-    def is_there() -> bool:
+    def exists() -> bool:
         return name in branches_of(dataset)
 
     files = _directory(table, name).files
-    with _hold_lock(files, f"_refs/branches/{quote(name, safe='')}.lock", is_there) as is_held:
-        if not is_held or is_there():
+    with _hold_lock(files, f"_refs/branches/{quote(name, safe='')}.lock", exists) as is_held:
+        if not is_held or exists():
             raise _already_exists(table, name)
         try:
             _create(table, name, source, dataset)
@@ -110,26 +110,28 @@ def _create(table: Table, name: str, source: Ref, dataset: lance.LanceDataset) -
         with panics_as_errors():
             dataset.create_branch(name, (source.branch, dataset.version))
     except LANCE_ERRORS as error:
-        raise _why_not_created(table, name, dataset, error) from error
+        raise _creation_error(table, name, dataset, error) from error
 
 
 def _require_source(table: Table, name: str, source: Ref, dataset: lance.LanceDataset) -> None:
-    """Look once more for a branch's first version: somebody may have deleted it meanwhile."""
+    """Check again that a branch's source exists: another client may have deleted it."""
     if directory_of(table, source.branch, write=True).find(dataset.version) is None:
-        with translate_lance_errors(f"Branch '{name}' is of a version that was deleted: delete it"):
+        with translate_lance_errors(
+            f"Branch '{name}' is of a version that was deleted: delete the branch"
+        ):
             dataset.branches.delete(name)
         raise TableVersionNotFoundError(
-            f"Version {dataset.version} of table '{table.name}' was deleted meanwhile"
+            f"Version {dataset.version} of table '{table.name}' was deleted concurrently"
         )
 
 
-def _why_not_created(
+def _creation_error(
     table: Table,
     name: str,
     dataset: lance.LanceDataset,
     error: Exception,
 ) -> LanceNamespaceError:
-    """Find out by looking. Lance writes a branch's manifest first, then what makes it a branch."""
+    """Find the reason. Lance writes a branch's manifest first, then the file that makes it one."""
     directory = _directory(table, name)
     until = time.monotonic() + _UNFINISHED_WAIT
     while name not in branches_of(dataset):
@@ -138,17 +140,17 @@ def _why_not_created(
             return as_namespace_error(what, error)
         if time.monotonic() > until:
             return ConcurrentModificationError(
-                f"Branch '{name}' of '{table.name}' is being created by somebody else, "
-                f"or was left unfinished, with files in {directory.path}: repeat it later"
+                f"Branch '{name}' of '{table.name}' is being created by another client, "
+                f"or was left unfinished, with files in {directory.path}; retry later"
             )
         time.sleep(_POLL_SECONDS)
     return _already_exists(table, name)
 
 
 def _drop_unfinished(table: Table, name: str) -> bool:
-    """Delete the one manifest that an interrupted creation left, if it is not a fresh one.
+    """Delete the one manifest that an interrupted creation left, if it is old enough.
 
-    Lance writes to branches that are not finished, too: one with more versions is left alone.
+    Lance also writes to unfinished branches: one with more versions is kept.
     """
     directory = _directory(table, name)
     found = directory.list()
@@ -166,7 +168,7 @@ def _directory(table: Table, name: str) -> VersionDirectory:
 
 
 def delete(table: Table, name: str) -> None:
-    """Delete a branch with its versions. Lance refuses where something refers to them.
+    """Delete a branch with its versions. Lance refuses if something refers to them.
 
     Raises:
         TableBranchNotFoundError: (22)
@@ -176,26 +178,21 @@ def delete(table: Table, name: str) -> None:
     dataset = table.open(write=True)
     if name not in branches_of(dataset):
         check_branch_name(name)
-        raise _not_found(table, name)
+        raise TableBranchNotFoundError(f"Table '{table.name}' has no branch '{name}'")
     try:
         with panics_as_errors():
             dataset.branches.delete(name)
     except LANCE_ERRORS as error:
-        raise _why_not_deleted(table, name, dataset, error) from error
-    _drop_versions(_directory(table, name))
-
-
-def _drop_versions(directory: VersionDirectory) -> None:
-    """Delete what Lance leaves of a branch while there is another inside its directory.
-
-    Otherwise no branch of that name could be made any more.
-    """
+        raise _deletion_error(table, name, dataset, error) from error
+    # Lance leaves the manifests if another branch is inside the directory. No branch of this name
+    # could be created then.
+    directory = _directory(table, name)
     left = directory.list()
     if left:
         directory.files.remove([directory.within(each.name) for each in left])
 
 
-def _why_not_deleted(
+def _deletion_error(
     table: Table, name: str, dataset: lance.LanceDataset, error: Exception
 ) -> LanceNamespaceError:
     what = f"Branch '{name}' of '{table.name}'"
@@ -213,25 +210,21 @@ def _already_exists(table: Table, name: str) -> TableBranchAlreadyExistsError:
     return TableBranchAlreadyExistsError(f"Table '{table.name}' already has a branch '{name}'")
 
 
-def _not_found(table: Table, name: str) -> TableBranchNotFoundError:
-    return TableBranchNotFoundError(f"Table '{table.name}' has no branch '{name}'")
-
-
 # -- locks -----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _hold_lock(files: TableFiles, path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
-    """Keep others from what the lock at ``path`` is for.
+    """Hold the lock at ``path``.
 
     Args:
-        is_done: Whether another has done by now what the lock is wanted for.
+        is_done: Whether another client has finished what the lock protects.
 
     Yields:
-        False, and no lock, where that is so.
+        False, without the lock, if so.
 
     Raises:
-        ConcurrentModificationError: (14) another holds the lock, and does not get done.
+        ConcurrentModificationError: (14) another client holds the lock for too long.
     """
     token = uuid.uuid4().bytes
     if not _acquire(files, path, token, is_done):
@@ -244,12 +237,12 @@ def _hold_lock(files: TableFiles, path: str, is_done: Callable[[], bool]) -> Ite
 
 
 def _release(files: TableFiles, path: str, token: bytes) -> None:
-    """Delete the lock if it is still the own one; what was done under it stays done."""
+    """Delete the lock if it still has this token. A failure is only logged."""
     try:
         if files.read(path) == token:
             files.remove([path])
     except LanceNamespaceError as error:
-        logger.warning("lock %s in %s stays: %s", path, files.location, error)
+        logger.warning("lock %s in %s remains: %s", path, files.location, error)
 
 
 def _acquire(files: TableFiles, path: str, token: bytes, is_done: Callable[[], bool]) -> bool:

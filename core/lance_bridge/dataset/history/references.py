@@ -1,4 +1,4 @@
-"""Tags and branches: which names they may have, and which versions they keep alive."""
+"""Tags and branches: their valid names, and the versions that they refer to."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ...storage.manifests import MAIN
 
 logger = logging.getLogger(__name__)
 
-_LOOKS = 10
+_ATTEMPTS = 10
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+")
 _LONGEST_NAME = 200
-"""Each name becomes a file's. File systems take 255 characters, and while Lance writes it, it has
-44 more; a `/` has four more there (``%252F``)."""
+"""Each name becomes a file name. File systems allow 255 characters. Lance adds 44 while it writes,
+and a `/` takes four more (``%252F``)."""
 _LANCE_DIRECTORIES = {
     "_versions", "data", "_deletions", "_indices", "_transactions", "_refs", "tree", "_mem_wal",
     "_blobs", "_computed",
@@ -27,15 +27,15 @@ _LANCE_DIRECTORIES = {
 
 
 def check_tag_name(name: str) -> str:
-    """Return the name of a tag. Raises InvalidInput (13) where it cannot be one.
+    """Return the name of a tag. Raises InvalidInput (13) if it is not valid.
 
-    Lance takes letters of any alphabet, but of a table with such a tag it can list none.
+    Lance accepts letters of any alphabet, but then cannot list any tag of the table.
     """
     if _is_plain(name) and not name.startswith(".") and not name.endswith("."):
         return name
     raise invalid(
         f"Tag name {name[:60]!r} must have 1 to {_LONGEST_NAME} letters (A-Z), digits, '.', "
-        "'-' and '_', not begin or end with '.', and not hold '..' or end with '.lock'"
+        "'-' and '_', not begin or end with '.', and not contain '..' or end with '.lock'"
     )
 
 
@@ -46,16 +46,16 @@ def check_branch_name(name: str) -> str:
     if is_branch_name(name):
         return name
     raise invalid(
-        f"Branch name {name[:60]!r} must be of letters (A-Z), digits, '.', '-' and '_', in "
-        "segments divided by '/'. No segment may be '.', hold '..', end with '.lock' or be a "
+        f"Branch name {name[:60]!r} must consist of letters (A-Z), digits, '.', '-' and '_', in "
+        "segments separated by '/'. No segment may be '.', contain '..', end with '.lock' or be a "
         f"directory of Lance, and the name may not be longer than {_LONGEST_NAME} (a '/' counts 5)"
     )
 
 
 def is_branch_name(name: str) -> bool:
-    """Return True for what a branch other than main may be called.
+    """Return whether a branch other than main may have a name.
 
-    A branch's files are in a directory of its name, and another branch's may be around it.
+    A branch's files are in a directory of its name, possibly inside that of another branch.
     """
     segments = name.split("/")
     return (
@@ -73,27 +73,24 @@ def _is_plain(name: str) -> bool:
 
 def tags_of(dataset: lance.LanceDataset) -> dict[str, Any]:
     """Return all tags of a table as pylance has them. Raises ServiceUnavailable (17)."""
-    return _listed(dataset, dataset.tags.list)
+    return _list_retrying(dataset, dataset.tags.list)
 
 
 def branches_of(dataset: lance.LanceDataset) -> dict[str, Any]:
     """Return all branches of a table but main. Raises ServiceUnavailable (17)."""
-    return _listed(dataset, dataset.branches.list)
+    return _list_retrying(dataset, dataset.branches.list)
 
 
-def _listed(dataset: lance.LanceDataset, look: Callable[[], Any]) -> dict[str, Any]:
-    """Look again where looking fails: one that is deleted after Lance saw its name makes it fail.
-
-    One that was there while the last look was begun is in what that returns.
-    """
-    for _ in range(_LOOKS - 1):
+def _list_retrying(dataset: lance.LanceDataset, list_names: Callable[[], Any]) -> dict[str, Any]:
+    """List tags or branches; retry if one was deleted between Lance's listing and reading it."""
+    for _ in range(_ATTEMPTS - 1):
         try:
             with panics_as_errors():
-                return dict(look())
+                return dict(list_names())
         except LANCE_ERRORS as error:
             logger.debug("tags or branches at %s: %s", dataset.uri, first_line(error))
     with translate_lance_errors(f"Tags or branches at {dataset.uri} could not be read"):
-        return dict(look())
+        return dict(list_names())
 
 
 def needed_versions(dataset: lance.LanceDataset, branch: str | None) -> dict[int, str]:

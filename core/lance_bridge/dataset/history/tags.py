@@ -31,14 +31,14 @@ from .versions import directory_of
 
 @dataclass(frozen=True)
 class Tagged:
-    """What a tag points to; ``branch`` is None for main."""
+    """The version that a tag points to; ``branch`` is None for main."""
 
     version: int
     branch: str | None = None
 
     @property
     def pair(self) -> tuple[str | None, int]:
-        """How pylance takes it."""
+        """The form that pylance takes."""
         return self.branch, self.version
 
 
@@ -61,7 +61,7 @@ def get(table: Table, name: str) -> Tagged:
 
     Raises:
         TableTagNotFoundError: (8)
-        InvalidInputError: (13) no tag can have the name.
+        InvalidInputError: (13) the name is not valid.
     """
     found = _read(table, check_tag_name(name))
     if found is None:
@@ -70,13 +70,13 @@ def get(table: Table, name: str) -> Tagged:
 
 
 def create(table: Table, name: str, ref: Ref) -> None:
-    """Tag a version. Of several creators of one tag, one wins.
+    """Tag a version. Of concurrent creators of one tag, one succeeds.
 
     Raises:
         TableTagAlreadyExistsError: (9)
         TableVersionNotFoundError: (11)
         TableBranchNotFoundError: (22)
-        InvalidInputError: (13) no tag can have the name.
+        InvalidInputError: (13) the name is not valid.
     """
     check_tag_name(name)
     dataset, wanted = _target(table, ref)
@@ -89,22 +89,22 @@ def create(table: Table, name: str, ref: Ref) -> None:
         if _read(table, name) is not None:
             raise _already_exists(table, name) from error
         raise _failed(table, ref, f"Tag '{name}' could not be created", error) from error
-    if not _is_there(table, wanted):
+    if not _exists(table, wanted):
         with translate_lance_errors(
             f"Tag '{name}' points to a version that was deleted: delete it"
         ):
             dataset.tags.delete(name)
-        raise _gone(table, ref)
+        raise _deleted(table, ref)
 
 
 def update(table: Table, name: str, ref: Ref) -> None:
-    """Let a tag point to another version.
+    """Move a tag to another version.
 
     Raises:
         TableTagNotFoundError: (8)
-        TableVersionNotFoundError: (11) the tag stays as it was.
+        TableVersionNotFoundError: (11) the tag is unchanged.
         TableBranchNotFoundError: (22)
-        InvalidInputError: (13) no tag can have the name.
+        InvalidInputError: (13) the name is not valid.
     """
     before = get(table, name)
     dataset, wanted = _target(table, ref)
@@ -115,20 +115,20 @@ def update(table: Table, name: str, ref: Ref) -> None:
         if _read(table, name) is None:
             raise _not_found(table, name) from error
         raise _failed(table, ref, f"Tag '{name}' could not be moved", error) from error
-    if not _is_there(table, wanted):
+    if not _exists(table, wanted):
         with translate_lance_errors(
             f"Tag '{name}' points to a version that was deleted: move it back"
         ):
             dataset.tags.update(name, before.pair)
-        raise _gone(table, ref)
+        raise _deleted(table, ref)
 
 
 def delete(table: Table, name: str) -> None:
-    """Delete a tag; its version stays.
+    """Delete a tag and keep its version.
 
     Raises:
         TableTagNotFoundError: (8)
-        InvalidInputError: (13) no tag can have the name.
+        InvalidInputError: (13) the name is not valid.
     """
     get(table, name)
     dataset = table.open(write=True)
@@ -143,13 +143,13 @@ def delete(table: Table, name: str) -> None:
 
 
 def _target(table: Table, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
-    """Open the version that is to be tagged. Raises 11, 19, 22."""
+    """Open the version to tag. Raises what `Table.open` raises."""
     dataset = table.open(ref, write=True)
     return dataset, Tagged(dataset.version, ref.branch)
 
 
 def _read(table: Table, name: str) -> Tagged | None:
-    """Return what a tag points to, from its one file, or None where there is no such tag."""
+    """Return what a tag points to, from its one file, or None if it does not exist."""
     files = TableFiles(table.storage(), table.location)
     content = files.read(f"_refs/tags/{name}.json")
     if content is None:
@@ -160,24 +160,24 @@ def _read(table: Table, name: str) -> Tagged | None:
     try:
         return Tagged(int(found["version"]), found.get("branch"))
     except (AttributeError, KeyError, TypeError) as error:
-        raise ServiceUnavailableError(f"{what}: its file is not Lance's") from error
+        raise ServiceUnavailableError(f"{what}: its file is not a tag of Lance") from error
 
 
-def _is_there(table: Table, tagged: Tagged) -> bool:
-    """Look once more for a tagged version: somebody may have deleted it before it was tagged."""
+def _exists(table: Table, tagged: Tagged) -> bool:
+    """Check that a tagged version exists: it may have been deleted before it was tagged."""
     directory = directory_of(table, tagged.branch)
     return directory.find(tagged.version) is not None
 
 
 def _failed(table: Table, ref: Ref, what: str, error: Exception) -> LanceNamespaceError:
-    """Raise 11 or 22 where the version is gone, else return the error to raise."""
+    """Raise TableVersionNotFound or TableBranchNotFound, or return the error for another reason."""
     table.open(ref, write=True)
     return as_namespace_error(f"{what} on '{table.name}'", error)
 
 
-def _gone(table: Table, ref: Ref) -> TableVersionNotFoundError:
+def _deleted(table: Table, ref: Ref) -> TableVersionNotFoundError:
     return TableVersionNotFoundError(
-        f"Table '{table.name}' has no {ref} any more: it was deleted meanwhile"
+        f"Table '{table.name}' no longer has {ref}: it was deleted concurrently"
     )
 
 

@@ -1,4 +1,4 @@
-"""Transactions of a table: what Lance has recorded of each commit.
+"""Transactions of a table: Lance's record of each commit.
 
 A commit writes ``_transactions/<version it read>-<id>.txn`` and then a manifest that names it. The
 record of a commit never changes.
@@ -31,7 +31,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class Status(str, Enum):
-    """What a transaction can be in, as the API spells it."""
+    """The status of a transaction, as the API spells it."""
 
     QUEUED = "Queued"
     RUNNING = "Running"
@@ -50,7 +50,7 @@ class Status(str, Enum):
 
 @dataclass(frozen=True)
 class Transaction:
-    """What is known of one transaction."""
+    """The known facts about one transaction."""
 
     id: str
     status: Status
@@ -60,30 +60,30 @@ class Transaction:
 def describe(table: Table, name: str) -> Transaction:
     """Return a transaction by its id, by the name of its file, or by the version that it made.
 
-    One that was written and is not in any version yet is running, as far as anybody can tell: its
-    writer may commit it at any time, or never.
+    A transaction that has a file but no version yet counts as running: its writer may commit it
+    at any time, or never.
 
     Raises:
-        TransactionNotFoundError: (10) also where versions were deleted that it may have made.
-        InvalidInputError: (13) the name is of no such form.
+        TransactionNotFoundError: (10) also if it may have made a version that was deleted.
+        InvalidInputError: (13) the name has none of these forms.
     """
     dataset = table.open()
     files = TableFiles(table.storage(), table.location)
     if name.isascii() and name.isdigit():
-        main = Line(dataset, files, _directory(table, files, None))
+        main = VersionChain(dataset, files, _directory(table, files, None))
         found = main.made(int(name)) if int(name) in main.present else None
         return found or _raise_not_found(table, name)
-    uuid = _uuid_of(name)
+    uuid = _parse_uuid(name)
     for branch in (None, *sorted(branches_of(dataset))):
         at = dataset if branch is None else table.open(Ref(branch=branch))
-        line = Line(at, files, _directory(table, files, branch), branch)
-        found = _find(table, line, uuid)
+        chain = VersionChain(at, files, _directory(table, files, branch), branch)
+        found = _find(table, chain, uuid)
         if found is not None:
             return found
     return _raise_not_found(table, name)
 
 
-class Line:
+class VersionChain:
     """The versions of main or of a branch, each made by a transaction."""
 
     def __init__(
@@ -99,13 +99,13 @@ class Line:
         self._files = files
 
     def made(self, version: int) -> Transaction | None:
-        """Return what made a version that is there, if it is recorded."""
+        """Return the transaction of an existing version, or None if it is not recorded."""
         with translate_lance_errors(f"The transaction of version {version} could not be read"):
             read = transaction_at(self._dataset, version)
-        return None if read is None else _described(read, version, self.branch)
+        return None if read is None else _from_version(read, version, self.branch)
 
     def version_read(self, uuid: str) -> int | None:
-        """Return the version that a transaction was begun on, if its file is there."""
+        """Return the version that a transaction read, or None if it has no file."""
         inside = f"tree/{self.branch}/{_DIRECTORY}" if self.branch else _DIRECTORY
         for meta in self._files.list(inside):
             file = _FILE.fullmatch(meta["path"].rpartition("/")[2])
@@ -115,36 +115,36 @@ class Line:
 
 
 def _directory(table: Table, files: TableFiles, branch: str | None) -> VersionDirectory:
-    """Return the versions that are shown: not those that were written past a catalog."""
+    """Return the visible versions: not those that were written past a catalog."""
     if table.managed is not None:
         return directory_of(table)
     return VersionDirectory(files, branch)
 
 
-def _uuid_of(name: str) -> str:
+def _parse_uuid(name: str) -> str:
     file = _FILE.fullmatch(name)
     uuid = file[2] if file else name
     if not _UUID.fullmatch(uuid):
         raise invalid(
-            f"{name[:60]!r} is no transaction's id: give its UUID, or the version that it made"
+            f"{name[:60]!r} is not a transaction id: use a UUID, or the version that it made"
         )
     return uuid.lower()
 
 
-def _find(table: Table, line: Line, uuid: str) -> Transaction | None:
-    """Look for a transaction in a line's versions, the likely ones first.
+def _find(table: Table, chain: VersionChain, uuid: str) -> Transaction | None:
+    """Search the versions of a chain for a transaction, the likely ones first.
 
-    One without a file may still be told of by its manifest.
+    The manifest may name a transaction that has no file.
     """
-    read_version = line.version_read(uuid)
+    read_version = chain.version_read(uuid)
     if read_version is None:
-        candidates = line.present[::-1]
+        candidates = chain.present[::-1]
     else:
         # The first version of a branch has the number of the version that it is made of.
-        candidates = [each for each in line.present if each >= read_version]
+        candidates = [each for each in chain.present if each >= read_version]
     unknown = []
     for version in candidates:
-        found = line.made(version)
+        found = chain.made(version)
         if found is not None and found.id.lower() == uuid:
             return found
         if found is not None and not found.id:
@@ -154,10 +154,10 @@ def _find(table: Table, line: Line, uuid: str) -> Transaction | None:
             f"Transaction '{uuid}' of table '{table.name}' may be the one that made "
             f"version {unknown[0]}, a compaction whose record pylance cannot read"
         )
-    return None if read_version is None else _uncommitted(table, line, uuid, read_version)
+    return None if read_version is None else _pending(table, chain, uuid, read_version)
 
 
-def _described(read: Any, version: int, branch: str | None) -> Transaction:
+def _from_version(read: Any, version: int, branch: str | None) -> Transaction:
     properties = {
         **(read.transaction_properties or {}),
         **({"uuid": read.uuid} if read.uuid else {}),
@@ -169,14 +169,14 @@ def _described(read: Any, version: int, branch: str | None) -> Transaction:
     return Transaction(read.uuid, Status.SUCCEEDED, properties)
 
 
-def _uncommitted(table: Table, line: Line, uuid: str, read_version: int) -> Transaction:
-    later = [each for each in line.present if each > read_version]
+def _pending(table: Table, chain: VersionChain, uuid: str, read_version: int) -> Transaction:
+    later = [each for each in chain.present if each > read_version]
     if later and later != list(range(read_version + 1, later[-1] + 1)):
         raise TransactionNotFoundError(
             f"Table '{table.name}' has a file of transaction '{uuid}', and the version "
             "that it made, if any, may be among those that were deleted"
         )
-    branch = {"branch": line.branch} if line.branch else {}
+    branch = {"branch": chain.branch} if chain.branch else {}
     return Transaction(
         uuid, Status.RUNNING, {"uuid": uuid, "read_version": str(read_version), **branch}
     )
@@ -194,23 +194,23 @@ def alter(
     name: str,
     actions: Sequence[AlterTransactionAction],
 ) -> Transaction:
-    """Return a transaction for which every action holds already.
+    """Return a transaction if every action holds already.
 
-    Nothing of a transaction can change once it is written, and nobody but its writer can end it.
-    So an action that would change something is refused.
+    A transaction cannot change once it is written, and only its writer can end it. So an action
+    that would change it is refused.
 
     Raises:
         UnsupportedOperationError: (0) an action would change the transaction.
-        InvalidInputError: (13) an action is not one, or its mode says that it is to fail.
+        InvalidInputError: (13) an action is malformed, or fails by its mode.
         TransactionNotFoundError: (10)
     """
     if not actions:
-        raise invalid("actions must hold at least one")
+        raise invalid("actions must not be empty")
     for action in actions:
-        _check(action)
+        _check_action(action)
     transaction = describe(table, name)
     for action in actions:
-        refusal = _would_change(transaction, action)
+        refusal = _describe_change(transaction, action)
         if refusal:
             raise unsupported(
                 f"Transaction '{transaction.id}' cannot be altered to {refusal}: Lance never "
@@ -219,7 +219,7 @@ def alter(
     return transaction
 
 
-def _check(action: AlterTransactionAction) -> None:
+def _check_action(action: AlterTransactionAction) -> None:
     given = [
         each
         for each in (
@@ -233,27 +233,27 @@ def _check(action: AlterTransactionAction) -> None:
         raise invalid("Each action must be exactly one of set status, set or unset property")
     if action.set_status_action is not None:
         Status.parse(action.set_status_action.status)
-    elif not given[0].key:  # type: ignore[union-attr]  # the other two kinds have a key
+    elif not given[0].key:  # type: ignore[union-attr]  # the other two types have a key
         raise invalid("A property needs a key")
 
 
-def _would_change(transaction: Transaction, action: AlterTransactionAction) -> str:
-    """Return what an action would change, or an empty string. Raises InvalidInput (13)."""
+def _describe_change(transaction: Transaction, action: AlterTransactionAction) -> str:
+    """Return the change that an action would make, or "". Raises InvalidInput (13)."""
     if action.set_status_action is not None:
         status = Status.parse(action.set_status_action.status)
         return "" if status is transaction.status else f"status {status.value}"
     if action.set_property_action is not None:
         wanted = action.set_property_action
-        mode = _mode(wanted.mode, ("overwrite", "fail", "skip"))
+        mode = _parse_mode(wanted.mode, ("overwrite", "fail", "skip"))
         old = transaction.properties.get(wanted.key or "")
         if old is not None and mode == "fail":
-            raise invalid(f"Transaction '{transaction.id}' has a property '{wanted.key}' already")
+            raise invalid(f"Transaction '{transaction.id}' already has a property '{wanted.key}'")
         holds = old is not None and (mode == "skip" or old == wanted.value)
         return "" if holds else f"have property '{wanted.key}'"
     key, text = "", None
     if action.unset_property_action is not None:
         key, text = action.unset_property_action.key or "", action.unset_property_action.mode
-    mode = _mode(text, ("skip", "fail"))
+    mode = _parse_mode(text, ("skip", "fail"))
     if key in transaction.properties:
         return f"lack property '{key}'"
     if mode == "fail":
@@ -261,7 +261,7 @@ def _would_change(transaction: Transaction, action: AlterTransactionAction) -> s
     return ""
 
 
-def _mode(text: str | None, known: tuple[str, ...]) -> str:
+def _parse_mode(text: str | None, known: tuple[str, ...]) -> str:
     mode = (text or known[0]).lower()
     if mode not in known:
         raise invalid(f"Mode {mode[:60]!r} must be one of {', '.join(known)}")

@@ -56,7 +56,7 @@ def directory_of(
 
 
 def _require_branch(table: Table, name: str, *, write: bool) -> None:
-    """Raise TableBranchNotFound (22) unless there is a branch: its name becomes part of a path."""
+    """Raise TableBranchNotFound (22) for a missing branch: its name becomes part of a path."""
     if is_branch_name(name):
         table.open(Ref.of(branch=name), write=write)
         return
@@ -66,7 +66,7 @@ def _require_branch(table: Table, name: str, *, write: bool) -> None:
 
 
 def is_for_latest(page: PageRequest, *, descending: bool) -> bool:
-    """Return whether only the latest is asked for, as Lance does before it opens a table."""
+    """Return whether a request is for the latest version only, as when Lance opens a table."""
     return descending and page.limit == 1 and page.after is None
 
 
@@ -85,7 +85,7 @@ def describe(table: Table, directory: VersionDirectory, version: int | None) -> 
     """Return one version, or the latest.
 
     Raises:
-        TableVersionNotFoundError: (11) also where the table holds no data yet.
+        TableVersionNotFoundError: (11) also if the table holds no data yet.
         InvalidInputError: (13) the version is below 1.
     """
     ref = Ref.of(version)
@@ -96,12 +96,12 @@ def describe(table: Table, directory: VersionDirectory, version: int | None) -> 
 
 
 def restore(table: Table, ref: Ref) -> str | None:
-    """Make a version's state the latest, as a new version; return its transaction's id.
+    """Restore a version's state as a new version; return its transaction's id.
 
     Raises:
         TableVersionNotFoundError: (11)
         TableBranchNotFoundError: (22)
-        ConcurrentModificationError: (14) another writer committed meanwhile.
+        ConcurrentModificationError: (14) another writer committed concurrently.
         InvalidTableStateError: (19) the table holds no data yet.
     """
     dataset = table.open(ref, write=True)
@@ -111,12 +111,12 @@ def restore(table: Table, ref: Ref) -> str | None:
 
 
 def create(table: Table, staged: Staged) -> Manifest:
-    """Make a staged manifest the next version, if no other has come first.
+    """Make a staged manifest the next version, if no other writer was first.
 
     Raises:
-        ConcurrentModificationError: (14) the version is there, or is not the next one.
-        InvalidInputError: (13) the manifest is not there, or is not of this version, or would be
-            named unlike those of the table.
+        ConcurrentModificationError: (14) the version exists, or is not the next one.
+        InvalidInputError: (13) the manifest does not exist, is of another version, or would be
+            named in another scheme than those of the table.
         UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
     """
     return prepare_creation(table, staged).do()
@@ -146,7 +146,7 @@ class Deletion:
 
 
 def check_ranges(ranges: Iterable[tuple[int, int]]) -> list[range]:
-    """Return ranges of versions from a start up to an end, or -1 for up to the latest and with it.
+    """Return ranges of versions from a start to before an end; an end of -1 includes the latest.
 
     Raises:
         InvalidInputError: (13) a bound is negative, or the end comes before the start.
@@ -154,13 +154,13 @@ def check_ranges(ranges: Iterable[tuple[int, int]]) -> list[range]:
     checked = []
     for start, end in ranges:
         if start < 0 or end < _UP_TO_LATEST or (end != _UP_TO_LATEST and end < start):
-            raise invalid(f"There is no range of versions from {start} to {end}")
+            raise invalid(f"Versions from {start} to {end} are not a range")
         checked.append(range(start, 2**64 if end == _UP_TO_LATEST else end))
     return checked
 
 
 def prepare_deletion(table: Table, branch: str | None, ranges: Sequence[range]) -> Deletion:
-    """Check that every version in the ranges can be deleted; those that are not there can.
+    """Check that every existing version in the ranges can be deleted.
 
     Raises:
         InvalidInputError: (13) a range holds the latest version, or one that a tag or a branch
@@ -176,20 +176,20 @@ def prepare_deletion(table: Table, branch: str | None, ranges: Sequence[range]) 
         if manifests[-1] is present[-1]:
             raise invalid(
                 f"Version {manifests[-1].version} is the latest of table '{table.name}', "
-                "whose storage holds no other record of it: to delete all, drop the table"
+                "which would be lost with it: to delete all versions, drop the table"
             )
         reference = _find_reference(planned, manifests)
         if reference:
-            raise invalid(f"{reference}: delete that first, or leave the version out")
+            raise invalid(f"{reference}: delete that first, or exclude the version")
     return planned
 
 
 def delete(planned: Deletion) -> int:
-    """Delete versions that were checked, and return how many there were.
+    """Delete versions that were checked, and return their number.
 
     Raises:
-        ConcurrentModificationError: (14) somebody tagged one meanwhile, or made a branch of it.
-            It was put back, with those that were deleted together with it.
+        ConcurrentModificationError: (14) another client tagged one, or created a branch of it. It
+            was restored, with those that were deleted together with it.
     """
     for chunk in _split_into_chunks(planned.manifests):
         _delete_chunk(planned, chunk)
@@ -197,7 +197,7 @@ def delete(planned: Deletion) -> int:
 
 
 def count_missing(planned: Deletion) -> int:
-    """Return how many of the versions are not there any more."""
+    """Return how many of the versions no longer exist."""
     present = {each.version for each in planned.directory.list()}
     return sum(each.version not in present for each in planned.manifests)
 
@@ -208,11 +208,13 @@ def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
     with ThreadPoolExecutor(_READERS) as readers:
         kept = dict(zip(paths, readers.map(files.read, paths), strict=True))
     files.remove(paths)
-    # Whoever tags a version looks for it once more afterwards: one of the two sees the other.
+    # Who tags a version checks afterwards that it exists, so one of the two sees the other.
     try:
         reference = _find_reference(planned, chunk)
         if reference:
-            raise ConcurrentModificationError(f"{reference} since a moment: it was put back")
+            raise ConcurrentModificationError(
+                f"{reference}, created concurrently: the version was restored"
+            )
     except LanceNamespaceError:
         for path, data in kept.items():
             if data is not None:
@@ -221,7 +223,7 @@ def _delete_chunk(planned: Deletion, chunk: Sequence[Manifest]) -> None:
 
 
 def _find_reference(planned: Deletion, manifests: Sequence[Manifest]) -> str:
-    """Return which of these versions something refers to, or an empty string."""
+    """Return a message about one of these versions that something refers to, or ""."""
     dataset = planned.table.open(write=True)
     needed = needed_versions(dataset, planned.branch)
     for each in manifests:
@@ -232,7 +234,7 @@ def _find_reference(planned: Deletion, manifests: Sequence[Manifest]) -> str:
 
 
 def _split_into_chunks(manifests: Sequence[Manifest]) -> Iterator[list[Manifest]]:
-    """Yield the manifests in parts that fit into memory."""
+    """Yield the manifests in chunks that fit into memory."""
     chunk: list[Manifest] = []
     for each in manifests:
         total = sum(other.size for other in chunk) + each.size

@@ -161,7 +161,7 @@ def test_text_without_an_index_is_searched_where_a_column_is_named(
     [
         ({}, "exactly one of match"),
         ({**match("red"), "phrase": {"terms": "red"}}, "exactly one of match"),
-        (match("red", operator="xor"), "neither And nor Or"),
+        (match("red", operator="xor"), "must be And or Or"),
         (match("red", boost=-1.0), "boost"),
         (match("red", fuzziness=2**40), "search for this text"),
         (match("a very long word indeed", fuzziness=9), "fuzzy"),

@@ -112,7 +112,7 @@ def test_columns_that_contradict_each_other_are_invalid_input(filled: MemoryName
     both = {"column_names": ["id"], "column_aliases": {"n": "id"}}
     with pytest.raises(errors.InvalidInputError, match="together"):
         filled.query_table(api.QueryTableRequest.model_validate({**_plain(), "columns": both}))
-    with pytest.raises(errors.InvalidInputError, match="'_rowid' comes with searches"):
+    with pytest.raises(errors.InvalidInputError, match="'_rowid' is added by searches"):
         ask(filled, columns={"_rowid": "id"})
 
 

@@ -175,7 +175,7 @@ def test_binary_vectors_take_whole_numbers_of_a_byte(namespace: MemoryNamespace)
         ({"nprobes": 0}, "`nprobes`"),
         ({"refine_factor": 0}, "`refine_factor`"),
         ({"ef": 0}, "`ef`"),
-        ({"ef": 11, "offset": 2}, "at least k and offset"),
+        ({"ef": 11, "offset": 2}, "at least k plus offset"),
         ({"minimum_nprobes": 3, "maximum_nprobes": 2}, "more than `maximum_nprobes`"),
         ({"lower_bound": 2.0, "upper_bound": 1.0}, "`lower_bound`.*more than"),
         ({"upper_bound": float("nan")}, "`upper_bound`"),
@@ -209,7 +209,7 @@ def test_an_option_that_cannot_be_honoured_is_invalid_input(
 def test_an_option_of_a_search_is_refused_by_name_without_a_vector(
     filled: MemoryNamespace, option: dict[str, Any]
 ) -> None:
-    with pytest.raises(errors.InvalidInputError, match=f"`{next(iter(option))}` belongs"):
+    with pytest.raises(errors.InvalidInputError, match=f"`{next(iter(option))}` is an option"):
         ask(filled, **option)
 
 

@@ -1,7 +1,7 @@
 """The full-text query of a request, in every form of the specification, as pylance takes it.
 
-A query that names no column searches all that have a full-text index. A column with text can also
-be searched without an index, by name.
+A query that names no column searches all columns with a full-text index. A text column without
+an index can be searched by name.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def parse(
 
     Raises:
         InvalidInputError: (13) not exactly one form, or an option that does not fit it.
-        TableColumnNotFoundError: (12) a column is not there.
+        TableColumnNotFoundError: (12) a column does not exist.
         UnsupportedOperationError: (0) several columns searched in ways that pylance cannot combine.
     """
     if query is None:
         return None
-    _exactly_one(query, ("string_query", "structured_query"), "`full_text_query`")
+    _require_one(query, ("string_query", "structured_query"), "`full_text_query`")
     builder = _Builder(dataset, table)
     try:
         if query.string_query is not None:
@@ -61,7 +61,7 @@ def parse(
 
 
 class _Builder:
-    """Makes queries of pylance for one table."""
+    """Builds pylance's queries for one table."""
 
     def __init__(self, dataset: lance.LanceDataset, table: Table) -> None:
         self._dataset = dataset
@@ -74,7 +74,7 @@ class _Builder:
         return {"query": query.query, "columns": columns}
 
     def query(self, query: FtsQuery) -> lance_query.FullTextQuery:
-        form = _exactly_one(query, FORMS, "A full-text query")
+        form = _require_one(query, FORMS, "A full-text query")
         make: Callable[[Any], lance_query.FullTextQuery] = getattr(self, form)
         return make(getattr(query, form))
 
@@ -126,11 +126,13 @@ class _Builder:
         first = matches[0][1]
         for _, each in matches:
             if each.fuzziness:
-                raise unsupported("`fuzziness` over several columns: search them one by one")
+                raise unsupported(
+                    "`fuzziness` over several columns is not supported: search them one by one"
+                )
             if (each.terms, _operator(each)) != (first.terms, _operator(first)):
                 raise unsupported(
-                    "`multi_match` whose queries differ in `terms` or `operator`: make them the "
-                    "`should` of a `boolean`"
+                    "`multi_match` whose queries differ in `terms` or `operator` is not supported: "
+                    "make them the `should` of a `boolean`"
                 )
         return lance_query.MultiMatchQuery(
             first.terms,
@@ -162,7 +164,7 @@ class _Builder:
         return found
 
 
-def _exactly_one(model: object, names: Sequence[str], what: str) -> str:
+def _require_one(model: object, names: Sequence[str], what: str) -> str:
     given = [name for name in names if getattr(model, name) is not None]
     if len(given) != 1:
         raise invalid(f"{what} must have exactly one of {', '.join(names)}, not {len(given)}")
@@ -172,7 +174,7 @@ def _exactly_one(model: object, names: Sequence[str], what: str) -> str:
 def _operator(query: MatchQuery) -> lance_query.FullTextOperator:
     name = (query.operator or "or").lower()
     if name not in ("and", "or"):
-        raise invalid(f"Operator {query.operator!r} is neither And nor Or")
+        raise invalid(f"Operator {query.operator!r} must be And or Or")
     return lance_query.FullTextOperator(name.upper())
 
 

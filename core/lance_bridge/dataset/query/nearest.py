@@ -1,8 +1,8 @@
-"""The vectors of a query, and every option of the search for what is nearest to them.
+"""The vectors of a query, and all options of a nearest-neighbor search.
 
-Lance trusts some of these numbers: it reserves memory for ``k * refine_factor`` rows before it
-looks how many there are, and the process ends where that cannot be had. They are cut here to what
-the table has, which changes no answer.
+Lance trusts some of these numbers: it allocates memory for ``k * refine_factor`` rows before it
+counts them, and the process ends if that fails. They are limited here to the rows of the table,
+which changes no answer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Request = QueryTableRequest | AnalyzeTableQueryPlanRequest
 """Both have every option of a query."""
 
 DISTANCE_TYPES = ("l2", "euclidean", "cosine", "dot", "hamming")
-"""In any case; euclidean is l2. Source: pylance's directory namespace."""
+"""In any letter case; euclidean is l2. Source: pylance's directory namespace."""
 
 DEFAULT_COLUMN = "vector"
-"""Which of several vector columns is searched by default. Source: the same."""
+"""The one of several vector columns that is searched by default. Source: the same."""
 
 DEFAULT_K = 10
-"""How many rows a search finds where ``k`` is 0: Lance's own number. Source: the same."""
+"""How many rows a search finds if ``k`` is 0: Lance's own default. Source: the same."""
 
 _OPTIONS = (
     "vector_column",
@@ -46,7 +46,7 @@ _OPTIONS = (
     "refine_factor",
     "ef",
 )
-"""What only a search by vector can honour."""
+"""Options of a search by vector alone."""
 
 _AT_LEAST_ONE = ("nprobes", "minimum_nprobes", "maximum_nprobes", "refine_factor", "ef")
 
@@ -57,17 +57,17 @@ class Nearest:
 
     options: dict[str, Any]
     batch: bool
-    """Whether each vector is a query of its own, told apart in the column ``query_index``."""
+    """Whether each vector is a separate query, numbered in the column ``query_index``."""
 
 
 def parse(dataset: lance.LanceDataset, table: Table, request: Request) -> Nearest | None:
     """Return the search by vector that a request asks for, or None.
 
-    Several vectors are as many queries; for a column whose rows hold several vectors, they are one.
+    Several vectors are several queries, but one query for a column with several vectors per row.
 
     Raises:
         InvalidInputError: (13) an option that does not fit, or one without a vector.
-        TableColumnNotFoundError: (12) the column to search is not there.
+        TableColumnNotFoundError: (12) the column to search does not exist.
     """
     vectors, many = _vectors(request)
     if not vectors:
@@ -82,10 +82,10 @@ def parse(dataset: lance.LanceDataset, table: Table, request: Request) -> Neares
             f"Column {path!r} of table '{table.name}' holds no vectors: those are fixed-size lists "
             "of float16, float32, float64 or uint8"
         )
-    several_a_row = pa.types.is_list(index_types.stored(field))
-    query = [_checked(vector, i, path, kind) for i, vector in enumerate(vectors)]
+    has_several_per_row = pa.types.is_list(index_types.stored(field))
+    query = [_check_vector(vector, i, path, kind) for i, vector in enumerate(vectors)]
     options = {"column": path, "q": query if many else query[0], **_options(dataset, request)}
-    return Nearest(options, batch=many and not several_a_row)
+    return Nearest(options, batch=many and not has_several_per_row)
 
 
 def wanted_rows(request: Request) -> int:
@@ -94,7 +94,7 @@ def wanted_rows(request: Request) -> int:
 
 
 def _vectors(request: Request) -> tuple[list[list[float]], bool]:
-    """Return the vectors of a request, and whether it names them as several."""
+    """Return the vectors of a request, and whether it has them as a list."""
     single = request.vector.single_vector if request.vector else None
     multi = request.vector.multi_vector if request.vector else None
     if single and multi:
@@ -107,7 +107,9 @@ def _vectors(request: Request) -> tuple[list[list[float]], bool]:
 def _refuse_options(request: Request) -> None:
     for name in _OPTIONS:
         if getattr(request, name) is not None:
-            raise invalid(f"`{name}` belongs to a search by vector, and the request has no vector")
+            raise invalid(
+                f"`{name}` is an option of a search by vector, and the request has no vector"
+            )
 
 
 def _check_numbers(request: Request) -> None:
@@ -119,7 +121,7 @@ def _check_numbers(request: Request) -> None:
     if low is not None and high is not None and low > high:
         raise invalid(f"`minimum_nprobes` ({low}) is more than `maximum_nprobes` ({high})")
     if request.ef is not None and request.ef < wanted_rows(request) + (request.offset or 0):
-        raise invalid(f"`ef` ({request.ef}) must be at least k and offset together")
+        raise invalid(f"`ef` ({request.ef}) must be at least k plus offset")
     if request.bypass_vector_index and request.fast_search:
         raise invalid("`bypass_vector_index` reads every row, `fast_search` only those of an index")
     _check_bounds(request)
@@ -162,8 +164,8 @@ def _distance_type(name: str | None) -> str | None:
 
 
 def _default_column(dataset: lance.LanceDataset, table: str) -> str:
-    """Return the only column with vectors, or the one that is called ``vector``."""
-    found = [paths.canonical(each) for each in _candidates(dataset.schema)]
+    """Return the only column with vectors, or the one named ``vector``."""
+    found = [paths.canonical(each) for each in _vector_fields(dataset.schema)]
     if len(found) == 1:
         return found[0]
     if DEFAULT_COLUMN in found:
@@ -176,20 +178,20 @@ def _default_column(dataset: lance.LanceDataset, table: str) -> str:
     )
 
 
-def _candidates(
+def _vector_fields(
     fields: Iterable[pa.Field], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
     """Yield the paths of fields with vectors, those in structs too."""
     for field in fields:
         kind, path = index_types.stored(field), (*above, field.name)
         if pa.types.is_struct(kind):
-            yield from _candidates((kind.field(i) for i in range(kind.num_fields)), path)
+            yield from _vector_fields((kind.field(i) for i in range(kind.num_fields)), path)
         elif index_types.vector_of(field) is not None:
             yield path
 
 
-def _checked(vector: Sequence[float], i: int, path: str, kind: pa.DataType) -> list[float]:
-    """Return a vector whose numbers a column can hold: Lance would wrap or round others."""
+def _check_vector(vector: Sequence[float], i: int, path: str, kind: pa.DataType) -> list[float]:
+    """Check that a column can hold a vector's numbers: Lance would wrap or round others."""
     if len(vector) != kind.list_size:
         raise invalid(
             f"Query vector {i} has {len(vector)} numbers, and the vectors of column {path!r} have "
@@ -199,14 +201,12 @@ def _checked(vector: Sequence[float], i: int, path: str, kind: pa.DataType) -> l
     if pa.types.is_uint8(kind.value_type):
         if not all(0 <= each <= 255 and each.is_integer() for each in values):
             raise invalid(f"Query vector {i} must be of whole numbers from 0 to 255 for {path!r}")
-    elif not np.isfinite(_as_stored(values)).all():
-        raise invalid(f"Query vector {i} has a number that is infinite, or none, as float32")
-    return values
-
-
-def _as_stored(values: list[float]) -> np.ndarray[Any, Any]:
+        return values
     with np.errstate(over="ignore"):
-        return np.array(values).astype(np.float32)
+        stored = np.array(values).astype(np.float32)
+    if not np.isfinite(stored).all():
+        raise invalid(f"Query vector {i} has a number that is infinite or NaN as float32")
+    return values
 
 
 def _float(value: float) -> float:

@@ -18,23 +18,23 @@ SCORE = "_score"
 QUERY_INDEX = "query_index"
 RELEVANCE = "_relevance_score"
 
-GIVEN = (ROW_ID, DISTANCE, SCORE, QUERY_INDEX, RELEVANCE)
-"""What a search adds by itself. An alias of that name would be lost, or hide it."""
+SEARCH_COLUMNS = (ROW_ID, DISTANCE, SCORE, QUERY_INDEX, RELEVANCE)
+"""Columns that a search adds. An alias of such a name would be lost, or hide the column."""
 
-_ALONE = "value"
+_ALIAS = "value"
 
 Columns = list[str] | dict[str, str] | None
 """Names, expressions by alias, or all columns: what the scanner of pylance takes."""
 
 PlanColumns = Callable[[Columns], object]
-"""Plans a query with other columns, reads no rows, and raises what pylance raises."""
+"""Plans a query with other columns. Reads no rows, and raises what pylance raises."""
 
 
 def parse(columns: QueryTableRequestColumns | None) -> Columns:
-    """Return the columns that a request asks for. None at all means all, as for pylance.
+    """Return the columns that a request names; None for all, as in pylance.
 
     Raises:
-        InvalidInputError: (13) names and aliases at once, a name twice, an alias that is taken.
+        InvalidInputError: (13) names together with aliases, a name twice, or a reserved alias.
     """
     if columns is None:
         return None
@@ -44,20 +44,20 @@ def parse(columns: QueryTableRequestColumns | None) -> Columns:
         names = list(columns.column_names)
         for name in names:
             if names.count(name) > 1:
-                raise invalid(f"Column {name!r} is asked for twice")
+                raise invalid(f"Column {name!r} is requested twice")
         return names
     if not columns.column_aliases:
         return None
     for alias, source in columns.column_aliases.items():
-        if alias in GIVEN and source != alias:
-            raise invalid(f"Column {alias!r} comes with searches: take another alias")
+        if alias in SEARCH_COLUMNS and source != alias:
+            raise invalid(f"Column {alias!r} is added by searches: use another alias")
     return dict(columns.column_aliases)
 
 
-def scanned(columns: Columns, added: str | None) -> dict[str, Any]:
-    """Return the scanner's options for columns, and for the one that the search adds.
+def scanner_columns(columns: Columns, added: str | None) -> dict[str, Any]:
+    """Return the scanner's options for columns, with the one that the search adds.
 
-    Naming the added one keeps the answer as it is where Lance is to stop adding it unasked.
+    Naming it keeps the answer stable: Lance plans to stop adding it automatically.
     """
     if columns is None or added is None:
         return {"columns": columns}
@@ -68,8 +68,8 @@ def scanned(columns: Columns, added: str | None) -> dict[str, Any]:
     return {"columns": wanted, "disable_scoring_autoprojection": True}
 
 
-def enclosed(columns: Columns, table: str, is_field: Callable[[str], bool]) -> Columns:
-    """Return columns whose expressions Lance reads to their end, or has no plan for.
+def in_brackets(columns: Columns, table: str, is_field: Callable[[str], bool]) -> Columns:
+    """Return columns whose expressions are in brackets, so that Lance reads all of each.
 
     Args:
         is_field: Whether a source is the path of a field.
@@ -79,37 +79,37 @@ def enclosed(columns: Columns, table: str, is_field: Callable[[str], bool]) -> C
     """
     if not isinstance(columns, dict):
         return columns
-    made = {}
+    result = {}
     for alias, source in columns.items():
-        if alias in GIVEN or is_field(source):
-            made[alias] = source
+        if alias in SEARCH_COLUMNS or is_field(source):
+            result[alias] = source
             continue
-        expressions.require_sound(source, _bad(source, table))
-        made[alias] = expressions.in_brackets(source)
-    return made
+        expressions.require_sound(source, _describe_bad_column(source, table))
+        result[alias] = expressions.in_brackets(source)
+    return result
 
 
-def why_not(
-    asked: Columns, columns: Columns, plan: PlanColumns, table: str
+def find_problem(
+    requested: Columns, columns: Columns, plan: PlanColumns, table: str
 ) -> LanceNamespaceError | None:
-    """Return what is wrong with the first column that cannot be planned, or None.
+    """Return the error for the first column that cannot be planned, or None.
 
     Args:
-        asked: The columns as the request has them.
-        columns: The same, `enclosed`.
+        requested: The columns as in the request.
+        columns: The same, with expressions in brackets.
     """
-    if isinstance(asked, dict) and isinstance(columns, dict):
-        # The row's id goes with it: Lance does not plan a scan of constants alone.
-        alone: list[Columns] = [{_ALONE: each, ROW_ID: ROW_ID} for each in columns.values()]
+    if isinstance(requested, dict) and isinstance(columns, dict):
+        # With the row id, because Lance does not plan a scan of constants alone.
+        alone: list[Columns] = [{_ALIAS: each, ROW_ID: ROW_ID} for each in columns.values()]
     else:
         alone = [[name] for name in columns or ()]
-    sources = asked.values() if isinstance(asked, dict) else asked or ()
+    sources = requested.values() if isinstance(requested, dict) else requested or ()
     for source, each in zip(sources, alone, strict=True):
-        found = expressions.find_problem(partial(plan, each), _bad(source, table))
+        found = expressions.find_problem(partial(plan, each), _describe_bad_column(source, table))
         if found is not None:
             return found
     return None
 
 
-def _bad(source: str, table: str) -> str:
+def _describe_bad_column(source: str, table: str) -> str:
     return expressions.does_not_fit("Column", source, table)

@@ -32,31 +32,31 @@ T = TypeVar("T")
 
 
 IPC_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
-"""A file has one dictionary for each column, and Lance one for each file of its own."""
+"""An IPC file has one dictionary per column, and Lance one per data file."""
 
 
 READ_AHEAD = 64 * 2**20
-"""Bytes that Lance reads ahead of what is asked for; its own 2 GiB hold most tables whole."""
+"""Bytes that Lance reads ahead. Its default of 2 GiB is larger than most tables."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query of one table, checked as far as that needs no plan."""
+    """A query of one table, checked as far as possible without a plan."""
 
     dataset: lance.LanceDataset
     table: str
-    """What messages call the table."""
+    """The table's name in messages."""
     columns: projection.Columns
-    """As pylance is to read them."""
-    asked: projection.Columns
-    """As the request has them."""
+    """As passed to pylance."""
+    requested: projection.Columns
+    """As in the request."""
     predicate: str | None
     limit: int | None
-    """How many rows; for a batch of vectors, for each of them. None for all."""
+    """How many rows, for each vector of a batch. None for all."""
     offset: int
     with_row_id: bool
     options: dict[str, Any]
-    """Of the scanner of pylance, whatever is searched."""
+    """Options of pylance's scanner that do not depend on what is searched."""
     vector: nearest.Nearest | None
     text: full_text.Query | None
 
@@ -67,13 +67,13 @@ class Scan:
 
     query: Query
     search: dict[str, Any]
-    """Options of the scanner that say what is searched, and how many rows are wanted."""
+    """Options of the scanner for the search and the number of rows."""
     adds: str | None
     """The column that the search adds."""
 
     def scanner(self, columns: projection.Columns, *, is_filtered: bool) -> LanceScanner:
-        """Return the scanner, with other columns or without the filter to find what is wrong."""
-        columns_of = projection.scanned(columns, self.adds)
+        """Return the scanner; other columns, or no filter, are for finding an error."""
+        columns_of = projection.scanner_columns(columns, self.adds)
         options = {**self.query.options, **self.search, **columns_of}
         predicate = self.query.predicate if is_filtered else None
         condition = None if predicate is None else expressions.in_brackets(predicate)
@@ -81,14 +81,14 @@ class Scan:
 
 
 def parse(table: Table, request: Request) -> Query:
-    """Return what a request asks for.
+    """Return the query of a request.
 
-    ``k`` is how many rows are returned, after ``offset``. 0 means all, and for a search by vector
-    as many as Lance finds unless told; pylance's directory namespace has it so.
+    ``k`` is how many rows are returned, after ``offset``. 0 means all, and Lance's default for a
+    search by vector, as in pylance's directory namespace.
 
     Raises:
         InvalidInputError: (13) an option that does not fit.
-        TableColumnNotFoundError: (12) a column to search is not there.
+        TableColumnNotFoundError: (12) a column to search does not exist.
         InvalidTableStateError: (19) the table holds no data yet.
         TableVersionNotFoundError: (11)
         TableBranchNotFoundError: (22)
@@ -97,15 +97,17 @@ def parse(table: Table, request: Request) -> Query:
     offset = request.offset or 0
     if request.k < 0 or offset < 0:
         raise invalid("k and offset must be 0 or more")
-    asked = projection.parse(request.columns)
+    requested = projection.parse(request.columns)
     dataset = table.open(Ref.of(request.version, branch=request.branch))
-    columns = projection.enclosed(asked, table.name, partial(_is_field, dataset))
+    columns = projection.in_brackets(requested, table.name, partial(_is_field, dataset))
     if request.filter is not None:
-        expressions.require_sound(request.filter, _bad_filter(request.filter, table.name))
+        expressions.require_sound(request.filter, _describe_bad_filter(request.filter, table.name))
     vector = nearest.parse(dataset, table, request)
     text = full_text.parse(dataset, table, request.full_text_query)
     if text is not None and vector is not None and vector.batch:
-        raise unsupported("A full-text query together with several vectors: send one vector")
+        raise unsupported(
+            "A full-text query with several vectors is not supported: send one vector"
+        )
     options = {
         "prefilter": bool(request.prefilter),
         "fast_search": bool(request.fast_search),
@@ -115,7 +117,7 @@ def parse(table: Table, request: Request) -> Query:
         dataset=dataset,
         table=table.name,
         columns=columns,
-        asked=asked,
+        requested=requested,
         predicate=request.filter,
         limit=(request.k if vector is None else nearest.wanted_rows(request)) or None,
         offset=offset,
@@ -127,21 +129,21 @@ def parse(table: Table, request: Request) -> Query:
 
 
 def read(query: Query) -> pa.RecordBatchReader:
-    """Return the rows of a query, read as they are asked for; those of a hybrid one at once.
+    """Return the rows of a query, read on demand; a hybrid query is read at once.
 
     Raises:
         InvalidInputError: (13) the filter or a column is not one expression of SQL, or fails on a
-            row. Reading on may raise that too.
-        TableColumnNotFoundError: (12) one of them names a column that is not there.
-        ServiceUnavailableError: (17) the storage does not answer. Reading on may raise that too.
+            row. Reading the rows may raise it too.
+        TableColumnNotFoundError: (12) one of them names a column that does not exist.
+        ServiceUnavailableError: (17) the storage does not answer. Reading may raise it too.
     """
     scans = _scans(query)
     if len(scans) == 1:
-        reader = _start(scans[0])
-        return pa.RecordBatchReader.from_batches(reader.schema, _batches(query, reader))
+        reader = _run(scans[0], LanceScanner.to_reader)
+        return pa.RecordBatchReader.from_batches(reader.schema, _read_batches(query, reader))
     by_vector, by_text = [_read_all(scan) for scan in scans]
     fused = fuse(by_vector, by_text, query.limit or 0, query.offset)
-    if not _wants_row_id(query):
+    if not (query.with_row_id or projection.ROW_ID in (query.columns or ())):
         fused = fused.drop_columns([projection.ROW_ID])
     return fused.to_reader()
 
@@ -164,8 +166,8 @@ def explain(query: Query, *, verbose: bool) -> str:
 
 
 def analyze(query: Query) -> str:
-    """Run a query and return its plan with what each step took. Raises what `read` does."""
-    return _plans(query, lambda scanner: scanner.analyze_plan())
+    """Run a query and return its plan with metrics of each step. Raises what `read` does."""
+    return _plans(query, LanceScanner.analyze_plan)
 
 
 def _scans(query: Query) -> list[Scan]:
@@ -175,12 +177,17 @@ def _scans(query: Query) -> list[Scan]:
     by_vector = {"nearest": query.vector.options} if query.vector is not None else {}
     by_text = {"full_text_query": query.text}
     if query.text is None and query.vector is not None:
-        # A limit would be on the rows of a batch together.
+        # A limit would apply to the rows of the whole batch.
         search = by_vector if query.vector.batch else {**by_vector, **page}
         return [Scan(_with_row_id(query), search, projection.DISTANCE)]
     if query.vector is None:
         return [Scan(_with_row_id(query), {**by_text, **page}, projection.SCORE)]
-    own = replace(query, columns=_own(query.columns), asked=_own(query.asked), with_row_id=True)
+    own = replace(
+        query,
+        columns=_without_added(query.columns),
+        requested=_without_added(query.requested),
+        with_row_id=True,
+    )
     both = _with_row_id(own)
     limit = (query.limit or 0) + query.offset
     return [
@@ -193,24 +200,16 @@ def _with_row_id(query: Query) -> Query:
     return replace(query, options={**query.options, "with_row_id": query.with_row_id})
 
 
-def _wants_row_id(query: Query) -> bool:
-    return query.with_row_id or projection.ROW_ID in (query.columns or ())
-
-
-def _own(columns: projection.Columns) -> projection.Columns:
-    """Leave out what a hybrid search adds anyway."""
+def _without_added(columns: projection.Columns) -> projection.Columns:
+    """Leave out the columns that a hybrid search adds anyway."""
     if isinstance(columns, dict):
         return {k: v for k, v in columns.items() if k not in HYBRID_COLUMNS}
     return None if columns is None else [name for name in columns if name not in HYBRID_COLUMNS]
 
 
-def _start(scan: Scan) -> pa.RecordBatchReader:
-    return _run(scan, lambda scanner: scanner.to_reader())
-
-
 def _read_all(scan: Scan) -> pa.Table:
-    reader = _start(scan)
-    with expressions.translate_query_errors(_failed(scan.query)):
+    reader = _run(scan, LanceScanner.to_reader)
+    with expressions.translate_query_errors(_failure(scan.query)):
         return reader.read_all()
 
 
@@ -223,14 +222,16 @@ def _plans(query: Query, plan: Callable[[LanceScanner], str]) -> str:
 
 
 def _run(scan: Scan, run: Callable[[LanceScanner], T]) -> T:
-    """Run a scan, or raise why it cannot be planned."""
+    """Run a scan, or raise the reason why it cannot be planned."""
     query = scan.query
     try:
         with panics_as_errors():
             return run(scan.scanner(query.columns, is_filtered=True))
     except expressions.NOT_PLANNED as error:
         with expressions.add_known_columns(query.dataset):
-            raise _why_not(scan) or expressions.to_query_error(error, _failed(query)) from error
+            raise _find_problem(scan) or expressions.to_query_error(
+                error, _failure(query)
+            ) from error
 
 
 def _is_field(dataset: lance.LanceDataset, path: str) -> bool:
@@ -240,37 +241,37 @@ def _is_field(dataset: lance.LanceDataset, path: str) -> bool:
         return False
 
 
-def _why_not(scan: Scan) -> LanceNamespaceError | None:
-    """Plan again in parts, and return what is wrong with the first that fails."""
+def _find_problem(scan: Scan) -> LanceNamespaceError | None:
+    """Plan again in parts, and return the error of the first part that fails."""
     query = scan.query
 
     def plan(columns: projection.Columns, *, is_filtered: bool = False) -> None:
         scan.scanner(columns, is_filtered=is_filtered).explain_plan()
 
     bad = f"The query does not fit table '{query.table}'"
-    bad_filter = _bad_filter(query.predicate or "", query.table)
+    bad_filter = _describe_bad_filter(query.predicate or "", query.table)
     return (
         expressions.find_problem(partial(plan, None), bad)
         or expressions.find_problem(partial(plan, None, is_filtered=True), bad_filter)
-        or projection.why_not(query.asked, query.columns, plan, query.table)
+        or projection.find_problem(query.requested, query.columns, plan, query.table)
         or expressions.find_problem(partial(plan, query.columns, is_filtered=True), bad)
     )
 
 
-def _batches(query: Query, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _read_batches(query: Query, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     paged = query.vector is not None and query.vector.batch and query.offset
-    met: Counter[int] = Counter()
-    with expressions.translate_query_errors(_failed(query)):
+    seen: Counter[int] = Counter()
+    with expressions.translate_query_errors(_failure(query)):
         for batch in reader:
-            yield _page(batch, met, query) if paged else batch
+            yield _page(batch, seen, query) if paged else batch
 
 
-def _page(batch: pa.RecordBatch, met: Counter[int], query: Query) -> pa.RecordBatch:
-    """Leave out the first ``offset`` rows of each vector. ``met`` counts them over the batches."""
+def _page(batch: pa.RecordBatch, seen: Counter[int], query: Query) -> pa.RecordBatch:
+    """Leave out the first ``offset`` rows of each vector. ``seen`` counts them over batches."""
     kept = []
     for vector in batch.column(projection.QUERY_INDEX).to_pylist():
-        kept.append(met[vector] >= query.offset)
-        met[vector] += 1
+        kept.append(seen[vector] >= query.offset)
+        seen[vector] += 1
     return batch.filter(pa.array(kept, pa.bool_()))
 
 
@@ -280,25 +281,25 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     )
 
 
-def _bad_filter(predicate: str, table: str) -> str:
+def _describe_bad_filter(predicate: str, table: str) -> str:
     return expressions.does_not_fit("Filter", predicate, table)
 
 
-def _failed(query: Query) -> str:
+def _failure(query: Query) -> str:
     return f"Table '{query.table}' could not be queried"
 
 
 HYBRID_PLAN = "Reciprocal rank fusion of two searches"
 
 HYBRID_COLUMNS = (DISTANCE, SCORE, RELEVANCE, ROW_ID)
-"""The columns at the end of the answer; the last only where it is asked for."""
+"""The columns at the end of the answer; the last one only if requested."""
 
 RANK_CONSTANT = 60
 """Of the formula; ranks begin at 0. Source: LanceDB's default reranker."""
 
 
 def fuse_ranks(searches: Sequence[Sequence[int]]) -> list[tuple[int, float]]:
-    """Return row ids with their scores, best first; equal scores in the order they are met.
+    """Return row ids with their scores, best first; equal scores in the order they are found.
 
     Args:
         searches: The row ids that each search found, best first.
@@ -324,8 +325,8 @@ def fuse(by_vector: pa.Table, by_text: pa.Table, limit: int, offset: int) -> pa.
         [by_vector.drop_columns([DISTANCE]), by_text.drop_columns([SCORE])],
         promote_options="default",
     ).unify_dictionaries()
-    places = {row: i for i, row in reversed(list(enumerate(rows.column(ROW_ID).to_pylist())))}
-    kept = rows.take(pa.array([places[row] for row, _ in best], pa.int64()))
+    positions = {row: i for i, row in reversed(list(enumerate(rows.column(ROW_ID).to_pylist())))}
+    kept = rows.take(pa.array([positions[row] for row, _ in best], pa.int64()))
     ids = kept.column(ROW_ID)
     kept = kept.drop_columns([ROW_ID])
     for name, values in (

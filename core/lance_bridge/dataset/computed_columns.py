@@ -38,8 +38,8 @@ _ENGINE_OPTIONS = (
     "cluster",
     "manifest",
 )
-_OF_ANY_ENGINE = ("concurrency", "checkpoint_size")
-"""How many tasks run at once, and how many rows each computes at once."""
+_COMMON_OPTIONS = ("concurrency", "checkpoint_size")
+"""The number of concurrent tasks, and of rows that each computes at once."""
 
 
 def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> pa.Field:
@@ -54,12 +54,12 @@ def declare(name: str, kind: pa.DataType, expression: str, names: list[str]) -> 
 
 
 def is_declaration(key: str) -> bool:
-    """Return whether a key of a field's metadata says how the column is computed."""
+    """Return whether a key of a field's metadata defines how the column is computed."""
     return key == FLAG or key.startswith(f"{FLAG}.")
 
 
 def require_plain(column: Column) -> None:
-    """Refuse to change a computed column in a way that its expression would not survive.
+    """Refuse a change of a computed column that would break its expression.
 
     Raises InvalidInput (13).
     """
@@ -71,7 +71,7 @@ def require_plain(column: Column) -> None:
 
 
 def require_unread(dataset: lance.LanceDataset, changed: Sequence[Column]) -> None:
-    """Refuse to drop, rename or retype what a computed column that stays is computed from.
+    """Refuse to drop, rename or retype a column that a remaining computed column reads.
 
     Raises InvalidInput (13).
     """
@@ -87,41 +87,41 @@ def require_unread(dataset: lance.LanceDataset, changed: Sequence[Column]) -> No
         for name in expressions.columns_in(metadata.get(EXPRESSION, ""), names):
             if name in roots:
                 raise invalid(
-                    f"Column '{roots[name].path}' is what column '{column.path}' is computed "
-                    "from: drop that column first"
+                    f"Column '{roots[name].path}' is read by computed column '{column.path}': "
+                    "drop that column first"
                 )
 
 
 def backfill(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) -> str:
     """Compute a computed column for all rows, or for those where ``where`` holds, in one commit.
 
-    It is done when this returns. The job's identifier is that of its transaction. Other columns
-    and the indices on them stay as they are. Source: AlterTableBackfillColumns.
+    It is complete on return. The job's identifier is that of its transaction. Other columns and
+    their indices do not change. Source: AlterTableBackfillColumns.
 
     Raises:
         TableColumnNotFoundError: (12)
-        InvalidInputError: (13) the column is not computed, or the expression does not fit the
-            table any more or fails on a row.
-        UnsupportedOperationError: (0) something else than SQL computes the column.
+        InvalidInputError: (13) the column is not computed, or the expression no longer fits the
+            table or fails on a row.
+        UnsupportedOperationError: (0) the column is not computed by SQL.
         ConcurrentModificationError: (14)
     """
     dataset = table.open(ref, write=True)
-    column, expression = _checked(dataset, table, request)
+    column, expression = _check_request(dataset, table, request)
     with table.committing(dataset, f"column '{column.path}' was not filled"):
         return _commit(dataset, column, expression, request.where)
 
 
 def plan(table: Table, ref: Ref, request: AlterTableBackfillColumnsRequest) -> Backfill:
-    """Return what a compute engine is to do, checked; it raises what `backfill` does."""
+    """Return the checked order for a compute engine. Raises what `backfill` does."""
     dataset = table.open(ref, write=True)
-    column, expression = _checked(dataset, table, request)
+    column, expression = _check_request(dataset, table, request)
     return Backfill(
         column.name, expression, request.where, request.concurrency, request.checkpoint_size
     )
 
 
 def refuse_options(request: AlterTableBackfillColumnsRequest, *, has_engine: bool) -> None:
-    """Refuse what no engine is there for, and what that of this process does not do.
+    """Refuse options that need a compute engine, or that this engine does not have.
 
     Raises:
         UnsupportedOperationError: (0)
@@ -133,28 +133,30 @@ def refuse_options(request: AlterTableBackfillColumnsRequest, *, has_engine: boo
             continue
         if not has_engine:
             raise unsupported(
-                f"{name} is not supported: it steers a compute engine, and columns are computed "
-                "here without one, from the latest version in one commit; "
+                f"{name} is not supported: it is for a compute engine. Without one, columns "
+                "are computed from the latest version in one commit; "
                 "lance_bridge_spark.register(spark) makes a Spark session that engine"
             )
-        if name not in _OF_ANY_ENGINE:
+        if name not in _COMMON_OPTIONS:
             raise unsupported(
                 f"{name} is not supported: the engine computes each fragment of the latest "
-                f"version in a task, and commits once; it takes {' and '.join(_OF_ANY_ENGINE)}"
+                f"version in a task, and commits once; it takes {' and '.join(_COMMON_OPTIONS)}"
             )
         if value < 1:
             raise invalid(f"{name} must be 1 or more, not {value}")
 
 
-def _checked(
+def _check_request(
     dataset: lance.LanceDataset, table: Table, request: AlterTableBackfillColumnsRequest
 ) -> tuple[Column, str]:
-    """Return the column and its expression, which fit the table."""
+    """Return the column and its expression, checked to fit the table."""
     column = paths.find(dataset, table, request.column)
     expression = _expression(column)
     found = expressions.types_of(dataset, table.name, {column.name: expression})[column.name]
     if found != column.field.to_arrow().type:
-        raise invalid(f"Column '{column.path}' is computed as {found}, another type than it is")
+        raise invalid(
+            f"The expression of column '{column.path}' is of type {found}, not of the column's"
+        )
     if request.where is not None:
         expressions.check_predicate(dataset, table.name, request.where, "where")
     return column, expression
@@ -184,7 +186,7 @@ def _commit(dataset: lance.LanceDataset, column: Column, expression: str, where:
         rows = fragment.scanner(
             columns={column.name: expression, "_rowid": "_rowid"}, filter=where
         ).to_reader()
-        # Lance fills rows that are left out with null, also where the expression is never null.
+        # Lance fills omitted rows with null, even if the expression is never null.
         rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
         updated.append(fragment.update_columns(rows, left_on="_rowid", right_on="_rowid")[0])
     changed = paths.ids_in(dataset, [column.name]) if updated else []

@@ -1,4 +1,4 @@
-"""The kinds of index that Lance builds: what each can be on, and which options it takes."""
+"""The types of index that Lance builds: the columns that each fits, and the options it takes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _MAX_DEFAULT_SUB_VECTORS = 16
 
 @dataclass(frozen=True)
 class IndexType:
-    """One kind of index.
+    """One type of index.
 
     Attributes:
-        name: As requests, answers and pylance call it.
-        needs: The types of column it can be on, for people.
-        fits: Whether it can be on a column.
+        name: Its name in requests, answers and pylance.
+        needs: The types of column that it fits, for messages.
+        fits: Whether it fits a column.
         options: The options of CreateTableIndex that it takes.
-        bits: What ``num_bits`` may be, for a vector index that takes it.
+        bits: The valid ``num_bits``, for a vector index that takes it.
     """
 
     name: str
@@ -59,7 +59,7 @@ class IndexType:
 
 
 def stored(field: pa.Field) -> pa.DataType:
-    """Return a column's type, and of an extension type what it is stored as."""
+    """Return a column's type, or the storage type of an extension type."""
     kind = field.type
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
@@ -126,7 +126,7 @@ def _is_geometry(field: pa.Field) -> bool:
 
 
 def _extension(field: pa.Field) -> str:
-    """Return the name of a column's extension type, known to Arrow or not, or nothing."""
+    """Return the name of a column's extension type, known to Arrow or not, or ""."""
     if isinstance(field.type, pa.BaseExtensionType):
         return str(field.type.extension_name)
     name: bytes = (field.metadata or {}).get(b"ARROW:extension:name", b"")
@@ -134,7 +134,7 @@ def _extension(field: pa.Field) -> str:
 
 
 def vector_of(field: pa.Field) -> pa.DataType | None:
-    """Return the type of a column's vectors as a fixed-size list, or None where it has none."""
+    """Return the type of a column's vectors as a fixed-size list, or None."""
     kind = stored(field)
     if isinstance(field.type, pa.FixedShapeTensorType) and len(field.type.shape) != 1:
         return None
@@ -171,7 +171,7 @@ _ALL = (
         "an integer, float32, float64, date, time, timestamp, text or binary column",
         _fits_bloom_filter,
     ),
-    IndexType("LABEL_LIST", "a column of lists of values without parts", _is_list_of_plain),
+    IndexType("LABEL_LIST", "a column of lists of values that are not nested", _is_list_of_plain),
     IndexType("NGRAM", "a text column", _is_text_column),
     IndexType("MINHASHLSH", "a text column", _is_text_column),
     IndexType("RTREE", "a geometry: a geoarrow column, WKB or WKT", _is_geometry),
@@ -186,11 +186,11 @@ _ALL = (
 )
 _BY_NAME = {kind.name.replace("_", ""): kind for kind in _ALL}
 _ALIASES = {"INVERTED": "FTS", "SCALAR": "BTREE", "VECTOR": "IVFPQ"}
-"""Other names, some of them Lance's own."""
+"""Other names, some of them of Lance itself."""
 
 
 def parse(name: str) -> IndexType:
-    """Return the kind of index that a request or Lance names, in any case.
+    """Return the type of index that a request or Lance names, in any letter case.
 
     Raises InvalidInput (13).
     """
@@ -204,8 +204,8 @@ def parse(name: str) -> IndexType:
     return kind
 
 
-def friendly(name: str) -> str:
-    """Return the name that requests use for what Lance calls an index's type."""
+def to_request_name(name: str) -> str:
+    """Return the name that requests use for Lance's name of an index type."""
     plain = name.upper().replace("_", "")
     kind = _BY_NAME.get(_ALIASES.get(plain, plain))
     return name if kind is None else kind.name
@@ -214,11 +214,11 @@ def friendly(name: str) -> str:
 def options_of(
     request: CreateTableIndexRequest, kind: IndexType, field: pa.Field
 ) -> dict[str, Any]:
-    """Return the options that a request gives, with those that pylance wants, by pylance's names.
+    """Return the options of a request, with those that pylance requires, by pylance's names.
 
     Raises:
-        InvalidInputError: (13) an option does not go with the kind of index, with another option
-            or with the column.
+        InvalidInputError: (13) an option does not fit the type of index, another option or the
+            column.
     """
     given = {
         name: value for name, value in request if name not in _NOT_OPTIONS and value is not None
@@ -284,4 +284,4 @@ def _sub_vectors(given: int | None, field: pa.Field) -> int:
 
 
 def _either(values: tuple[int, ...]) -> str:
-    return " or ".join(str(value) for value in values)
+    return " or ".join(map(str, values))

@@ -122,7 +122,7 @@ def _to_index_content(index: Any, rows: int) -> IndexContent:
         index_uuid=segments[0].uuid,
         columns=list(index.field_names),
         status="SUCCEEDED",
-        index_type=index_types.friendly(index.index_type),
+        index_type=index_types.to_request_name(index.index_type),
         type_url=index.type_url,
         num_indexed_rows=index.num_rows_indexed,
         num_unindexed_rows=_count_unindexed(index, rows),
@@ -152,7 +152,7 @@ def describe_stats(table: Table, ref: Ref, name: str | None) -> DescribeTableInd
         distance = (index.details or {}).get("metric_type")
         return DescribeTableIndexStatsResponse(
             distance_type=distance.lower() if distance else None,
-            index_type=index_types.friendly(index.index_type),
+            index_type=index_types.to_request_name(index.index_type),
             num_indexed_rows=index.num_rows_indexed,
             num_unindexed_rows=_count_unindexed(index, dataset.count_rows()),
             num_indices=len(index.segments),

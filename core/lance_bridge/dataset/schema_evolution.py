@@ -34,27 +34,27 @@ RESERVED = frozenset(
         "_score",
     }
 )
-"""Columns that Lance adds to answers: one of the table's own could not be read."""
+"""Columns that Lance adds to answers. A column of the table with such a name could not be read."""
 
 
 def add_columns(table: Table, ref: Ref, entries: Sequence[AddColumnsEntry]) -> int:
     """Add columns in one commit and return its version. Source: AlterTableAddColumns.
 
-    An ``expression`` is evaluated once, for the rows that are there; ``CAST(NULL AS …)`` adds a
-    column of nulls. ``computed`` adds a column of nulls that keeps its expression, for a backfill.
+    An ``expression`` is evaluated once, for the existing rows; ``CAST(NULL AS …)`` adds a column of
+    nulls. ``computed`` adds a column of nulls and keeps its expression, for a backfill.
 
     Raises:
-        InvalidInputError: (13) a name cannot be one or is taken, an expression is malformed or
-            fails on a row, or an entry has not exactly one way to get its values.
-        TableColumnNotFoundError: (12) an expression names a column that is not there.
+        InvalidInputError: (13) a name is not valid or exists, an expression is malformed or fails
+            on a row, or an entry has not exactly one of expression and computed.
+        TableColumnNotFoundError: (12) an expression names a column that does not exist.
         UnsupportedOperationError: (0) ``virtual_column``; ``expression`` and ``computed`` columns
             in one request, which Lance cannot commit at once.
         ConcurrentModificationError: (14)
     """
-    _check_ways(entries)
+    _check_entries(entries)
     dataset = table.open(ref, write=True)
     _check_new_names(dataset, [entry.name for entry in entries])
-    sql = {entry.name: _sql(entry) for entry in entries}
+    sql = {entry.name: entry.expression or entry.computed or "" for entry in entries}
     types = expressions.types_of(dataset, table.name, sql)
     new: dict[str, str] | pa.Schema = sql
     if entries[0].computed is not None:
@@ -66,11 +66,7 @@ def add_columns(table: Table, ref: Ref, entries: Sequence[AddColumnsEntry]) -> i
     return int(dataset.version)
 
 
-def _sql(entry: AddColumnsEntry) -> str:
-    return entry.expression if entry.expression is not None else entry.computed or ""
-
-
-def _check_ways(entries: Sequence[AddColumnsEntry]) -> None:
+def _check_entries(entries: Sequence[AddColumnsEntry]) -> None:
     if not entries:
         raise invalid("The request adds no column: new_columns is empty")
     for entry in entries:
@@ -111,7 +107,7 @@ def _check_name(name: str, *, is_nested: bool) -> None:
     if "." in name:
         raise invalid(f"{name!r} cannot be a column's name: dots are for the fields of structs")
     if name in RESERVED:
-        raise invalid(f"{name!r} cannot be a column's name: Lance has a column of that name itself")
+        raise invalid(f"{name!r} cannot be a column's name: Lance itself has a column of that name")
 
 
 # -- alter -----------------------------------------------------------------------------------------
@@ -127,28 +123,28 @@ class Alteration:
     data_type: pa.DataType | None
 
     def as_lance(self) -> Any:
-        """Return it as pylance takes it, without what stays as it is."""
-        told = {"name": self.rename, "nullable": self.nullable, "data_type": self.data_type}
-        given = {key: value for key, value in told.items() if value is not None}
+        """Return the entry in pylance's form, with the changes only."""
+        changes = {"name": self.rename, "nullable": self.nullable, "data_type": self.data_type}
+        given = {key: value for key, value in changes.items() if value is not None}
         return {"path": self.column.path, **given}
 
 
 def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) -> int:
     """Rename and retype columns, and change whether they may be null; return the new version.
 
-    All entries are one commit, and name the columns as they were before it. Lance forgets the
-    metadata of a column whose type changes; it is put back in a second commit.
+    All entries are one commit, and use the names before it. Lance drops the metadata of a column
+    whose type changes; a second commit restores it.
     Source: AlterTableAlterColumns.
 
     Raises:
         TableColumnNotFoundError: (12)
-        InvalidInputError: (13) an entry changes nothing, a name cannot be one or is taken, values
-            do not fit the type, are null, or an index is on a column that gets another type.
+        InvalidInputError: (13) an entry changes nothing, a name is not valid or exists, values do
+            not fit the type or are null, or a column with an index gets another type.
         UnsupportedOperationError: (0) ``virtual_column``; a type together with nullable=false,
             of any columns, which Lance cannot commit at once.
         ConcurrentModificationError: (14)
     """
-    types = [_check_entry(entry) for entry in entries]
+    types = [_parse_entry_type(entry) for entry in entries]
     if any(types) and any(entry.nullable is False for entry in entries):
         raise unsupported(
             "data_type and nullable=false in one request are not supported: Lance cannot do both "
@@ -168,11 +164,11 @@ def alter_columns(table: Table, ref: Ref, entries: Sequence[AlterColumnsEntry]) 
     with table.committing(dataset, "no column was altered"):
         dataset.alter_columns(*(each.as_lance() for each in alterations))
     if any(each.data_type is not None for each in alterations):
-        _put_back_metadata(dataset, table, before, alterations)
+        _restore_metadata(dataset, table, before, alterations)
     return int(dataset.version)
 
 
-def _check_entry(entry: AlterColumnsEntry) -> pa.DataType | None:
+def _parse_entry_type(entry: AlterColumnsEntry) -> pa.DataType | None:
     if entry.virtual_column is not None:
         raise unsupported(
             f"Column '{entry.path}': virtual_column is not supported: a function in a Docker image "
@@ -216,7 +212,7 @@ def _is_on(index: Any, column: Column) -> bool:
     return any(each[: len(column.segments)] == column.segments for each in indexed)
 
 
-def _put_back_metadata(
+def _restore_metadata(
     dataset: lance.LanceDataset,
     table: Table,
     before: Mapping[tuple[str, ...], dict[str, str]],
@@ -230,7 +226,7 @@ def _put_back_metadata(
         if metadata and new in now and not paths.metadata_of(now[new]):
             lost[now[new].path] = dict(metadata)
     if lost:
-        with table.committing(dataset, "columns got their new types, and lost their metadata"):
+        with table.committing(dataset, "columns have their new types, but lost their metadata"):
             dataset.update_field_metadata(lost)
 
 
@@ -238,9 +234,9 @@ def _put_back_metadata(
 
 
 def drop_columns(table: Table, ref: Ref, columns: Sequence[str]) -> tuple[int, str | None]:
-    """Drop columns with the indices on them; return the version and the transaction's identifier.
+    """Drop columns and their indices; return the version and the transaction's identifier.
 
-    A struct goes with its last field. Source: AlterTableDropColumns.
+    A struct is dropped with its last field. Source: AlterTableDropColumns.
 
     Raises:
         TableColumnNotFoundError: (12)
@@ -265,22 +261,22 @@ def _is_in(column: Column, dropped: set[tuple[str, ...]]) -> bool:
 
 
 _TYPE_KEYS = "ARROW:extension:"
-"""Keys that say how the values of a column are to be read, and so are part of its type."""
+"""Prefix of keys that define how a column's values are read, and so are part of its type."""
 
 
 def replace_schema_metadata(
     table: Table, ref: Ref, metadata: Mapping[str, str] | None
 ) -> tuple[dict[str, str], str | None]:
-    """Make ``metadata`` that of the schema; what was there before and is not in it goes.
+    """Replace the metadata of the schema.
 
-    Returns it and the identifier of the transaction. Source: UpdateTableSchemaMetadata.
+    Returns the metadata and the identifier of the transaction. Source: UpdateTableSchemaMetadata.
 
     Raises:
-        InvalidInputError: (13) there is none, or it is not text.
+        InvalidInputError: (13) the request has none, or it is not text.
         ConcurrentModificationError: (14)
     """
     if metadata is None:
-        raise invalid("The request has no metadata: send an empty map to remove all there is")
+        raise invalid("The request has no metadata: send an empty map to remove all of it")
     _check_text(metadata, metadata.values())
     dataset = table.open(ref, write=True)
     with table.committing(dataset, "the metadata was not changed"):
@@ -293,13 +289,13 @@ def update_field_metadata(
 ) -> tuple[int, dict[str, dict[str, str]]]:
     """Change the metadata of fields in one commit; return its version and the fields' metadata.
 
-    An entry merges what it has, and a null removes a key; with ``replace`` all other keys go.
+    An entry is merged with existing keys; a null removes a key, ``replace`` all others.
     Source: UpdateFieldMetadata.
 
     Raises:
         TableColumnNotFoundError: (12)
         InvalidInputError: (13) no field is named or one twice, something is not text, a key is
-            part of the column's type or says how the column is computed, or Lance refuses a value.
+            part of the column's type or of its computation, or Lance refuses a value.
         ConcurrentModificationError: (14)
     """
     for entry in entries:
@@ -307,7 +303,8 @@ def update_field_metadata(
     dataset = table.open(ref, write=True)
     columns = paths.find_each(dataset, table, [entry.path for entry in entries])
     updates = {
-        column.path: _changes(column, entry) for column, entry in zip(columns, entries, strict=True)
+        column.path: _changed_keys(column, entry)
+        for column, entry in zip(columns, entries, strict=True)
     }
     with table.committing(dataset, "no metadata was changed"):
         dataset.update_field_metadata(updates)
@@ -315,8 +312,8 @@ def update_field_metadata(
     return int(dataset.version), {column.path: paths.metadata_of(column) for column in now}
 
 
-def _changes(column: Column, entry: UpdateFieldMetadataEntry) -> dict[str, str | None]:
-    """Return what changes, and only that; None removes a key."""
+def _changed_keys(column: Column, entry: UpdateFieldMetadataEntry) -> dict[str, str | None]:
+    """Return the changed keys only; None removes a key."""
     before = paths.metadata_of(column)
     kept = (
         {k: v for k, v in before.items() if k.startswith(_TYPE_KEYS)} if entry.replace else before
@@ -332,7 +329,7 @@ def _changes(column: Column, entry: UpdateFieldMetadataEntry) -> dict[str, str |
             )
         if computed_columns.is_declaration(key):
             raise invalid(
-                f"{key!r} of column '{column.path}' is about computed columns: add one with "
+                f"{key!r} of column '{column.path}' defines a computed column: add one with "
                 "AlterTableAddColumns, and drop it to change it"
             )
     return changes

@@ -1,8 +1,8 @@
 """An Arrow schema as the specification's JSON (JsonArrowSchema), in Arrow's own type names.
 
-The names are those that pylance's directory namespace answers with, so that a client reads every
-namespace alike. Like there, units, zones and dictionaries are not told; a decimal's ``length`` is
-``precision * 1000 + scale``. Read from a request, a type may have a unit and a zone.
+The names are those of pylance's directory namespace, so that a client reads every namespace alike.
+As there, units, time zones and dictionaries are omitted, and a decimal's ``length`` is
+``precision * 1000 + scale``. In a request, a type may have a unit and a time zone.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _NAMES = {
 def to_json(schema: pa.Schema) -> JsonArrowSchema:
     """Return the JSON form of ``schema``."""
     return JsonArrowSchema(
-        fields=[_field(field) for field in schema], metadata=_texts(schema.metadata)
+        fields=[_field_to_json(field) for field in schema], metadata=_texts(schema.metadata)
     )
 
 
-def _field(field: pa.Field) -> JsonArrowField:
+def _field_to_json(field: pa.Field) -> JsonArrowField:
     kind, metadata = field.type, dict(field.metadata or {})
     if isinstance(kind, pa.BaseExtensionType):
         # In the JSON form an extension is its storage with two more entries, as in Arrow IPC.
         metadata[b"ARROW:extension:name"] = kind.extension_name.encode()
-        # Arrow's own extensions do not tell theirs.
+        # Arrow's built-in extensions have no metadata.
         serialize = getattr(kind, "__arrow_ext_serialize__", bytes)
         metadata[b"ARROW:extension:metadata"] = serialize()
         kind = kind.storage_type
     return JsonArrowField(
         name=field.name,
         nullable=field.nullable,
-        type=_type(kind),
+        type=_type_to_json(kind),
         metadata=_texts(metadata),
     )
 
 
-def _type(kind: pa.DataType) -> JsonArrowDataType:
+def _type_to_json(kind: pa.DataType) -> JsonArrowDataType:
     if pa.types.is_dictionary(kind):
-        return _type(kind.value_type)
+        return _type_to_json(kind.value_type)
     if pa.types.is_decimal(kind):
         name = f"decimal{kind.bit_width}"
         return JsonArrowDataType(type=name, length=kind.precision * 1000 + kind.scale)
@@ -61,12 +61,12 @@ def _type(kind: pa.DataType) -> JsonArrowDataType:
         return JsonArrowDataType(type="fixed_size_binary", length=kind.byte_width)
     if pa.types.is_map(kind):
         entries = pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
-        return JsonArrowDataType(type="map", fields=[_field(entries)])
+        return JsonArrowDataType(type="map", fields=[_field_to_json(entries)])
     if pa.types.is_nested(kind):
         fixed = pa.types.is_fixed_size_list(kind)
         return JsonArrowDataType(
             type=_plain_name(kind),
-            fields=[_field(kind.field(i)) for i in range(kind.num_fields)],
+            fields=[_field_to_json(kind.field(i)) for i in range(kind.num_fields)],
             length=kind.list_size if fixed else None,
         )
     return JsonArrowDataType(type=_plain_name(kind))
@@ -106,7 +106,7 @@ _PLAIN: dict[str, pa.DataType] = {
     "binary_view": pa.binary_view(),
     "date32": pa.date32(),
     "date64": pa.date64(),
-    # Like Lance where no unit is told.
+    # The default unit of Lance.
     "timestamp": pa.timestamp("us"),
     "duration": pa.duration("us"),
 }
@@ -118,61 +118,61 @@ _MIN_SCALE = -128
 def type_from_json(json: Mapping[str, Any]) -> pa.DataType:
     """Return the Arrow type that a JsonArrowDataType describes.
 
-    A unit and a zone may be told as Arrow prints them: ``timestamp[ns, tz=UTC]``. Without them a
-    timestamp and a duration are in microseconds.
+    A unit and a time zone may be given as Arrow prints them: ``timestamp[ns, tz=UTC]``. The default
+    unit is microseconds.
 
     Raises:
-        InvalidInputError: (13) it is not one, or has a key that means nothing to its type.
+        InvalidInputError: (13) it is not such a type, or has a key that its type does not use.
     """
     unknown = set(json) - set(JsonArrowDataType.model_fields)
     if unknown:
         raise invalid(f"data_type has no {sorted(unknown)[0]!r}: it has type, fields and length")
     try:
-        told = JsonArrowDataType.from_dict(dict(json))
+        data_type = JsonArrowDataType.from_dict(dict(json))
     except ValidationError as error:
         raise invalid(f"data_type is not a JsonArrowDataType: {error.errors()[0]['msg']}") from None
-    if told is None:
+    if data_type is None:
         raise invalid("data_type is empty")
     try:
-        return _arrow_type(told)
+        return _arrow_type(data_type)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise invalid(f"data_type {told.type!r} cannot be: {error}") from error
+        raise invalid(f"data_type {data_type.type!r} is not valid: {error}") from error
 
 
-def _arrow_type(told: JsonArrowDataType) -> pa.DataType:
-    name = told.type.lower()
+def _arrow_type(data_type: JsonArrowDataType) -> pa.DataType:
+    name = data_type.type.lower()
     if name in _PLAIN:
-        _refuse(told, "length", "fields")
+        _refuse_keys(data_type, "length", "fields")
         return _PLAIN[name]
-    if match := _WITH_UNIT.fullmatch(told.type):
-        _refuse(told, "length", "fields")
+    if match := _WITH_UNIT.fullmatch(data_type.type):
+        _refuse_keys(data_type, "length", "fields")
         return _with_unit(*match.groups())
     if name in _DECIMALS:
-        _refuse(told, "fields")
-        precision = (_length(told) - _MIN_SCALE) // 1000
-        return _DECIMALS[name](precision, _length(told) - precision * 1000)
+        _refuse_keys(data_type, "fields")
+        precision = (_length(data_type) - _MIN_SCALE) // 1000
+        return _DECIMALS[name](precision, _length(data_type) - precision * 1000)
     if name == "fixed_size_binary":
-        _refuse(told, "fields")
-        return pa.binary(_length(told))
-    return _nested_type(told, name)
+        _refuse_keys(data_type, "fields")
+        return pa.binary(_length(data_type))
+    return _nested_type(data_type, name)
 
 
-def _nested_type(told: JsonArrowDataType, name: str) -> pa.DataType:
+def _nested_type(data_type: JsonArrowDataType, name: str) -> pa.DataType:
     if name != "fixed_size_list":
-        _refuse(told, "length")
+        _refuse_keys(data_type, "length")
     if name == "struct":
-        return pa.struct([_arrow_field(field) for field in told.fields or []])
+        return pa.struct([_arrow_field(field) for field in data_type.fields or []])
     if name not in {"list", "large_list", "fixed_size_list", "map"}:
-        raise invalid(f"data_type {told.type!r} is not known: see JsonArrowDataType")
-    if told.fields is None or len(told.fields) != 1:
-        raise invalid(f"data_type {told.type!r} needs one field in fields")
-    inner = _arrow_field(told.fields[0])
+        raise invalid(f"data_type {data_type.type!r} is not known: see JsonArrowDataType")
+    if data_type.fields is None or len(data_type.fields) != 1:
+        raise invalid(f"data_type {data_type.type!r} needs one field in fields")
+    inner = _arrow_field(data_type.fields[0])
     if name == "map":
         if not pa.types.is_struct(inner.type) or inner.type.num_fields != 2:
             raise invalid("data_type 'map' needs a field of a struct of a key and a value")
         return pa.map_(inner.type.field(0), inner.type.field(1))
     if name == "fixed_size_list":
-        return pa.list_(inner, _length(told))
+        return pa.list_(inner, _length(data_type))
     return pa.large_list(inner) if name == "large_list" else pa.list_(inner)
 
 
@@ -184,17 +184,19 @@ def _with_unit(name: str, unit: str, zone: str | None) -> pa.DataType:
     return {"duration": pa.duration, "time32": pa.time32, "time64": pa.time64}[name](unit)
 
 
-def _arrow_field(told: JsonArrowField) -> pa.Field:
-    return pa.field(told.name, _arrow_type(told.type), told.nullable, told.metadata)
+def _arrow_field(data_type: JsonArrowField) -> pa.Field:
+    return pa.field(
+        data_type.name, _arrow_type(data_type.type), data_type.nullable, data_type.metadata
+    )
 
 
-def _length(told: JsonArrowDataType) -> int:
-    if told.length is None:
-        raise invalid(f"data_type {told.type!r} needs a length")
-    return int(told.length)
+def _length(data_type: JsonArrowDataType) -> int:
+    if data_type.length is None:
+        raise invalid(f"data_type {data_type.type!r} needs a length")
+    return int(data_type.length)
 
 
-def _refuse(told: JsonArrowDataType, *keys: str) -> None:
+def _refuse_keys(data_type: JsonArrowDataType, *keys: str) -> None:
     for key in keys:
-        if getattr(told, key) is not None:
-            raise invalid(f"data_type {told.type!r} has no {key}")
+        if getattr(data_type, key) is not None:
+            raise invalid(f"data_type {data_type.type!r} has no {key}")

@@ -1,4 +1,4 @@
-"""Columns as catalogs show them: an Arrow schema in Spark's JSON form of types.
+"""Columns for catalogs that show them: an Arrow schema in Spark's JSON form of types.
 
 Source: the JSON of ``pyspark.sql.types.StructType``, which Unity Catalog stores per column.
 """
@@ -47,9 +47,9 @@ def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
 
 
 def spark_type(data_type: pa.DataType) -> SparkType:
-    """Return the type that Spark would read a column of this Arrow type as.
+    """Return the type that Spark reads a column of this Arrow type as.
 
-    What Spark has no type for, such as unions, is binary: a column is never left out.
+    A type without a counterpart in Spark, such as a union, is binary: no column is left out.
     """
     if isinstance(data_type, pa.BaseExtensionType):
         return spark_type(data_type.storage_type)

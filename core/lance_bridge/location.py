@@ -1,9 +1,9 @@
-"""Table locations: pure functions on their spelling. No storage is touched here.
+"""Table locations: pure functions on their spelling. They do not access storage.
 
-Catalogs spell one place in many ways (``/p``, ``file:/p``, ``file:///p``, ``s3a://``, a slash at
-the end). Lance gets one spelling: a plain absolute path for local files, else a URI with a scheme
+Catalogs spell one location in many ways (``/p``, ``file:/p``, ``file:///p``, ``s3a://``, a trailing
+slash). Lance gets one spelling: a plain absolute path for local files, or else a URI with a scheme
 that Lance knows. Lance reads a URI as a URL: it resolves ``.`` and ``..``, drops a query, a
-fragment and a user, and decodes ``%XX`` once. Local paths are taken as they are.
+fragment and a user, and decodes ``%XX`` once. It uses local paths unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SAME_STORE = {
     "az": "az", "azure": "az", "abfs": "az", "abfss": "az", "wasb": "az", "wasbs": "az",
 }  # fmt: skip
 _ONE_FILE_SYSTEM = {"hdfs": "hdfs", "webhdfs": "hdfs", "swebhdfs": "hdfs"}
-"""A name node has many names and ports, and may be left out: it is not compared."""
+"""A name node has several names and ports, or none, so it is not compared."""
 _MOUNTED = ("dbfs", "viewfs")
 """Schemes whose directories may be mounts of any other storage."""
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
@@ -38,7 +38,7 @@ _ALIASES = ("-s3alias", "--ol-s3")
 _AZURE = (".core.windows.net", ".fabric.microsoft.com")
 _GOOGLE = ("storage.googleapis.com", "storage.cloud.google.com")
 ANY = "*"
-"""In a key: the bucket of an access point, or the store behind a mount or a server of one's own."""
+"""In a key: the unknown bucket of an access point, or store behind a mount or private server."""
 _MAX_LENGTH = 2048
 _LONGEST_NAME = 200
 """Bytes of a name in a file name; file systems allow 255, with our suffixes."""
@@ -51,103 +51,103 @@ def check(location: str) -> str:
     """Return ``location`` in the spelling for Lance.
 
     Raises:
-        InvalidInputError: (13) it is empty, relative, holds ``..``, control characters, a user, a
-            query or a fragment, has no bucket, or is on storage that Lance cannot write.
+        InvalidInputError: (13) it is empty, relative, contains ``..``, control characters, a user,
+            a query or a fragment, has no bucket, or is on storage that Lance cannot write.
     """
-    shown = repr(_USER.sub("…@", location)[:120])
+    quoted = repr(_USER.sub("…@", location)[:120])
     require_text("Location", location)
     if not location.strip() or len(location) > _MAX_LENGTH:
-        raise invalid(f"Location {shown} must have 1 to {_MAX_LENGTH} characters")
+        raise invalid(f"Location {quoted} must have 1 to {_MAX_LENGTH} characters")
     if location != location.strip():
-        raise invalid(f"Location {shown} begins or ends with a space")
+        raise invalid(f"Location {quoted} begins or ends with a space")
     if any(ord(c) < 32 or ord(c) == 127 for c in location):
-        raise invalid(f"Location {shown} has control characters")
-    scheme, place = _split(location)
+        raise invalid(f"Location {quoted} has control characters")
+    scheme, rest = _split(location)
     if scheme is not None and scheme != "file" and scheme not in _LANCE_SCHEME:
         raise invalid(
-            f"Location {shown} is on '{scheme}', which Lance cannot write: use a local path, "
+            f"Location {quoted} is on '{scheme}', which Lance cannot write: use a local path, "
             "s3://, gs://, az:// or abfss://"
         )
     if scheme in (None, "file"):
-        _check_local(shown, scheme, place)
-    if ".." in PurePosixPath(place).parts:
-        raise invalid(f"Location {shown} must not hold '..'")
+        _check_local(quoted, scheme, rest)
+    if ".." in PurePosixPath(rest).parts:
+        raise invalid(f"Location {quoted} must not hold '..'")
     if scheme not in (None, "file"):
-        _check_remote(shown, _LANCE_SCHEME[scheme], place)
-    if not _segments(place)[0 if scheme in (None, "file") else 1 :]:
-        raise invalid(f"Location {shown} is a whole bucket or file system: name a directory in it")
+        _check_remote(quoted, _LANCE_SCHEME[scheme], rest)
+    if not _segments(rest)[0 if scheme in (None, "file") else 1 :]:
+        raise invalid(f"Location {quoted} is a whole bucket or file system: name a directory in it")
     return for_lance(location)
 
 
-def _check_local(shown: str, scheme: str | None, place: str) -> None:
-    if not place.startswith("/"):
-        raise invalid(f"Location {shown} is relative: give an absolute path or a URI")
-    host = place[2:].split("/", 1)[0] if scheme and place.startswith("//") else ""
+def _check_local(quoted: str, scheme: str | None, rest: str) -> None:
+    if not rest.startswith("/"):
+        raise invalid(f"Location {quoted} is relative: give an absolute path or a URI")
+    host = rest[2:].split("/", 1)[0] if scheme and rest.startswith("//") else ""
     if host not in ("", "localhost"):
-        raise invalid(f"Location {shown} is on the host '{host[:60]}': files must be on this one")
+        raise invalid(f"Location {quoted} is on the host '{host[:60]}': files must be on this one")
 
 
-def _check_remote(shown: str, scheme: str, place: str) -> None:
-    bucket, _, path = place[2:].partition("/") if place.startswith("//") else ("", "", "")
+def _check_remote(quoted: str, scheme: str, rest: str) -> None:
+    bucket, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
     if not bucket:
-        raise invalid(f"Location {shown} has no bucket")
-    if "?" in place or "#" in place:
-        raise invalid(f"Location {shown} must not hold '?' or '#'")
+        raise invalid(f"Location {quoted} has no bucket")
+    if "?" in rest or "#" in rest:
+        raise invalid(f"Location {quoted} must not hold '?' or '#'")
     with_account = scheme == "abfss" and _CONTAINER_OF_ACCOUNT.fullmatch(bucket)
     if not with_account and not _BUCKET.fullmatch(bucket):
-        raise invalid(f"Location {shown} must name a bucket only, without a user or a port")
+        raise invalid(f"Location {quoted} must name a bucket only, without a user or a port")
     segments = unquote(path.rstrip("/")).split("/")
     if ".." in segments or any(ord(c) < 32 for c in unquote(path)):
-        raise invalid(f"Location {shown} must not hold '..' or control characters, encoded or not")
+        raise invalid(f"Location {quoted} must not hold '..' or control characters, encoded or not")
     if "" in segments[:-1]:
-        raise invalid(f"Location {shown} has an empty segment ('//'), which Lance cannot write")
+        raise invalid(f"Location {quoted} has an empty segment ('//'), which Lance cannot write")
 
 
 def is_supported(location: str) -> bool:
-    """Return True where Lance can read and write the storage under ``location``."""
+    """Return whether Lance can read and write the storage of ``location``."""
     scheme, _ = _split(location)
     return scheme in (None, "file") or scheme in _LANCE_SCHEME
 
 
 def is_local(location: str) -> bool:
-    """Return True for a place in the local file system, in any spelling."""
+    """Return whether a location, in any spelling, is in the local file system."""
     return for_lance(location).startswith("/")
 
 
 def for_lance(location: str) -> str:
     """Return the spelling that pylance takes, without checking it."""
-    scheme, place = _split(location)
+    scheme, rest = _split(location)
     if scheme in (None, "file"):
-        return _local_path(scheme, place)
-    return f"{_LANCE_SCHEME.get(scheme, scheme)}:{place.rstrip('/')}"
+        return _local_path(scheme, rest)
+    return f"{_LANCE_SCHEME.get(scheme, scheme)}:{rest.rstrip('/')}"
 
 
 def for_catalog(location: str) -> str:
-    """Return the spelling to store in a catalog: always a URI, with the caller's own scheme.
+    """Return the spelling to store in a catalog: always a URI, with the caller's scheme.
 
-    A plain path would be completed by some metastores with their default file system.
+    Some metastores would prefix a plain path with their default file system.
     """
-    scheme, place = _split(location)
+    scheme, rest = _split(location)
     if scheme in (None, "file"):
-        return f"file://{_local_path(scheme, place)}"
+        return f"file://{_local_path(scheme, rest)}"
     return location.rstrip("/")
 
 
 def table_uri(location: str) -> str:
     """Return a complete and valid URI (percent-encoded) for ``location``."""
-    scheme, place = _split(for_lance(location))
+    scheme, rest = _split(for_lance(location))
     if scheme is None:
-        return "file://" + quote(place)
-    return f"{scheme}:{quote(unquote(place), safe='/@:')}"
+        return "file://" + quote(rest)
+    return f"{scheme}:{quote(unquote(rest), safe='/@:')}"
 
 
 def join(location: str, *names: str) -> str:
-    """Return a place under ``location``."""
+    """Return a location under another one."""
     return "/".join((location.rstrip("/"), *names))
 
 
 def file_name(name: str, ending: str) -> str:
-    """Return a name as a file name; of a long one, its beginning and a digest."""
+    """Return a name as a file name; a long name is cut and gets a digest."""
     if len(name.encode()) > _LONGEST_NAME:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         name = f"{name.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest}"
@@ -155,10 +155,10 @@ def file_name(name: str, ending: str) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Return whether the name of a column or an index leads out of a directory as a file's name.
+    """Return whether the name of a column or an index, used as a file name, leaves its directory.
 
-    A name with a slash in it, as ``km/h``, is no path by that alone. Tools that write a file for
-    each column or index take such names for file names.
+    Some tools write a file for each column or index, named like it. A slash alone, as in
+    ``km/h``, makes no such path.
     """
     segments = re.split(r"[/\\]", name)
     return (
@@ -175,39 +175,39 @@ def namespace_directories(namespace: Sequence[str]) -> list[str]:
 
 
 def key(location: str) -> tuple[str, ...]:
-    """Return the place as segments, equal for every spelling of it; links of local files resolved.
+    """Return a location as segments, equal for all its spellings. Local links are resolved.
 
-    One location contains another when its key is a prefix of the other's; see `overlap` for what
-    cannot be known by its spelling.
+    One location contains another if its key is a prefix of the other's; see `overlap` for what
+    spelling alone cannot decide.
     """
-    scheme, place = _split(for_lance(location.strip()))
+    scheme, rest = _split(for_lance(location.strip()))
     if scheme is None:
-        place = for_lance(location)
-        return ("file", *_segments(os.path.realpath(place)))
-    return _remote_key(scheme, place)
+        rest = for_lance(location)
+        return ("file", *_segments(os.path.realpath(rest)))
+    return _remote_key(scheme, rest)
 
 
 def possible_keys(location: str) -> set[tuple[str, ...]]:
-    """Return the key of every place that others may mean by a location.
+    """Return the keys of all locations that other tools may mean by a spelling.
 
-    Lance decodes ``%XX`` in a ``file:`` URI, and Hadoop does not. A path that is relative is one of
-    a directory that is not known.
+    Lance decodes ``%XX`` in a ``file:`` URI, and Hadoop does not. A relative path is below an
+    unknown directory.
     """
-    scheme, place = _split(location.strip())
-    if scheme is None and not place.startswith("/"):
-        names = [name for name in _segments(place) if name != ".."]
+    scheme, rest = _split(location.strip())
+    if scheme is None and not rest.startswith("/"):
+        names = [name for name in _segments(rest) if name != ".."]
         return {(ANY, *names)}
     keys = {key(location)}
-    if scheme == "file" and "%" in place:
-        keys.add(key(f"{scheme}:{unquote(place)}"))
+    if scheme == "file" and "%" in rest:
+        keys.add(key(f"{scheme}:{unquote(rest)}"))
     return keys
 
 
 def readable_spellings(location: str) -> set[str]:
-    """Return spellings for the places that others may mean by a location, as Lance opens them.
+    """Return Lance's spellings of the locations that other tools may mean by a spelling.
 
-    Also where `check` refuses the location, which others may have written. Empty for storage that
-    Lance cannot read.
+    This includes locations that `check` refuses, which other tools may have written. Empty for
+    storage that Lance cannot read.
     """
     found = set()
     for kind, *names in possible_keys(location):
@@ -220,9 +220,9 @@ def readable_spellings(location: str) -> set[str]:
     return found
 
 
-def _remote_key(scheme: str, place: str) -> tuple[str, ...]:
-    """Read a URI as Lance does, also one that `check` would refuse: others may have written it."""
-    plain = re.split(r"[?#]", re.sub(r"[\t\r\n]", "", place).strip())[0].removeprefix("//")
+def _remote_key(scheme: str, rest: str) -> tuple[str, ...]:
+    """Read a URI as Lance does, even one that `check` refuses: other tools may have written it."""
+    plain = re.split(r"[?#]", re.sub(r"[\t\r\n]", "", rest).strip())[0].removeprefix("//")
     authority, _, path = plain.partition("/")
     names = _decoded_segments(path)
     if scheme in _MOUNTED:
@@ -231,7 +231,7 @@ def _remote_key(scheme: str, place: str) -> tuple[str, ...]:
         return (_ONE_FILE_SYSTEM[scheme], *names)
     scheme = _SAME_STORE.get(scheme, scheme)
     if scheme == "az":
-        # One container is named with its account in one scheme, and without it in the other.
+        # Some schemes name a container with its account, others without it.
         return (scheme, authority.split("@")[0].split(":")[0], *names)
     host = authority.rsplit("@", 1)[-1]
     if scheme == "s3" and host.startswith("arn:"):
@@ -255,7 +255,7 @@ def _decoded_segments(path: str) -> list[str]:
 
 
 def _access_point_key(arn: str, names: list[str]) -> tuple[str, ...]:
-    """Return the key of what is named by the ARN of an access point: the bucket is not in it."""
+    """Return the key for the ARN of an access point, which does not name its bucket."""
     skipped = {"accesspoint": 1, "outpost": 3}.get(arn.rsplit(":", 1)[-1], 0)
     return ("s3", ANY, *names[skipped:])
 
@@ -263,7 +263,7 @@ def _access_point_key(arn: str, names: list[str]) -> tuple[str, ...]:
 def _host_key(host: str, names: list[str]) -> tuple[str, ...]:
     """Return the key of a URL, with the bucket as its first labels or as its first segment.
 
-    What is behind other servers is not known, such as an endpoint of one's own.
+    The store behind another server, such as a private endpoint, is unknown.
     """
     host = host.lower()
     if host.endswith(_AMAZON):
@@ -287,22 +287,18 @@ def _amazon_key(host: str, names: list[str]) -> tuple[str, ...]:
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return True where two keys are, or may be, the same place or one contains the other.
+    """Return whether two keys are, or may be, the same location, or one may contain the other.
 
-    Of an access point the bucket is not known: it may be any. What is seen through a mount may be
-    anywhere, below the directory that is mounted: it is taken for a place of which it has the last
-    name, and so is what contains it or lies in it.
+    The bucket of an access point is unknown, so it may be any. A location seen through a mount may
+    be anywhere below the mounted directory: it overlaps every location that has its last name, and
+    what contains that or is inside it.
     """
     if ANY in (one[:1] + other[:1]):
-        return _may_overlap_by_mount(one, other)
+        return ANY in (one[-1], other[-1]) or one[-1] in other[1:] or other[-1] in one[1:]
     if one[:1] == other[:1] == ("s3",) and ANY in (*one[1:2], *other[1:2]):
         one, other = one[2:], other[2:]
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
-
-
-def _may_overlap_by_mount(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    return ANY in (one[-1], other[-1]) or one[-1] in other[1:] or other[-1] in one[1:]
 
 
 def _split(location: str) -> tuple[str | None, str]:
@@ -310,10 +306,10 @@ def _split(location: str) -> tuple[str | None, str]:
     return (found[1].lower(), found[2]) if found else (None, location)
 
 
-def _local_path(scheme: str | None, place: str) -> str:
-    path = re.sub(r"^//[^/]*(?=/)", "", place) if scheme else place
+def _local_path(scheme: str | None, rest: str) -> str:
+    path = re.sub(r"^//[^/]*(?=/)", "", rest) if scheme else rest
     return re.sub(r"/{2,}", "/", path).rstrip("/") or "/"
 
 
-def _segments(place: str) -> tuple[str, ...]:
-    return tuple(part for part in place.split("/") if part and part != ".")
+def _segments(rest: str) -> tuple[str, ...]:
+    return tuple(part for part in rest.split("/") if part and part != ".")

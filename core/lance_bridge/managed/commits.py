@@ -75,7 +75,7 @@ class CatalogCommit(staging.Commit):
     def _has_final_name(self) -> bool:
         return self.directory.files.read(self.directory.within(self.name)) == self.data
 
-    def take_back(self) -> None:
+    def undo(self) -> None:
         """As the base class."""
         if self.exists:
             return
@@ -84,7 +84,7 @@ class CatalogCommit(staging.Commit):
         if found is None or found.free() != self.new:
             # The latest commit is not this one.
             if (found is None or found.version > self.version) and self._has_final_name():
-                raise self.stays()
+                raise self.cannot_undo()
             return
         self.directory.files.put_new(self.staged, self.data)
         back = self.old.hold()  # no client commits until the manifest is quarantined
@@ -92,7 +92,7 @@ class CatalogCommit(staging.Commit):
             compare_and_set.require_free(table)
             compare_and_set.swap(table, back)
         except ConcurrentModificationError as error:
-            raise self.stays() from error
+            raise self.cannot_undo() from error
         held = table.with_state(back)
         try:
             if self._has_final_name():

@@ -60,7 +60,7 @@ class TableView(LanceNamespace):
     ) -> ListTableVersionsResponse:
         """Answer with the latest version, as the catalog has it now."""
         latest = self._asked(self._latest)
-        return ListTableVersionsResponse(versions=[latest.described()] if latest else [])
+        return ListTableVersionsResponse(versions=[latest.to_table_version()] if latest else [])
 
     def describe_table_version(
         self, request: DescribeTableVersionRequest | Mapping[str, Any]
@@ -68,19 +68,19 @@ class TableView(LanceNamespace):
         """Describe a version that is committed. Raises TableVersionNotFound (11)."""
         version = as_model(DescribeTableVersionRequest, request).version
         found = self._asked(lambda: self._find(version))
-        return DescribeTableVersionResponse(version=found.described())
+        return DescribeTableVersionResponse(version=found.to_table_version())
 
     def create_table_version(
         self, request: CreateTableVersionRequest | Mapping[str, Any]
     ) -> CreateTableVersionResponse:
         """Commit a staged manifest through the catalog. Raises ConcurrentModification (14)."""
-        staged = Staged.of(as_model(CreateTableVersionRequest, request))
+        staged = Staged.from_request(as_model(CreateTableVersionRequest, request))
 
         def commit() -> Manifest:
             return commits.prepare(self.table.reloaded(), staged).do()
 
         self.failure = None
-        return CreateTableVersionResponse(version=self._asked(commit).described())
+        return CreateTableVersionResponse(version=self._asked(commit).to_table_version())
 
     def _latest(self) -> Manifest | None:
         return managed_directory(self.table.reloaded(), write=self.write).latest()

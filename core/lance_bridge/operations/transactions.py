@@ -92,7 +92,7 @@ class TransactionOperations(Operations):
             return batches.deregister(self.tables, self._table(request.id))
         table = self._lance_table(request.id)
         if kind == "create_table_version":
-            return batches.create_version(table, Staged.of(request))
+            return batches.create_version(table, Staged.from_request(request))
         return batches.delete_versions(table, request.branch, ranges_of(request))
 
 
@@ -110,7 +110,7 @@ def _result(kind: str, done: Any) -> CommitTableResult:
 
 def _response(kind: str, done: Any) -> Any:
     if kind == "create_table_version":
-        return CreateTableVersionResponse(version=done.described())
+        return CreateTableVersionResponse(version=done.to_table_version())
     if kind == "delete_table_versions":
         return BatchDeleteTableVersionsResponse(deleted_count=done)
     if kind == "declare_table":

@@ -70,7 +70,7 @@ class VersionOperations(Operations):
         directory = versions.directory_of(table, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)
         return ListTableVersionsResponse(
-            versions=[each.described() for each in found], page_token=token
+            versions=[each.to_table_version() for each in found], page_token=token
         )
 
     def describe_table_version(
@@ -84,7 +84,7 @@ class VersionOperations(Operations):
         table = self._lance_table(request.id)
         directory = versions.directory_of(table, request.branch)
         found = versions.describe(table, directory, request.version)
-        return DescribeTableVersionResponse(version=found.described())
+        return DescribeTableVersionResponse(version=found.to_table_version())
 
     def create_table_version(
         self, request: CreateTableVersionRequest
@@ -95,8 +95,8 @@ class VersionOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         table = self._lance_table(request.id)
-        made = versions.create(table, Staged.of(request))
-        return CreateTableVersionResponse(version=made.described())
+        made = versions.create(table, Staged.from_request(request))
+        return CreateTableVersionResponse(version=made.to_table_version())
 
     def batch_create_table_versions(
         self, request: BatchCreateTableVersionsRequest
@@ -107,11 +107,11 @@ class VersionOperations(Operations):
         ConcurrentModification, Internal, InvalidTableState, TableBranchNotFound.
         """
         steps = [
-            batches.create_version(self._lance_table(entry.id), Staged.of(entry))
+            batches.create_version(self._lance_table(entry.id), Staged.from_request(entry))
             for entry in request.entries
         ]
         made = batches.run(steps)
-        return BatchCreateTableVersionsResponse(versions=[each.described() for each in made])
+        return BatchCreateTableVersionsResponse(versions=[each.to_table_version() for each in made])
 
     def batch_delete_table_versions(
         self, request: BatchDeleteTableVersionsRequest

@@ -32,7 +32,7 @@ from .store import TableStorage, store_errors
 logger = logging.getLogger(__name__)
 
 MAIN = "main"
-"""How a request names the branch that every table has."""
+"""The name of the branch that every table has."""
 
 VERSIONS = "_versions"
 _ENDING = ".manifest"
@@ -41,7 +41,7 @@ _V2_DIGITS = 20
 
 
 class Scheme(str, Enum):
-    """How the manifests of a table are named; all of one table in the same way."""
+    """How the manifests of a table are named; one scheme per table."""
 
     V1 = "V1"
     V2 = "V2"
@@ -70,9 +70,9 @@ def name_of(version: int, scheme: Scheme) -> str:
 
 
 def parse_name(name: str) -> tuple[int, Scheme] | None:
-    """Return what a file name in ``_versions`` says, or None where it is no version's manifest.
+    """Return what a file name in ``_versions`` says, or None if it is not a version's manifest.
 
-    Manifests that are only staged, and those of detached versions, are none.
+    Staged manifests and those of detached versions are not.
     """
     digits = name.removesuffix(_ENDING)
     if digits == name or not (digits.isascii() and digits.isdigit()):
@@ -84,7 +84,7 @@ def parse_name(name: str) -> tuple[int, Scheme] | None:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One version as it lies in storage. ``path`` is relative to the store's root, as Lance's."""
+    """One version in storage. ``path`` is relative to the store's root, as in Lance."""
 
     version: int
     scheme: Scheme
@@ -94,8 +94,8 @@ class Manifest:
     e_tag: str | None
     timestamp_millis: int
 
-    def described(self) -> TableVersion:
-        """Return what the API tells of a version."""
+    def to_table_version(self) -> TableVersion:
+        """Return the API's model of the version."""
         return TableVersion(
             version=self.version,
             manifest_path=self.path,
@@ -109,7 +109,7 @@ class TableFiles:
     """The files under a table's location, by paths relative to it.
 
     Every method raises PermissionDenied (15), Unauthenticated (16), ServiceUnavailable (17) or
-    InvalidInput (13: bad options) where the storage does not answer.
+    InvalidInput (13: bad options) if the storage does not answer.
     """
 
     def __init__(self, storage: TableStorage, location: str) -> None:
@@ -117,7 +117,7 @@ class TableFiles:
         self.location = location
 
     def list(self, inside: str) -> list[Any]:
-        """Return obstore's metadata of each file under a directory; none if it is not there."""
+        """Return obstore's metadata of each file under a directory, which need not exist."""
         with store_errors(self.location):
             store = self._open()
             if store is None:
@@ -125,7 +125,7 @@ class TableFiles:
             return [meta for batch in obstore.list(store, prefix=inside) for meta in batch]
 
     def head(self, path: str) -> Any | None:
-        """Return obstore's metadata of a file, or None where it is not there."""
+        """Return obstore's metadata of a file, or None if it does not exist."""
         with store_errors(self.location):
             store = self._open()
             try:
@@ -134,7 +134,7 @@ class TableFiles:
                 return None
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content, or None where it is not there."""
+        """Return a file's content, or None if it does not exist."""
         with store_errors(self.location):
             store = self._open()
             try:
@@ -143,7 +143,7 @@ class TableFiles:
                 return None
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Write a file that is not there yet; return False where it is, and change nothing."""
+        """Write a new file; return False, and change nothing, if it exists."""
         with store_errors(self.location):
             try:
                 obstore.put(self._open_existing(), path, data, mode="create")
@@ -152,28 +152,28 @@ class TableFiles:
             return True
 
     def put_own(self, path: str, data: bytes) -> bool:
-        """Write a file that is not there yet; return whether it is this one that is there now.
+        """Write a new file, and return whether the file has this data then.
 
-        Nobody else writes the same data. What becomes of the replies makes no difference.
+        No other client writes the same data, so a lost reply makes no difference.
         """
         try:
             if self.put_new(path, data):
                 return True
         except ServiceUnavailableError:
-            # It may be there, only its reply was lost.
+            # Perhaps only the reply was lost.
             if self.read(path) != data:
                 raise
             return True
-        # The store may have repeated a write whose reply was lost, and met its own.
+        # The store may have retried a write whose reply was lost, and found its own file.
         return self.read(path) == data
 
     def put_over(self, path: str, data: bytes) -> None:
-        """Write a file, in place of one that may be there."""
+        """Write a file, or replace it."""
         with store_errors(self.location):
             obstore.put(self._open_existing(), path, data, mode="overwrite")
 
     def remove(self, paths: Sequence[str]) -> None:
-        """Delete files; what is not there does no harm."""
+        """Delete files, which need not exist."""
         with store_errors(self.location):
             store = self._open()
             if store is None:
@@ -186,19 +186,19 @@ class TableFiles:
 
     @cached_property
     def _remote(self) -> Any:
-        """One client for all calls: each new one would connect anew."""
+        """One client for all calls, because each new client opens new connections."""
         return self._storage.store_at(self.location)
 
     def _open(self) -> Any | None:
-        """Return the store at the location, or None where a local directory is not there."""
-        place = locations.for_lance(self.location)
-        if not locations.is_local(place):
+        """Return the store at the location, or None if a local directory does not exist."""
+        uri = locations.for_lance(self.location)
+        if not locations.is_local(uri):
             return self._remote
         try:
-            mode = os.stat(place).st_mode
+            mode = os.stat(uri).st_mode
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return LocalStore(place) if stat.S_ISDIR(mode) else None
+        return LocalStore(uri) if stat.S_ISDIR(mode) else None
 
     def _open_existing(self) -> Any:
         store = self._open()
@@ -223,17 +223,17 @@ class VersionDirectory:
 
     @property
     def path(self) -> str:
-        """Where it is, relative to the store's root, as pylance spells it."""
-        place = locations.for_lance(self.files.location)
-        local = locations.is_local(place)
-        root = place.strip("/") if local else "/".join(locations.key(place)[2:])
+        """The path of the directory, relative to the store's root, as in pylance."""
+        uri = locations.for_lance(self.files.location)
+        local = locations.is_local(uri)
+        root = uri.strip("/") if local else "/".join(locations.key(uri)[2:])
         return f"{root}/{self.inside}"
 
     def list(self) -> list[Manifest]:
         """Return the manifests of all versions, the first version first.
 
         Raises:
-            InvalidTableStateError: (19) they are named in two schemes; Lance opens no such table.
+            InvalidTableStateError: (19) they are named in two schemes, which Lance cannot open.
         """
         prefix = f"{self.inside}/"
         metas = self.files.list(self.inside)
@@ -246,15 +246,15 @@ class VersionDirectory:
         return sorted(found, key=lambda each: each.version)
 
     def latest(self) -> Manifest | None:
-        """Return the latest version's manifest, or None where there is no version."""
+        """Return the latest version's manifest, or None without versions."""
         return next(reversed(self.list()), None)
 
     def last_two(self) -> Sequence[Manifest] | None:
-        """Return the two latest versions where that takes no listing of all; else None."""
+        """Return the two latest versions if that needs no full listing, or else None."""
         return None
 
     def find(self, version: int) -> Manifest | None:
-        """Return one version's manifest, or None where there is no such version."""
+        """Return one version's manifest, or None if it does not exist."""
         if not 0 < version <= _LARGEST:
             return None
         for scheme in (Scheme.V2, Scheme.V1):
@@ -272,18 +272,18 @@ class VersionDirectory:
         """Return the file name of a staged manifest that a request names by its path.
 
         Raises:
-            InvalidInputError: (13) it is not in this directory, or is a version's own manifest.
+            InvalidInputError: (13) it is not in this directory, or is the manifest of a version.
         """
         directory, _, name = path.rpartition("/")
-        if not name or not self._is_here(directory):
+        if not name or not self._is_this(directory):
             raise invalid(f"manifest_path {path[:300]!r} is not a file in {self.path}")
         if parse_name(name) is not None:
             raise invalid(f"manifest_path {path[:300]!r} is a version already, not a staged one")
         return name
 
-    def _is_here(self, directory: str) -> bool:
-        place = locations.for_lance(self.files.location)
-        if not locations.is_local(place):
+    def _is_this(self, directory: str) -> bool:
+        uri = locations.for_lance(self.files.location)
+        if not locations.is_local(uri):
             return directory.strip("/") == self.path
         absolute = f"/{directory.lstrip('/')}"
         return locations.key(absolute) == locations.key(f"/{self.path}")
@@ -298,17 +298,17 @@ class VersionDirectory:
 
 
 def discard(files: TableFiles, path: str) -> None:
-    """Delete a file that is of no use any more; what stays does no harm, and is logged."""
+    """Delete a file that is no longer used. A failure is logged: the file does no harm."""
     try:
         files.remove([path])
     except LanceNamespaceError as error:
-        logger.warning("%s in %s stays: %s", path, files.location, error)
+        logger.warning("%s in %s remains: %s", path, files.location, error)
 
 
 class BaseLocations:
-    """Where Lance tables have files outside of their own locations, as their manifests say.
+    """The locations of files that shallow clones, which are Lance tables, use of other tables.
 
-    A manifest never changes: what it says is remembered, by its path and ETag.
+    A manifest never changes, so its content is cached by its path and ETag.
     """
 
     def __init__(self) -> None:
@@ -317,8 +317,8 @@ class BaseLocations:
     def of_latest(self, storage: TableStorage, location: str) -> tuple[str, ...]:
         """Return the base paths of a table's latest version.
 
-        Takes a listing of its manifests, and a read of the latest one unless that is remembered. A
-        table that Lance cannot open needs no other table's files.
+        Lists the manifests, and reads the latest one unless it is cached. A table that Lance cannot
+        open needs no files of other tables.
 
         Raises:
             PermissionDeniedError: (15), or another error of the storage.

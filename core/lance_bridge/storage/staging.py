@@ -1,7 +1,7 @@
-"""Creating a version of a table from a manifest that is staged: written, and no version yet.
+"""Creating a version of a table from a staged manifest, which is written but no version yet.
 
-A table that its storage manages has a version exactly where a manifest lies in ``_versions``:
-Lance commits by writing it if it is not there, and so does this.
+A storage-managed table has one version per manifest in ``_versions``. Lance commits by writing the
+manifest if it does not exist, and so does this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .manifests import Manifest, Scheme, VersionDirectory, discard, name_of
 
 @dataclass(frozen=True)
 class Staged:
-    """A version to be, as a request names it."""
+    """A version to create, as in a request."""
 
     version: int
     manifest_path: str
@@ -32,8 +32,8 @@ class Staged:
     metadata: Mapping[str, str] | None = None
 
     @classmethod
-    def of(cls, request: CreateTableVersionRequest | CreateTableVersionEntry) -> Staged:
-        """Return the version that a request wants to create."""
+    def from_request(cls, request: CreateTableVersionRequest | CreateTableVersionEntry) -> Staged:
+        """Return the version that a request is for."""
         return cls(
             request.version,
             request.manifest_path,
@@ -47,22 +47,22 @@ class Staged:
 
 @dataclass(frozen=True)
 class Commit:
-    """A version that was checked and can be created: by its storage, or as a subclass says."""
+    """A checked version that can be created: by its storage, or as a subclass defines."""
 
     path: Path
     """The table's."""
     directory: VersionDirectory
     version: int
     name: str
-    """The file name that the manifest is to have."""
+    """The file name of the version's manifest."""
     staged: str
     """The path of the staged manifest, relative to the table's location."""
     data: bytes
     exists: bool
-    """An earlier attempt of the same has succeeded."""
+    """Whether an earlier attempt of the same request succeeded."""
 
     def __str__(self) -> str:
-        """Return what a message calls it."""
+        """Return the version's name for messages."""
         return f"Version {self.version} of table '{display(self.path)}'"
 
     def do(self) -> Manifest:
@@ -76,11 +76,11 @@ class Commit:
             raise concurrent_modification(self.path)
         return manifest
 
-    def take_back(self) -> None:
-        """Undo `do`, if it has had an effect and nobody has built on the version.
+    def undo(self) -> None:
+        """Undo `do`, if it had an effect and no later version exists.
 
         Raises:
-            InternalError: (18) a later version is there: this one stays.
+            InternalError: (18) a later version exists.
         """
         directory, files = self.directory, self.directory.files
         path = directory.within(self.name)
@@ -93,10 +93,10 @@ class Commit:
                 return
             files.put_new(path, self.data)
         discard(files, self.staged)
-        raise self.stays()
+        raise self.cannot_undo()
 
-    def stays(self) -> InternalError:
-        """Return the error for a version that cannot be taken back."""
+    def cannot_undo(self) -> InternalError:
+        """Return the error for a version that cannot be undone."""
         return InternalError(f"{self} stays: another writer has built on it")
 
     def _has_later(self) -> bool:
@@ -107,10 +107,10 @@ def prepare(table: Path, directory: VersionDirectory, staged: Staged) -> Commit:
     """Check all that can be checked before a version is created by the storage.
 
     Raises:
-        ConcurrentModificationError: (14) the version is there, or is not the next one.
-        InvalidInputError: (13) the manifest is not there, or is not of this version, or would be
-            named unlike those of the table.
-        UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
+        ConcurrentModificationError: (14) the version exists, or is not the next one.
+        InvalidInputError: (13) the manifest does not exist, is of another version, or would be
+            named in another scheme than those of the table.
+        UnsupportedOperationError: (0) metadata is given, which a manifest cannot hold.
     """
     refuse_metadata(table, staged)
     wanted = Scheme.parse(staged.naming_scheme)
@@ -125,7 +125,7 @@ def prepare(table: Path, directory: VersionDirectory, staged: Staged) -> Commit:
     exists = any(each.version == staged.version for each in present)
     expected = latest.version + 1 if latest else 1
     if staged.version != expected:
-        # The same call again, after its reply was lost, is not a conflict.
+        # A repeated call whose first reply was lost is not a conflict.
         is_same = exists and data == directory.files.read(directory.within(name))
         if data is None or not is_same:
             raise conflict(table, staged.version, expected)
@@ -134,7 +134,7 @@ def prepare(table: Path, directory: VersionDirectory, staged: Staged) -> Commit:
 
 
 def refuse_metadata(table: Path, staged: Staged) -> None:
-    """Raises UnsupportedOperation (0) where a version is to have metadata of its own."""
+    """Raise UnsupportedOperation (0) for a version with metadata."""
     if staged.metadata:
         raise unsupported(
             f"Metadata of a version of '{display(table)}' cannot be kept: a manifest has no "
@@ -143,7 +143,7 @@ def refuse_metadata(table: Path, staged: Staged) -> None:
 
 
 def require_scheme(table: Path, staged: Staged, scheme: Scheme) -> None:
-    """Raises InvalidInput (13) where a manifest would be named unlike those of its table."""
+    """Raise InvalidInput (13) for a manifest in another naming scheme than those of its table."""
     if Scheme.parse(staged.naming_scheme) not in (None, scheme):
         raise invalid(
             f"The manifests of '{display(table)}' are named in scheme {scheme.value}: one in "
@@ -157,7 +157,7 @@ def require_content(
     """Return the content of a staged manifest.
 
     Raises:
-        InvalidInputError: (13) it is not there, or is not what the request says.
+        InvalidInputError: (13) it does not exist, or differs from the request.
     """
     if data is None:
         raise invalid(f"There is no staged manifest at {staged.manifest_path[:300]!r}")
@@ -176,7 +176,7 @@ def require_content(
 
 
 def _plain(e_tag: str | None) -> str:
-    """Return an ETag without what some stores put around it."""
+    """Return an ETag without the prefix and quotes that some stores add."""
     return (e_tag or "").removeprefix("W/").strip('"')
 
 

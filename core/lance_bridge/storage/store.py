@@ -1,4 +1,4 @@
-"""The object store under a table: is a dataset there, is anything there, delete a table's files.
+"""The object store under a table: whether it has a dataset or any file, and deleting its files.
 
 Local files go through the standard library; everything else through obstore, the store that Lance
 is built on, with the same options.
@@ -42,7 +42,7 @@ _CLIENT_OPTIONS = {
 _DEFAULT_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 _RETRY: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 _GOOGLE_TOKEN = "google_storage_token"
-"""Lance's option for a vended token; obstore takes tokens from a function only."""
+"""Lance's option for a vended token; obstore takes tokens only from a function."""
 _REFUSED = re.compile(r"status code: 403\b|\(code: AccessDenied\)")  # the latter of one key of many
 _UNKNOWN_CALLER = re.compile(
     r"status code: 401\b"
@@ -52,67 +52,67 @@ _UNKNOWN_KEY = re.compile(r"Configuration key: '([^']+)' is not valid")
 
 
 class TableStorage:
-    """Looks at, and deletes, the files of tables. Holds the storage options of one namespace.
+    """Lists and deletes the files of tables, with the storage options of one namespace.
 
     Every method takes a location in any spelling, and raises PermissionDenied (15),
-    Unauthenticated (16), ServiceUnavailable (17) or InvalidInput (13: bad options) where the
-    storage does not answer: "no" is only ever the storage's own answer.
+    Unauthenticated (16), ServiceUnavailable (17) or InvalidInput (13: bad options) if the
+    storage does not answer: "no" is only ever the storage's answer.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
 
     def has_dataset(self, location: str) -> bool:
-        """Return True where a Lance dataset with at least one version is at ``location``."""
+        """Return whether a Lance dataset with at least one version is at ``location``."""
         return any(name.endswith(".manifest") for name in self._names(location, VERSIONS))
 
     def is_occupied(self, location: str) -> bool:
-        """Return True where any file is at or under ``location``."""
+        """Return whether any file is at or under ``location``."""
         return next(self._names(location), None) is not None
 
     def reserve(self, location: str) -> list[str]:
-        """Leave a mark that keeps the place from being given to another table.
+        """Write a file that keeps the location from being allocated to another table.
 
         Returns:
-            The local directories that were made for it, innermost first, for :meth:`release`.
+            The local directories that were created for it, innermost first, for :meth:`release`.
         """
         with store_errors(location):
             directory = _local(location)
             if directory is None:
                 obstore.put(self.store_at(location), RESERVED_FILE, b"")
                 return []
-            made = [str(path) for path in (directory, *directory.parents) if not path.exists()]
+            created = [str(path) for path in (directory, *directory.parents) if not path.exists()]
             directory.mkdir(parents=True, exist_ok=True)
             (directory / RESERVED_FILE).touch()
-            return made
+            return created
 
-    def release(self, location: str, made: Sequence[str]) -> None:
-        """Take back what :meth:`reserve` did, as far as nobody uses it by now."""
+    def release(self, location: str, created: Sequence[str]) -> None:
+        """Undo :meth:`reserve`, except for directories that are in use by now."""
         with store_errors(location):
             directory = _local(location)
             if directory is None:
                 obstore.delete(self.store_at(location), RESERVED_FILE)
                 return
             (directory / RESERVED_FILE).unlink(missing_ok=True)
-            for path in map(Path, made):
+            for path in map(Path, created):
                 if not path.is_dir() or any(path.iterdir()):
                     return
                 path.rmdir()
 
     def files_of_table(self, location: str) -> LocationFiles:
-        """Return which files inside ``location`` are the table's own, and which are not.
+        """Return which files inside ``location`` are the table's, and which are not.
 
         Raises:
-            InvalidTableStateError: (19) a manifest cannot be read, so that it is not known.
+            InvalidTableStateError: (19) a manifest cannot be read.
         """
         with store_errors(location):
             return self._location(location).files()
 
     def delete_table(self, location: str, listed: LocationFiles | None = None) -> Sequence[str]:
-        """Delete the files of the table inside ``location``; see `table_files` for which these are.
+        """Delete the files of the table inside ``location``; see `table_files`.
 
-        Other files stay, are logged, and are returned. The directory is removed where that empties
-        it. Safe to repeat.
+        Other files are kept, logged and returned. The directory is removed if it is empty then.
+        Safe to repeat.
 
         Args:
             listed: What `files_of_table` returned, to delete no other files; None lists them now.
@@ -164,25 +164,23 @@ class TableStorage:
             else:
                 config[option] = value
         token = config.pop(_GOOGLE_TOKEN, None)
-        bearer = {"credential_provider": lambda: _bearer(token)} if token else {}
+        bearer = (
+            {"credential_provider": lambda: {"token": token, "expires_at": None}} if token else {}
+        )
         while True:
             try:
                 return from_url(  # type: ignore[call-overload]  # plain strings, not the TypedDicts
                     uri, config=config, client_options=client, retry_config=_RETRY, **bearer
                 )
             except UnknownConfigurationKeyError as error:
-                # Options of Lance's own, such as expires_at_millis, mean nothing to the store.
+                # The store does not know options of Lance, such as expires_at_millis.
                 found = _UNKNOWN_KEY.search(str(error))
                 if found is None or config.pop(found[1], None) is None:
                     raise
             except BaseError as error:
                 raise InvalidInputError(
-                    f"The storage.* properties do not fit {uri}: {_brief(error)}"
+                    f"The storage.* properties do not fit {uri}: {_first_line(error)}"
                 ) from error
-
-
-def _bearer(token: str | None) -> dict[str, Any]:
-    return {"token": token, "expires_at": None}
 
 
 def _local(location: str) -> Path | None:
@@ -192,7 +190,7 @@ def _local(location: str) -> Path | None:
 
 def _local_names(directory: Path) -> Iterator[str]:
     try:
-        # Not `exists`, which takes what cannot be looked at for absent.
+        # Not `exists`, which reports an inaccessible path as absent.
         mode = directory.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -211,33 +209,33 @@ def _local_names(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def store_errors(location: str) -> Iterator[None]:
-    """Turn what a store raises into the errors of this library, naming the place."""
-    place = locations.for_lance(location)
+    """Translate the errors of a store into those of this library, which name the location."""
+    uri = locations.for_lance(location)
     try:
         yield
     except UnknownConfigurationKeyError as error:
-        raise InvalidInputError(f"A storage.* property does not fit {place}") from error
+        raise InvalidInputError(f"A storage.* property does not fit {uri}") from error
     except (BaseError, OSError) as error:
-        raise _as_ours(error, place) from error
+        raise _to_namespace_error(error, uri) from error
 
 
-def _as_ours(error: Exception, place: str) -> LanceNamespaceError:
-    # Of a listing that was refused, obstore tells only the text.
+def _to_namespace_error(error: Exception, uri: str) -> LanceNamespaceError:
+    # For a refused listing, obstore gives only a text.
     text = str(error) if isinstance(error, BaseError) else ""
     if isinstance(error, StoreUnauthenticated) or _UNKNOWN_CALLER.search(text):
         return UnauthenticatedError(
-            f"Storage did not accept the credentials for {place}: check the storage.* properties"
+            f"Storage did not accept the credentials for {uri}: check the storage.* properties"
         )
     if isinstance(error, StorePermissionDenied | PermissionError) or _REFUSED.search(text):
-        return PermissionDeniedError(f"Storage refused access to {place}")
+        return PermissionDeniedError(f"Storage refused access to {uri}")
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return InvalidInputError(f"A name is longer than the file system of {place} takes")
+        return InvalidInputError(f"A name is longer than the file system of {uri} takes")
     return ServiceUnavailableError(
-        f"Storage at {place} could not be used ({_brief(error)}): check that it exists and can "
+        f"Storage at {uri} could not be used ({_first_line(error)}): check that it exists and can "
         "be reached, and the storage.* properties"
     )
 
 
-def _brief(error: BaseException) -> str:
-    # A store's message goes on with a dump of its request, which may hold signed headers.
+def _first_line(error: BaseException) -> str:
+    # A store's message continues with a dump of its request, which may hold signed headers.
     return str(error).split("\n", 1)[0].split("Debug source", 1)[0].strip()[:300]

@@ -100,7 +100,7 @@ def create_version(table: Table, staged: Staged) -> Step:
     return Step(
         (table.path, planned.directory.inside),
         planned.do,
-        planned.take_back,
+        planned.undo,
     )
 
 

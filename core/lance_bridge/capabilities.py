@@ -26,7 +26,7 @@ class NamespaceWords:
     comment: str = "comment"
     location: str = "location"
     owner: str = ""
-    """Empty where the owner is no property."""
+    """Empty if the owner is not a property."""
 
 
 @dataclass(frozen=True)

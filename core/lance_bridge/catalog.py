@@ -13,22 +13,22 @@ What holds for all methods:
 - Every listing is sorted by name, as Python compares strings, and has each name once; but
   `scan_tables` returns every entry of a name that a server broke by giving it to several. Core
   cuts pages out of listings by that order; it does not sort them again.
-- "Not found" is raised only where the catalog itself said so: a server that is busy or down, a
+- "Not found" is raised only if the catalog itself said so: a server that is busy or down, a
   refused permission or a reply that cannot be read is never absence.
 - Any method may raise ServiceUnavailableError (17), PermissionDeniedError (15),
   UnauthenticatedError (16), ThrottlingError (21) or InternalError (18). What else it may raise is
   listed with it. `lance_bridge.errors` makes errors whose messages name the object.
 - A method that changes something raises :class:`~lance_bridge.errors.OutcomeUnknownError` when its
-  reply was lost, and never repeats the change: core reads back, and repeats it where it did not
+  reply was lost, and never repeats the change: core reads back, and retries it if it did not
   happen.
 
 Who owns what:
 
-- A location that core hands over is a URI without a slash at the end (``file:///data/t.lance``,
-  ``s3://bucket/t.lance``). A catalog may keep it in another spelling of the same place: core
-  compares places, and not spellings. Adapters return what the catalog has, unchanged, also for
-  entries of others, and None where it has nothing.
-- All properties that core hands over are kept as they are, whatever their key: `TABLE_TYPE`,
+- A location that core passes is a URI without a trailing slash (``file:///data/t.lance``,
+  ``s3://bucket/t.lance``). A catalog may store it in another spelling: core compares
+  locations, not spellings. Adapters return what the catalog has, unchanged, also for entries of
+  other tools, and None if it has nothing.
+- All properties that core passes are stored unchanged, whatever their key: `TABLE_TYPE`,
   `MANAGED_BY`, and what begins with `RESERVED_PREFIX`, too. Every later read returns them byte for
   byte. A catalog that cannot hold a key or a value raises InvalidInputError (13) before it changes
   anything; it never cuts or drops one.
@@ -118,9 +118,9 @@ class Catalog(ABC):
         """
 
     def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
-        """Return where the catalog would put a table of a namespace; None for no such place.
+        """Return the location below which the catalog puts tables of a namespace, or None.
 
-        Core puts tables without a location of their own there, unless the property ``root`` is set.
+        Core puts tables without a given location there, unless the property ``root`` is set.
         """
         return namespace.location
 
@@ -142,7 +142,7 @@ class Catalog(ABC):
 
     @abstractmethod
     def alter_namespace(self, record: NamespaceRecord) -> None:
-        """Replace the properties of a namespace: those that the record lacks are gone afterwards.
+        """Replace the properties of a namespace: those that the record lacks are removed.
 
         Raises:
             NamespaceNotFoundError: (1)
@@ -186,12 +186,12 @@ class Catalog(ABC):
 
         - All of them: a listing that stops at the first page of the server's would let core delete
           files that another entry is for.
-        - An entry that vanishes meanwhile is left out, and is no error.
-        - One that is there and cannot be read is returned as `TableRecord.unreadable`, and does not
-          keep others from being returned: as long as it is there, core deletes no files that it may
-          be for. It is not one of Lance's.
+        - An entry that is dropped during the listing is left out without an error.
+        - An entry that exists but cannot be read is returned as `TableRecord.unreadable`, which is
+          not Lance's, and does not hide others. As long as it exists, core deletes no files that it
+          may be for.
         - A catalog that reads its entries by name may do so in batches, as they are iterated over:
-          core stops at the end of a page. One that reads them in pages of its own, in whatever
+          core stops at the end of a page. One that reads them in its own pages, in any
           order, reads them all, and returns `select_tables` of them.
 
         Args:
@@ -253,7 +253,7 @@ class Catalog(ABC):
 
         Raises:
             TableNotFoundError: (4) also where the namespace does not exist, if the catalog does not
-                tell these apart: core asks for the namespace then.
+                tell these apart: core then asks for the namespace.
             NamespaceNotFoundError: (1) the namespace does not exist.
         """
 
@@ -278,7 +278,7 @@ class Catalog(ABC):
     def alter_table(self, record: TableRecord) -> None:
         """Replace the location and the properties of an entry, as loaded and then changed.
 
-        - Properties that the record lacks are gone afterwards, and no others are touched.
+        - Properties that the record lacks are removed; no others are touched.
         - The entry is external afterwards; `alter_marks` is the exception.
         - Where the record or the entry has a `GUARD`, this compares and sets for certain, by that
           guard: the entry is still of the record's `revision`, or nothing changes. Of any number of
@@ -290,10 +290,10 @@ class Catalog(ABC):
 
         Raises:
             TableNotFoundError: (4)
-            ConcurrentModificationError: (14) the entry is not the one that was loaded, or not of
-                its revision any more: loading it and repeating the change can succeed.
-            InvalidTableStateError: (19) the guard is one that this adapter does not know, or that
-                the server does not hold to any more: repeating cannot succeed.
+            ConcurrentModificationError: (14) the entry is not the one that was loaded, or is no
+                longer of its revision: loading it and retrying the change can succeed.
+            InvalidTableStateError: (19) this adapter does not know the guard, or the server no
+                longer supports it: retrying cannot succeed.
             UnsupportedOperationError: (0) the catalog cannot change this entry.
             InvalidInputError: (13) the catalog cannot hold the location or a property.
         """
@@ -309,9 +309,9 @@ class Catalog(ABC):
         return {}
 
     def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Do as `alter_table`, but with the marks of `load_marks` in place of an external entry's.
+        """Do as `alter_table`, but with the marks of `load_marks` instead of an external entry's.
 
-        For undoing what made an entry external; nothing else may give files to the catalog.
+        Undoes a change that made an entry external; nothing else may give files to the catalog.
         """
         self.alter_table(record)
 
@@ -353,8 +353,8 @@ class Catalog(ABC):
     def copy_table(self, record: TableRecord, copy: TableRecord) -> None:  # noqa: ARG002
         """Add the same entry, with all that the catalog keeps in it, under the copy's path.
 
-        - Only path and properties of the two records differ; the copy gets an identity of its own.
-        - The original stays as it is. Core drops it afterwards, or takes the copy back.
+        - Only path and properties of the two records differ; the copy gets a new identity.
+        - The original is unchanged. Core drops it afterwards, or removes the copy.
 
         Must be overridden where `Capabilities.renames_by_copy`.
 
@@ -362,7 +362,7 @@ class Catalog(ABC):
             TableNotFoundError: (4) the original does not exist.
             TableAlreadyExistsError: (5) any entry has the copy's name.
             NamespaceNotFoundError: (1) of the copy.
-            ConcurrentModificationError: (14) the original is not of the record's revision any more.
+            ConcurrentModificationError: (14) the original is no longer of the record's revision.
         """
         raise _lacks_method(self, "copy_table", record)
 
@@ -371,8 +371,8 @@ class Catalog(ABC):
         """Remove the entry, and never a file.
 
         - Removes the entry that has the record's name. A catalog that can compare `identity` or
-          `revision` in the same step does so; core relies on neither, and looks before and after.
-        - Of any number of callers that drop one entry, one succeeds, where the catalog can tell.
+          `revision` in the same step does so; core relies on neither, and checks before and after.
+        - Of concurrent callers that drop one entry, one succeeds, if the catalog can tell.
 
         Raises:
             TableNotFoundError: (4)
@@ -387,11 +387,11 @@ class Catalog(ABC):
         *,
         write: bool,  # noqa: ARG002 - the same
     ) -> Mapping[str, str] | None:
-        """Return storage options for the table's location, or None where the catalog vends none.
+        """Return storage options for the table's location, or None if the catalog vends none.
 
         - Core asks for locations that are not local only, keeps the answer until shortly before it
           expires, and asks once for all its callers.
-        - The record may be one without `identity`: a table that is to be made at its location.
+        - The record may be one without `identity`: a table that is to be created at its location.
         - Temporary options carry ``expires_at_millis`` (milliseconds since 1970, as a string).
         """
         return None

@@ -28,9 +28,9 @@ class NamedCatalogs(Mapping[str, dict[str, str]]):
     """The catalogs of a configuration file: name to properties, ``impl`` among them.
 
     Args:
-        entries: The properties of the catalogs whose entries are right.
-        problems: What is wrong with the others, by name. They are among the names, and raise
-            InvalidInput (13) when their properties are asked for.
+        entries: The properties of the catalogs with valid entries.
+        problems: The errors of the others, by name. Their names are listed, too, and their
+            properties raise InvalidInput (13).
     """
 
     def __init__(self, entries: Mapping[str, dict[str, str]], problems: Mapping[str, str]) -> None:
@@ -53,19 +53,19 @@ class NamedCatalogs(Mapping[str, dict[str, str]]):
 
     @property
     def valid(self) -> dict[str, dict[str, str]]:
-        """The catalogs whose entries are right."""
+        """The catalogs with valid entries."""
         return dict(self._entries)
 
 
 class _Loader(yaml.SafeLoader):
-    """Notes repeated keys, of which YAML's own loader takes the last."""
+    """Records repeated keys, of which YAML's own loader keeps the last."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.repeated: list[yaml.ScalarNode] = []
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Look before merges (``<<``) are resolved, whose keys may be given anew."""
+        """Check before merges (``<<``) are resolved, whose keys may be overridden."""
         node = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in node.value:
@@ -130,7 +130,7 @@ def _check_entry(name: str, properties: Any) -> dict[str, str]:
 
 
 def _repeated_keys(path: Path, root: Any, repeated: list[yaml.ScalarNode]) -> dict[str, str]:
-    """Return what is wrong with the catalogs in which a key is repeated, or that are repeated.
+    """Return the errors of the catalogs in which a key is repeated, or that are repeated.
 
     Raises:
         InvalidInputError: (13) a key outside all catalogs is repeated.
@@ -138,7 +138,7 @@ def _repeated_keys(path: Path, root: Any, repeated: list[yaml.ScalarNode]) -> di
     problems: dict[str, str] = {}
     for key in repeated:
         line = key.start_mark.line + 1
-        problem = f"{path}: the key '{key.value}' is there twice, again in line {line}"
+        problem = f"{path}: the key '{key.value}' is duplicated in line {line}"
         name = _catalog_around(root, key)
         if name is None:
             raise invalid(problem)
@@ -158,7 +158,7 @@ def _catalog_around(root: Any, inner: yaml.Node) -> str | None:
 
 
 def property_texts(impl: str, properties: Mapping[Any, Any]) -> dict[str, str]:
-    """Turn booleans and numbers into the strings that they stand for."""
+    """Convert booleans and numbers to strings."""
     texts: dict[str, str] = {}
     for key, value in properties.items():
         if not isinstance(key, str) or not isinstance(value, str | bool | int | float):
@@ -172,10 +172,10 @@ SECRETS_PROVIDER = "secrets.provider"
 
 
 def read_secrets(impl: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the properties that `secrets.file` and `secrets.provider` give; the latter count.
+    """Return the properties from `secrets.file` and `secrets.provider`, which takes precedence.
 
     Raises:
-        InvalidInputError: (13) the file cannot be read, or is no mapping; the function cannot be
+        InvalidInputError: (13) the file cannot be read, or is not a mapping; the function cannot be
             imported, fails, or returns none. No message repeats a value.
     """
     found: dict[str, Any] = {}
@@ -194,7 +194,7 @@ def _from_file(impl: str, name: str) -> dict[str, Any]:
         content = yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         # The parser's own message quotes the line.
-        reason = getattr(error, "strerror", None) or f"it is no YAML ({type(error).__name__})"
+        reason = getattr(error, "strerror", None) or f"it is not YAML ({type(error).__name__})"
         raise invalid(f"impl={impl}: property '{SECRETS_FILE}': {name}: {reason}") from None
     if not isinstance(content, dict):
         raise invalid(

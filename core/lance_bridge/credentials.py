@@ -1,4 +1,4 @@
-"""Credentials that a catalog vends for a table's storage: asked for once, kept while they last."""
+"""Credentials that a catalog vends for a table's storage, cached until they are about to expire."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from .catalog import Catalog, TableRecord
 
 EXPIRES_AT = "expires_at_millis"
-"""The storage option that says until when the others are good (milliseconds since 1970)."""
+"""The storage option with the time when the others expire (milliseconds since 1970)."""
 
 _MARGIN_SECONDS = 300.0
 _MARGIN_SHARE = 0.2
-"""They are asked for anew when this share of their life, or the margin, is left: the shorter."""
+"""Credentials are refreshed when this share of their life, or the margin, is left if shorter."""
 _KEPT = 1000
 
 
 @dataclass
 class _Slot:
-    """What was vended for one table and purpose; its lock lets one caller ask for all."""
+    """The credentials for one table and purpose. With its lock, one caller asks for all callers."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -29,9 +29,9 @@ class _Slot:
 
 
 class VendedCredentials:
-    """Keeps what a catalog vends. Safe to share between threads.
+    """Caches the credentials that a catalog vends. Safe to share between threads.
 
-    Options that do not say when they expire are asked for each time.
+    Options without a time of expiry are not cached.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -61,7 +61,7 @@ class VendedCredentials:
 
 
 def _good_until(options: Mapping[str, str]) -> float:
-    """Return the time (seconds since 1970) from which on new ones are asked for."""
+    """Return the time (seconds since 1970) from which new ones are needed."""
     if EXPIRES_AT not in options:
         return 0.0
     expires = int(options[EXPIRES_AT]) / 1000

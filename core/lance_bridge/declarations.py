@@ -1,8 +1,8 @@
-"""Who may repeat a declaration: the Python thread that made it, and anyone once it is old.
+"""Who may repeat a declaration: the Python thread that made it, and any client once it is old.
 
-A writer declares a table and writes then, and pylance's ``mode="create"`` declares again when a
-failed write is tried again. But Lance lets two writers that both create a dataset overwrite one
-another, so that a declaration must keep others away while its maker may still be writing.
+A writer declares a table before it writes, and pylance's ``mode="create"`` declares it again when
+a failed write is retried. But Lance lets two writers that both create a dataset overwrite each
+other, so a declaration must block other writers while its creator may still be writing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def now() -> str:
 
 
 def _caller() -> int | None:
-    """Return the thread of the caller, or None where it does not tell one caller from another.
+    """Return the thread of the caller, or None if it does not identify the caller.
 
-    LanceDB calls from a pool of threads that Python did not start: two writers of one process
-    arrive on the same thread.
+    LanceDB calls from a pool of threads that Python did not start: two writers of one process can
+    use the same thread.
     """
     is_foreign = isinstance(threading.current_thread(), threading._DummyThread)
     return None if is_foreign else threading.get_ident()
@@ -42,7 +42,7 @@ class Declarations:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def remember(self, record: TableRecord) -> None:
-        """Note a declaration of this thread; call it before the catalog is asked."""
+        """Record a declaration of this thread, before the catalog is called."""
         moment = time.monotonic()
         with self._lock:
             self._made = {k: v for k, v in self._made.items() if moment - v[1] <= self.grace}
@@ -56,7 +56,7 @@ class Declarations:
         return self.age(record) > self.grace
 
     def age(self, record: TableRecord) -> float:
-        """Return the seconds since the declaration; endless where nobody noted its time."""
+        """Return the seconds since the declaration; infinite if its time is unknown."""
         try:
             declared = int(record.properties.get(DECLARED_AT, "0"))
         except ValueError:

@@ -1,4 +1,4 @@
-"""The port for a compute engine: what a namespace has done elsewhere than in its own process.
+"""The port for a compute engine, which does work of a namespace outside this process.
 
 A process has one engine or none. `lance_bridge_spark.register` makes a Spark session that engine.
 """
@@ -26,13 +26,13 @@ HOW: Final = (
 
 @dataclass(frozen=True)
 class Backfill:
-    """A computed column that is to be filled.
+    """An order to fill a computed column.
 
     Attributes:
         expression: SQL of Lance.
         where: SQL of Lance that says for which rows; None for all.
-        at_once: How many tasks may run at the same time, if not as many as the engine likes.
-        batch_rows: Rows that a task computes at once, if not as many as the engine likes.
+        at_once: The maximum number of concurrent tasks; None for the engine's default.
+        batch_rows: Rows that a task computes at once; None for the engine's default.
     """
 
     column: str
@@ -51,7 +51,7 @@ class ViewMade:
 
 
 class Engine(Protocol):
-    """What runs jobs over all rows of a table. Every job is done when its method returns."""
+    """Runs jobs over all rows of a table. A job is complete when its method returns."""
 
     def backfill(
         self, namespace: LanceNamespace, record: TableRecord, ref: Ref, order: Backfill
@@ -77,9 +77,9 @@ class Engine(Protocol):
 
         Raises:
             NamespaceNotFoundError: (1)
-            TableNotFoundError: (4) a source is not there.
+            TableNotFoundError: (4) a source does not exist.
             TableAlreadyExistsError: (5)
-            InvalidInputError: (13) the query is not one, or does not fit the schema.
+            InvalidInputError: (13) the query is malformed, or does not fit the schema.
             ServiceUnavailableError: (17)
         """
 
@@ -94,9 +94,9 @@ class Engine(Protocol):
         """Bring a view up to date, and return the identifier of the transaction that did it.
 
         Raises:
-            TableNotFoundError: (4) the view or a source is not there.
+            TableNotFoundError: (4) the view or a source does not exist.
             TableVersionNotFoundError: (11) the source has no such version.
-            InvalidInputError: (13) it is no view.
+            InvalidInputError: (13) it is not a view.
             ConcurrentModificationError: (14)
             ServiceUnavailableError: (17)
         """
@@ -106,7 +106,7 @@ _engine: Engine | None = None
 
 
 def use(engine: Engine | None) -> None:
-    """Make an engine that of the process, in place of the one before; None for none."""
+    """Set the engine of the process, or None."""
     global _engine  # noqa: PLW0603 - the one engine of the process; an assignment is atomic
     _engine = engine
 

@@ -15,7 +15,7 @@ from .connection import Connection
 from .errors import concurrent_modification, display, invalid, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, is_managed_by_implementation, parse_state, with_state
-from .properties import ENTRY_ID, replaced, visible
+from .properties import ENTRY_ID, replace_visible, visible
 from .storage.manifests import MAIN
 from .storage.store import TableStorage
 
@@ -117,7 +117,7 @@ class TableEntry:
 
     def _set_properties(self, properties: Mapping[str, str]) -> Self:
         self.require_settable(properties)
-        wanted = replaced(self.record.properties, properties)
+        wanted = replace_visible(self.record.properties, properties)
         if wanted == dict(self.record.properties):
             return self
         changed = self.with_record(self.record.with_properties(wanted))
@@ -135,7 +135,7 @@ class TableEntry:
             UnsupportedOperationError: (0) the catalog cannot change entries.
             InvalidInputError: (13) the entry is a link.
         """
-        if replaced(self.record.properties, properties) != dict(self.record.properties):
+        if replace_visible(self.record.properties, properties) != dict(self.record.properties):
             self.require_alterable("Properties of")
 
     def require_alterable(self, what: str) -> None:

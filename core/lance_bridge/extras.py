@@ -1,4 +1,4 @@
-"""Packages that only one extra brings: looked for before they are imported."""
+"""Packages that only one extra installs, checked before they are imported."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def require(extra: str, *packages: str) -> None:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # a package inside one that is not there
+    except ModuleNotFoundError:  # a package inside a missing one
         return False

@@ -24,10 +24,10 @@ def parse_namespace(identifier: Sequence[str] | None, capabilities: Capabilities
     rules = capabilities.namespace_levels
     if len(names) > len(rules):
         raise invalid(
-            f"Namespace identifier {_shown(names)} has {_count(names)}; "
-            f"this catalog has {_levels(rules)}"
+            f"Namespace identifier {_format_names(names)} has {_format_count(names)}; "
+            f"this catalog has {_format_levels(rules)}"
         )
-    return _checked(names, rules, capabilities)
+    return _check_names(names, rules, capabilities)
 
 
 def parse_table_namespace(
@@ -45,10 +45,10 @@ def parse_table_namespace(
     rules = capabilities.namespace_levels
     if len(names) != len(rules):
         raise invalid(
-            f"Namespace identifier {_shown(names)} has {_count(names)}; "
-            f"tables are in {_levels(rules)}"
+            f"Namespace identifier {_format_names(names)} has {_format_count(names)}; "
+            f"tables are in {_format_levels(rules)}"
         )
-    return _checked(names, rules, capabilities)
+    return _check_names(names, rules, capabilities)
 
 
 def parse_table(
@@ -71,17 +71,17 @@ def parse_table(
     if len(names) != len(rules):
         hint = "" if default or len(names) != 1 else ". Set default-namespace to use one name"
         raise invalid(
-            f"Table identifier {_shown(names)} has {_count(names)}; "
-            f"this catalog takes {_levels(rules)}{hint}"
+            f"Table identifier {_format_names(names)} has {_format_count(names)}; "
+            f"this catalog takes {_format_levels(rules)}{hint}"
         )
-    return _checked(names, rules, capabilities)
+    return _check_names(names, rules, capabilities)
 
 
-def _count(names: Path) -> str:
+def _format_count(names: Path) -> str:
     return f"{len(names)} name{'' if len(names) == 1 else 's'}"
 
 
-def _checked(names: Path, rules: Sequence[NameRule], capabilities: Capabilities) -> Path:
+def _check_names(names: Path, rules: Sequence[NameRule], capabilities: Capabilities) -> Path:
     for name, rule in zip(names, rules, strict=False):
         _check(name, rule)
     return tuple(name.lower() for name in names) if capabilities.folds_case else names
@@ -102,11 +102,11 @@ def _check(name: str, rule: NameRule) -> None:
         raise invalid(f"{noun} name {_short(name)} must consist of {rule.allowed}")
 
 
-def _levels(rules: Sequence[NameRule]) -> str:
+def _format_levels(rules: Sequence[NameRule]) -> str:
     return f"{len(rules)}: [{', '.join(rule.noun for rule in rules)}]"
 
 
-def _shown(names: Path) -> str:
+def _format_names(names: Path) -> str:
     return "[" + ", ".join(_short(name) for name in names[:6]) + (", …]" if names[6:] else "]")
 
 

@@ -1,4 +1,4 @@
-"""What pylance's datasets say of their versions, read with care for its gaps."""
+"""Versions and transactions of pylance's datasets, with workarounds for its gaps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .lance_errors import LANCE_ERRORS, panics_as_errors, translate_lance_errors
 
 
 def latest_version(dataset: lance.LanceDataset) -> int:
-    """Return the latest version, or 0 where it cannot be read."""
+    """Return the latest version, or 0 if it cannot be read."""
     try:
         with panics_as_errors():
             return int(dataset.latest_version)
@@ -19,10 +19,10 @@ def latest_version(dataset: lance.LanceDataset) -> int:
 
 
 def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transaction | None:
-    """Return what made a version, or None where that is not recorded.
+    """Return the transaction that made a version, or None if it is not recorded.
 
-    pylance cannot read back a compaction that has moved an index (its `RewrittenIndex` wants more
-    than it is given): such a transaction comes without its identifier and its fragments.
+    pylance cannot read a compaction that moved an index (its `RewrittenIndex` lacks an argument):
+    such a transaction is returned without its identifier and fragments.
     """
     try:
         return dataset.read_transaction(version)
@@ -34,7 +34,7 @@ def transaction_at(dataset: lance.LanceDataset, version: int) -> lance.Transacti
 def find_commit(
     dataset: lance.LanceDataset, is_own: Callable[[lance.Transaction], bool], after: int
 ) -> int | None:
-    """Return the version that a transaction made, or None where it made none.
+    """Return the version that a transaction made, or None if it made none.
 
     Args:
         dataset: Any version of the branch.

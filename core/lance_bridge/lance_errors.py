@@ -1,7 +1,7 @@
-"""What pylance raises, as errors of the Lance namespace API.
+"""Errors of pylance, translated into those of the Lance namespace API.
 
-pylance's Rust half raises a handful of built-in types for everything that fails, and a
-BaseException for a panic. Only the text says what was at fault: the request, the storage or Lance.
+pylance's Rust half raises a few built-in types for every failure, and a BaseException for a panic.
+Only the message says what failed: the request, the storage or Lance.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ REFUSALS = (
     "Not supported",
     "Query Execution error",
     "Unprocessable",
-    "External error: General error",  # a geometry that is no WKB
+    "External error: General error",  # a geometry that is not WKB
     "WKT error",
     "can't set tokenizer",
 )
-"""How the text of an error begins that is about a request or its rows, not about storage."""
+"""The beginnings of messages about a request or its rows, and not about storage."""
 
 STORAGE_ERROR = "LanceError(IO)"
-"""In the text of an error, at any depth, where the storage failed."""
+"""Part of the message, at any depth, if the storage failed."""
 
 MISSING_FILE = "Not found: "
-"""How the text of an error begins where a file of the table is missing. It is a ValueError, too."""
+"""The beginning of the message if a file of the table is missing, also a ValueError."""
 
 TOO_MANY_WRITERS = "Too many concurrent writers"
-"""In the text of an error where other writers won until Lance gave up; nothing was committed."""
+"""Part of the message if Lance gave up after conflicts; nothing was committed."""
 
 
 class LancePanicError(RuntimeError):
@@ -47,7 +47,7 @@ class LancePanicError(RuntimeError):
 
 @contextmanager
 def panics_as_errors() -> Iterator[None]:
-    """Raise a panic as a `LancePanicError`, so that it is handled where Lance's errors are.
+    """Raise a panic as a `LancePanicError`, so that it is handled like other errors of Lance.
 
     PyO3 raises a BaseException, whose type cannot be named in an ``except``.
     """
@@ -64,7 +64,7 @@ def translate_lance_errors(what: str) -> Iterator[None]:
     """Raise a failure inside pylance as ServiceUnavailable (17), and a panic as Internal (18).
 
     Args:
-        what: What did not work, to begin the message.
+        what: What failed, as the beginning of the message.
     """
     try:
         with panics_as_errors():
@@ -77,7 +77,7 @@ def as_namespace_error(what: str, error: Exception, hint: str = "") -> LanceName
     """Return InternalError (18) for a panic, and else ServiceUnavailableError (17), for storage.
 
     Args:
-        hint: What to add where storage failed, such as that the call can be repeated.
+        hint: Added if storage failed, for example that the call can be retried.
     """
     if has_panicked(error):
         return InternalError(f"{what}: Lance panicked: {first_line(error)}")
@@ -95,13 +95,13 @@ def has_panicked(error: Exception) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether Lance refused what it was asked, rather than failed at it."""
+    """Return whether Lance refused a request, rather than failed to execute it."""
     text = str(error)
     return text.startswith(REFUSALS) and STORAGE_ERROR not in text
 
 
 def is_input_error(error: Exception) -> bool:
-    """Return whether Lance blames what it was given, and not the storage or other writers."""
+    """Return whether an error is about the input, and not about storage or other writers."""
     text = str(error)
     if STORAGE_ERROR in text or text.startswith(MISSING_FILE):
         return False
@@ -109,6 +109,6 @@ def is_input_error(error: Exception) -> bool:
 
 
 def first_line(error: BaseException | str) -> str:
-    """Return the first line of pylance's message, without the places in its source."""
+    """Return the first line of pylance's message, without its source locations."""
     line = str(error).split("\n", 1)[0]
     return re.split(r", (?:location: )?(?=/|\S+\.rs:\d)", line, maxsplit=1)[0][:300]

@@ -23,7 +23,7 @@ def retry_after_readback(change: Callable[[], _T], happened: Callable[[], bool])
 
     Args:
         change: Raises OutcomeUnknownError where it may have happened.
-        happened: Reads back whether it did. May raise, for example ServiceUnavailable; then
+        happened: Reads back whether it happened. May raise, for example ServiceUnavailable; then
             nothing is retried, and the error says that the change may have happened.
 
     Returns:
@@ -55,7 +55,7 @@ def _read_back(happened: Callable[[], bool], unknown: OutcomeUnknownError) -> bo
     try:
         return happened()
     except (TableNotFoundError, NamespaceNotFoundError):
-        raise  # another client removed it meanwhile
+        raise  # another client removed it
     except LanceNamespaceError as error:
         is_down = isinstance(error, ServiceUnavailableError)
         error_type = OutcomeUnknownError if is_down else type(error)

@@ -1,4 +1,4 @@
-"""State: what the entry of an implementation-managed table holds of its latest version."""
+"""The state of an implementation-managed table, which its entry holds: the latest version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .catalog import GUARD, IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE, Path, T
 from .errors import display
 
 HOLD_SECONDS = 300.0
-"""How long a table stays held whose holder has died, by the clocks of the clients."""
+"""How long a hold lasts after its holder has died, by the clocks of the clients."""
 
 BRIEF_SECONDS = 20.0
 """The same for a hold under which manifests are quarantined.
@@ -22,7 +22,7 @@ A delete of such a holder that arrives later can hide a version; the next reader
 """
 
 YOUNG_SECONDS = 2.0
-"""Up to which age a hold is worth waiting for, by the clocks of the clients."""
+"""The age up to which it is worth waiting for a hold, by the clocks of the clients."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class State:
 
     @classmethod
     def from_text(cls, text: str) -> State:
-        """Raises ValueError for what `to_text` did not write."""
+        """Parse the value of `LATEST`. Raises ValueError for any other text."""
         fields = json.loads(text)
         if not isinstance(fields, dict):
             raise ValueError(text)
@@ -97,7 +97,7 @@ class State:
         return replace(self, held=_now(), other=other, holder=name, brief=brief)
 
     def free(self) -> State:
-        """Return the same state, for all to commit to."""
+        """Return the same state without a hold."""
         return replace(self, held=None, other=(), holder="", brief=False)
 
 
@@ -105,7 +105,7 @@ def parse_state(record: TableRecord) -> State | None:
     """Return the state in the entry of an implementation-managed table; None for any other.
 
     Raises:
-        InvalidTableStateError: (19) the entry has it in a form that is not ours.
+        InvalidTableStateError: (19) the entry has it in an unknown form.
     """
     text = record.properties.get(LATEST)
     if text is None or not is_managed_by_implementation(record):

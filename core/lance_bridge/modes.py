@@ -49,7 +49,7 @@ def parse(kind: type[ModeT], text: str | None, default: ModeT) -> ModeT:
     """Return the mode that ``text`` names, or ``default`` for None.
 
     Raises:
-        InvalidInputError: (13) there is no such mode.
+        InvalidInputError: (13) the mode is unknown.
     """
     if text is None:
         return default

@@ -112,12 +112,12 @@ class LanceBridgeNamespace(
 
     def __repr__(self) -> str:
         if "connection" not in self.__dict__:
-            # Debuggers and reporters of errors show one whose constructor has failed, too.
+            # Debuggers and error reporters also print an object whose constructor failed.
             return f"<{type(self).__name__}, not connected>"
         return f"<{type(self).__name__} {self.namespace_id()}>"
 
     def close(self) -> None:
-        """Let go of connections. The namespace may be used again: it reconnects."""
+        """Close connections. The namespace may be used again: it reconnects."""
         self.connection.catalog.close()
 
     def __enter__(self: NamespaceT) -> NamespaceT:
@@ -127,9 +127,9 @@ class LanceBridgeNamespace(
         self.close()
 
     def __copy__(self: NamespaceT) -> NamespaceT:
-        """Return another namespace of the same properties, with connections of its own.
+        """Return another namespace of the same properties, with separate connections.
 
-        A copy stays in this process. It has the secrets, which a pickle leaves out.
+        A copy has the secrets, which a pickle leaves out: it remains in this process.
         """
         made = object.__new__(type(self))
         made.__dict__.update(
@@ -168,7 +168,7 @@ def _reconnect(
 
 @contextmanager
 def _explain_missing_secrets(names: Iterable[str], left_out: Iterable[str]) -> Iterator[None]:
-    """Say with an error that secrets were left out of the pickle, or log it where none is raised.
+    """Add to an error that secrets were left out of the pickle, or log it without an error.
 
     Args:
         names: The names of the catalog under which the environment may have its properties; the

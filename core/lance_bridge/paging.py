@@ -1,8 +1,8 @@
 """Pages of a sorted listing.
 
-A token holds the last name that was returned, so that names which come or go between two pages
-neither repeat nor hide others. It is bound to its listing and checked: it is opaque to callers, and
-not a secret.
+A token holds the last name that was returned, so that names which are added or dropped between two
+pages neither repeat nor hide others. It is bound to its listing and checked. It is opaque to
+callers, but not a secret.
 """
 
 from __future__ import annotations

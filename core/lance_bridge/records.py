@@ -1,4 +1,4 @@
-"""What goes through the port: namespaces, tables and columns as a catalog has them."""
+"""The records of the port: namespaces, tables and columns as a catalog has them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NamespaceRecord:
     """One namespace as the catalog has it.
 
     ``path`` is in the catalog's spelling; ``properties`` are those that core handed over and those
-    that the adapter documents; ``location`` is its own place in storage, if it has one.
+    that the adapter documents; ``location`` is its location in storage, if it has one.
     ``link_to`` names the namespace that this one is only a link to, for people: dropping it drops
     nothing else.
     """
@@ -100,11 +100,11 @@ class TableRecord:
 
     @property
     def is_lance(self) -> bool:
-        """True where the entry carries ``table_type=lance`` in any letter case."""
+        """True if the entry has ``table_type=lance`` in any letter case."""
         return self.properties.get(TABLE_TYPE, "").lower() == LANCE
 
     def with_properties(self, properties: Mapping[str, str]) -> TableRecord:
-        """Return the same entry with these parameters in place of all it had."""
+        """Return the same entry with its parameters replaced."""
         return replace(self, properties=dict(properties))
 
 
@@ -114,7 +114,7 @@ def select_tables(
     """Return what `Catalog.scan_tables` promises, of all entries of a namespace in any order.
 
     An entry that the pages of a listing repeat is returned once. Several entries that the server
-    has under one name are all returned: none of their locations may be taken for free.
+    has under one name are all returned: none of their locations is free.
     """
     selected = {
         (record.path, record.identity or ""): record

@@ -1,7 +1,7 @@
-"""Knows secrets by the names of settings and by their form, and keeps them out of texts.
+"""Recognises secrets by the names of settings and by their form, and removes them from texts.
 
-For what has no declaration: settings of Spark, options of readers, messages of other libraries.
-Declared properties say themselves whether they are secret (`CatalogConfig.is_secret`).
+For texts without declarations: settings of Spark, options of readers, messages of other libraries.
+Declared properties define whether they are secret (`CatalogConfig.is_secret`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORDS = (
     r"connection.?string|encryption.*key"
 )
 _SHORT_WORDS = r"sas|pwd|pass|pem|auth|bearer|jwt"
-"""These count only where they stand alone, as in ``sas.box`` and ``db_pwd``, not ``compass``."""
+"""These count only if they stand alone, as in ``sas.box`` and ``db_pwd``, not ``compass``."""
 _ALONE = rf"(?<![a-zA-Z])(?:{_SHORT_WORDS})(?![a-zA-Z])"
 _CAMEL = r"(?:[a-z0-9](?:Sas|Pwd|Pass|Pem|Auth|Jwt)(?![a-z]))"
 _KEY = re.compile(rf"(?i:{_WORDS})|(?i:{_ALONE})|{_CAMEL}")
@@ -63,13 +63,13 @@ def is_secret(key: str) -> bool:
     return _KEY.search(key) is not None and _PLAIN_KEY.search(key) is None
 
 
-def tells_secret(text: str) -> bool:
-    """Return whether a text has a secret in it, as far as that can be seen."""
+def contains_secret(text: str) -> bool:
+    """Return whether a text contains a recognisable secret."""
     return any(pattern.search(text) for pattern in _PATTERNS)
 
 
 def redact(text: str) -> str:
-    """Return a text without the secrets that can be seen in it."""
+    """Return a text without its recognisable secrets."""
     text = IN_URL.sub(f"{HIDDEN}@", text)
     text = _LOGIN.sub(rf"\1{HIDDEN}", text)
     text = _USER_AND_PASSWORD.sub(_host_alone, text)

@@ -192,13 +192,13 @@ def test_a_malformed_catalog_does_not_affect_the_others(config: Path) -> None:
     run("config", "set", "good", "root=/lake")
     shown = run("config", "show")
     assert "/lake" in shown.stdout
-    assert "'uri' is there twice" in shown.stderr
+    assert "'uri' is duplicated" in shown.stderr
     assert "'bad' must be a mapping" in shown.stderr
     assert "'bad' must be a mapping" in run("config", "show", "bad", code=1).stderr
     assert "'bad' must be a mapping" in run("config", "set", "bad", "impl=hive", code=1).stderr
     listed = {row["catalog"]: row for row in answer_of("catalogs", "list")["configured"]}
     assert listed["good"]["problem"] == ""
-    assert "'uri' is there twice" in listed["twice"]["problem"]
+    assert "'uri' is duplicated" in listed["twice"]["problem"]
     assert "bad: 3" in config.read_text()
     assert "uri: thrift://a:1, uri: thrift://b:1" in config.read_text()
 

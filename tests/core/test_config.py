@@ -330,7 +330,7 @@ def test_a_duplicate_key_outside_all_entries_is_invalid(
     yaml_file: Path, content: str, key: str
 ) -> None:
     yaml_file.write_text(content)
-    with pytest.raises(InvalidInputError, match=rf"'{key}' is there twice.* line \d") as caught:
+    with pytest.raises(InvalidInputError, match=rf"'{key}' is duplicated.* line \d") as caught:
         named_catalogs()
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 

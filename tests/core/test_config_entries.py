@@ -30,8 +30,8 @@ def yaml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("{impl: 3}", "'a' must be a mapping with `impl:`"),
         ("{impl: x, uri: [s3cr3t-value]}", "'uri' must be a string"),
         ("{impl: x, uri: }", "'uri' must be a string"),
-        ("{impl: x, uri: s3cr3t-value, 'uri': other}", "'uri' is there twice, again in line 3"),
-        ("{impl: x}\n  a: {impl: y}", "'a' is there twice, again in line 4"),
+        ("{impl: x, uri: s3cr3t-value, 'uri': other}", "'uri' is duplicated in line 3"),
+        ("{impl: x}\n  a: {impl: y}", "'a' is duplicated in line 4"),
     ],
 )
 def test_an_entry_that_is_wrong_harms_only_itself(

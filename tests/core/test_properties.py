@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.properties import ENTRY_ID, checked, for_new_table, manager_in, replaced, visible
+from lance_bridge.properties import (
+    ENTRY_ID,
+    check_properties,
+    for_new_table,
+    manager_in,
+    replace_visible,
+    visible,
+)
 
 OWN = st.dictionaries(
     st.text(min_size=1).filter(
@@ -23,7 +30,7 @@ OWN = st.dictionaries(
 
 @given(OWN)
 def test_a_caller_sees_what_a_caller_gave_and_nothing_else(own: dict[str, str]) -> None:
-    assert checked(own) == own
+    assert check_properties(own) == own
     stored = for_new_table(own)
     assert TableRecord(("t",), properties=stored).is_lance
     assert visible(stored) == own
@@ -34,7 +41,7 @@ def test_replacing_keeps_the_marks_and_the_identity(
     old: dict[str, str], new: dict[str, str]
 ) -> None:
     stored = for_new_table(old)
-    changed = replaced(stored, new)
+    changed = replace_visible(stored, new)
     assert visible(changed) == new
     for key in ("table_type", "managed_by", ENTRY_ID):
         assert changed[key] == stored[key]
@@ -57,7 +64,7 @@ def test_every_new_entry_has_an_identity_of_its_own() -> None:
 )
 def test_an_empty_or_reserved_key_is_invalid(key: str) -> None:
     with pytest.raises(InvalidInputError, match="reserved"):
-        checked({key: "x"})
+        check_properties({key: "x"})
 
 
 @pytest.mark.parametrize(
@@ -71,29 +78,29 @@ def test_an_empty_or_reserved_key_is_invalid(key: str) -> None:
 )  # fmt: skip
 def test_what_engines_act_on_is_refused_in_any_letter_case(key: str) -> None:
     with pytest.raises(InvalidInputError, match="metastore's own"):
-        checked({key: "TRUE"})
+        check_properties({key: "TRUE"})
 
 
 def test_what_core_keeps_is_hidden_and_kept_in_any_letter_case() -> None:
     stored = {**for_new_table({}), "LANCE_BRIDGE.Latest": "7"}
     assert visible(stored) == {}
-    assert replaced(stored, {"a": "b"}) == {**stored, "a": "b"}
+    assert replace_visible(stored, {"a": "b"}) == {**stored, "a": "b"}
 
 
 @pytest.mark.parametrize("mark", ["table_type", "TABLE_TYPE", "Table_Type"])
 def test_a_mark_may_be_repeated_but_means_lance(mark: str) -> None:
-    assert checked({mark: "LANCE", "a": "b"}) == {"a": "b"}
+    assert check_properties({mark: "LANCE", "a": "b"}) == {"a": "b"}
     for other in ("iceberg", "", "lance "):
         with pytest.raises(InvalidInputError, match="marks Lance tables"):
-            checked({mark: other})
+            check_properties({mark: other})
 
 
 def test_who_manages_a_table_may_be_said_as_it_is() -> None:
-    assert checked({"managed_by": "storage"}) == {}
-    assert checked({"managed_by": "Catalog"}) == {}
-    assert checked({"managed_by": "IMPL"}) == {}
+    assert check_properties({"managed_by": "storage"}) == {}
+    assert check_properties({"managed_by": "Catalog"}) == {}
+    assert check_properties({"managed_by": "IMPL"}) == {}
     with pytest.raises(InvalidInputError, match="managed_by"):
-        checked({"managed_by": "me"})
+        check_properties({"managed_by": "me"})
 
 
 def test_who_is_to_manage_a_table_is_asked_in_any_letter_case() -> None:

@@ -94,7 +94,7 @@ def _merge_properties(table: Table, properties: Mapping[str, str] | None) -> dic
     """Return all properties after the update, checked to be storable."""
     if properties is None:
         return None
-    wanted = {**table.properties, **entry_properties.checked(properties)}
+    wanted = {**table.properties, **entry_properties.check_properties(properties)}
     table.require_settable(wanted)
     return wanted
 

@@ -74,7 +74,7 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
     """
     requested = new.properties
     if requested is not None:
-        new = replace(new, properties=table_properties.checked(requested))
+        new = replace(new, properties=table_properties.check_properties(requested))
     new = replace(new, manager=manager_in(requested))
     _check_names(new.rows.schema)
     new.rows.require_storable()

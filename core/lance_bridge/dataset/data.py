@@ -310,7 +310,7 @@ def _check_names(schema: pa.Schema) -> None:
 
 
 def _check_text(field: pa.Field) -> None:
-    """Raise UnicodeDecodeError where a name is no UTF-8: Rust would panic, past all handlers."""
+    """Raise UnicodeDecodeError for a name that is not UTF-8, on which Rust would panic."""
     kind = field.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

@@ -269,7 +269,7 @@ def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
 def _sub_vectors(given: int | None, field: pa.Field) -> int:
     """Return how many parts product quantization cuts a vector into.
 
-    Like Lance's directory namespace it is 16 unless told, where that divides the dimension.
+    Like Lance's directory namespace the default is 16, if that divides the dimension.
     """
     vector = vector_of(field)
     dimension = 1 if vector is None else int(vector.list_size)

@@ -23,7 +23,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "create_materialized_view": engine.HOW,
     "refresh_materialized_view": engine.HOW,
 }
-"""Operations that no catalog can do by itself, each with the reason, which its error tells too."""
+"""Operations that no catalog can do alone, each with the reason, which is also its error."""
 
 _QUERY = "query"
 _OF_OTHER_ENGINES = (

@@ -28,7 +28,7 @@ class DataOperations(Operations):
     """Create a table with rows, count them, insert, merge, update and delete."""
 
     def create_table(self, request: CreateTableRequest, request_data: Data) -> CreateTableResponse:
-        """Create a table from rows; ``Data`` says what may be handed in.
+        """Create a table from rows; ``Data`` has the accepted forms.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, PermissionDenied, Unauthenticated, ServiceUnavailable,
@@ -65,7 +65,7 @@ class DataOperations(Operations):
     def insert_into_table(
         self, request: InsertIntoTableRequest, request_data: Data
     ) -> InsertIntoTableResponse:
-        """Append rows, or replace all; ``Data`` says what may be handed in.
+        """Append rows, or replace all; ``Data`` has the accepted forms.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         ServiceUnavailable, InvalidTableState, TableSchemaValidation, TableBranchNotFound.
@@ -82,7 +82,7 @@ class DataOperations(Operations):
     def merge_insert_into_table(
         self, request: MergeInsertIntoTableRequest, request_data: Data
     ) -> MergeInsertIntoTableResponse:
-        """Update, insert and delete by key; ``Data`` says what may be handed in.
+        """Update, insert and delete by key; ``Data`` has the accepted forms.
 
         Raises: UnsupportedOperation (nested key), NamespaceNotFound, TableNotFound,
         TableColumnNotFound, InvalidInput, ConcurrentModification, ServiceUnavailable,

@@ -117,9 +117,9 @@ class EntryOperations(Operations):
         )
 
     def create_empty_table(self, request: CreateEmptyTableRequest) -> CreateEmptyTableResponse:
-        """Do as `declare_table`, which took its place.
+        """Do as `declare_table`, which replaces this operation.
 
-        ExistOk takes a table that is there as it is; Overwrite is Unsupported (0).
+        ExistOk returns an existing table unchanged; Overwrite is not supported.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification.

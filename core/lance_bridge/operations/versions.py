@@ -180,7 +180,7 @@ class VersionOperations(Operations):
         return UpdateTableTagResponse()
 
     def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
-        """Delete a tag; its version stays.
+        """Delete a tag and keep its version.
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
         """
@@ -227,8 +227,8 @@ class ManagementOperations(Operations):
     def manage_table(self, id: Sequence[str]) -> None:
         """Have the catalog hold a table's versions.
 
-        Stop its writers first: those that opened it before go on writing to the storage, and what
-        they write is not shown.
+        Stop its writers first: a writer that opened the table before continues to write to the
+        storage, and its versions are not visible.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState.

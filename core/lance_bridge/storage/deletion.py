@@ -1,7 +1,7 @@
-"""Deleting a table's files: those that are Lance's, and nothing else at their location.
+"""Deleting a table's files: those of Lance, and nothing else at their location.
 
-Local files go through the standard library, which is not led out of a directory by a link;
-everything else through obstore.
+Local files use the standard library, which does not follow links out of a directory; everything
+else uses obstore.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from . import table_files
 from .table_files import LocationFiles
 
 _NAMED = 10
-"""How many of the files that stay a message names; all of them are logged at DEBUG."""
+"""How many remaining files a message names; all are logged at DEBUG."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Location(ABC):
         return table_files.divide(self.name, paths, self._read, others)
 
     def delete_table(self, listed: LocationFiles | None = None) -> Sequence[str]:
-        """Delete the table's own files, log what stays, and return it. Safe to repeat.
+        """Delete the table's files, and log and return the remaining ones. Safe to repeat.
 
         Args:
             listed: What `files` returned. Files that were added since stay; versions among them
@@ -87,7 +87,7 @@ class Location(ABC):
     def _list(self) -> tuple[list[str], list[str]]:
         """Return the paths of regular files, or links to them, and those of everything else.
 
-        That are other links, sockets, and directories that are empty and not Lance's.
+        These are other links, sockets, and empty directories that are not Lance's.
         """
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Location(ABC):
     def _delete(self, paths: Sequence[str]) -> None: ...
 
     def _tidy(self, deleted: Iterable[str]) -> None:  # noqa: B027 - object stores have none
-        """Remove directories of Lance's, and of deleted files, that are empty now."""
+        """Remove empty directories of Lance and of deleted files."""
 
 
 class RemoteLocation(Location):
@@ -130,7 +130,7 @@ class RemoteLocation(Location):
         try:
             obstore.delete(self._store, list(paths))
         except (FileNotFoundError, NotFoundError):
-            # Some stores say so of files that somebody else has deleted meanwhile.
+            # Some stores raise this for files that another client has deleted.
             for path in paths:
                 with suppress(FileNotFoundError, NotFoundError):
                     obstore.delete(self._store, path)

@@ -1,4 +1,4 @@
-"""What a manifest of Lance says: its version, its branch, and the files that it names.
+"""The content of a manifest of Lance: its version, its branch, and the files that it names.
 
 Source: the Lance table format, message ``Manifest``. The last 16 bytes of the file are the
 position of the message, the format's version and a magic word; the message, in Protobuf, begins
@@ -40,7 +40,7 @@ def parse_manifest(data: bytes) -> ManifestContent:
     """Return what a manifest says.
 
     Raises:
-        ValueError: It is no manifest, or is cut off.
+        ValueError: It is not a manifest, or is truncated.
     """
     version, branch = 0, ""
     files: set[str] = set()
@@ -58,7 +58,7 @@ def parse_manifest(data: bytes) -> ManifestContent:
 
 
 def version_inside(data: bytes) -> int | None:
-    """Return the version that a manifest's content is of, or None where it is no manifest."""
+    """Return the version that a manifest's content is of, or None if it is not a manifest."""
     try:
         fields = _fields(_message(data))
         found = (value for number, value in fields if number == _VERSION)
@@ -73,7 +73,7 @@ def _message(data: bytes) -> bytes:
     start = int.from_bytes(data[-_FOOTER : -_FOOTER + 8], "little") + _LENGTH
     end = start + int.from_bytes(data[start - _LENGTH : start], "little")
     if end > len(data) - _FOOTER:
-        raise ValueError("it is cut off")
+        raise ValueError("it is truncated")
     return data[start:end]
 
 
@@ -105,16 +105,16 @@ def _fields(message: bytes) -> Iterator[Field]:
         elif wire_type in (1, 5):
             at += 8 if wire_type == 1 else 4
         else:
-            raise ValueError("it is no message of Protobuf")
+            raise ValueError("it is not a Protobuf message")
     if at > len(message):
-        raise ValueError("it is cut off")
+        raise ValueError("it is truncated")
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(message):
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
         byte = message[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7

@@ -2,7 +2,7 @@
 
 A file is the table's own where its name is one that Lance gives (a data file's, a manifest's, …),
 in the directory where Lance puts it, or where a manifest of the table names it. Everything else is
-somebody else's: files of another format, links, and Lance datasets inside the location that are no
+foreign: files of another format, links, and Lance datasets inside the location that are not a
 branch of the table.
 """
 
@@ -21,7 +21,7 @@ from lance_namespace.errors import InvalidTableStateError
 from .manifest_content import parse_manifest
 
 RESERVED_FILE = ".lance-reserved"
-"""Marks a place as taken by a table without data, as pylance's directory namespace does."""
+"""Marks a location as used by a table without data, as pylance's directory namespace does."""
 
 VERSIONS = "_versions"
 """The directory of the main branch's manifests."""
@@ -102,7 +102,7 @@ def divide(location: str, paths: Iterable[str], read: Read, others: Iterable[str
         location: For messages.
         paths: Of all regular files, relative to the location.
         read: Reads one of them; called from several threads.
-        others: Paths of what is no regular file, such as links to directories.
+        others: Paths of everything but regular files, such as links to directories.
 
     Raises:
         InvalidTableStateError: (19) a manifest that must be known cannot be read.

@@ -51,7 +51,7 @@ def plan_declaration(
     Raises:
         UnsupportedOperationError: (0), InvalidInputError: (13) as `declare`.
     """
-    checked = table_properties.checked(properties)
+    checked = table_properties.check_properties(properties)
     given = locations.check(location) if location is not None else None
     namespace = LazyNamespace(connection, path[:-1])
     is_managed = wants_management(path, namespace, properties)
@@ -167,7 +167,7 @@ def register(
         InvalidInputError: (13) bad location or properties.
     """
     checked_location = locations.check(location)
-    checked = table_properties.checked(properties)
+    checked = table_properties.check_properties(properties)
     is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
     table, is_new = add_or_find(connection, path, checked_location, checked)
     if is_new:

@@ -117,7 +117,7 @@ def create(table: Table, staged: Staged) -> Manifest:
         ConcurrentModificationError: (14) the version exists, or is not the next one.
         InvalidInputError: (13) the manifest does not exist, is of another version, or would be
             named in another scheme than those of the table.
-        UnsupportedOperationError: (0) metadata is given: a manifest has no place for it.
+        UnsupportedOperationError: (0) metadata is given, which a manifest cannot hold.
     """
     return prepare_creation(table, staged).do()
 

@@ -7,13 +7,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Final
 
+import lance_namespace as api
 import pyarrow as pa
-from lance_namespace import (
-    CreateMaterializedViewRequest,
-    CreateMaterializedViewResponse,
-    RefreshMaterializedViewRequest,
-    RefreshMaterializedViewResponse,
-)
 
 from .. import engine
 from ..errors import invalid, unsupported
@@ -39,8 +34,8 @@ class ComputeOperations(Operations):
     """Materialized views. Without a compute engine, every method refuses: `UNSUPPORTED`."""
 
     def create_materialized_view(
-        self, request: CreateMaterializedViewRequest
-    ) -> CreateMaterializedViewResponse:
+        self, request: api.CreateMaterializedViewRequest
+    ) -> api.CreateMaterializedViewResponse:
         """Create a view of a query; it is complete on return.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
@@ -61,11 +56,11 @@ class ComputeOperations(Operations):
             schema,
             with_data=request.with_no_data is False,
         )
-        return CreateMaterializedViewResponse(version=made.version, job_id=made.job_id)
+        return api.CreateMaterializedViewResponse(version=made.version, job_id=made.job_id)
 
     def refresh_materialized_view(
-        self, request: RefreshMaterializedViewRequest
-    ) -> RefreshMaterializedViewResponse:
+        self, request: api.RefreshMaterializedViewRequest
+    ) -> api.RefreshMaterializedViewResponse:
         """Compute the rows of a view again; they are complete on return.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
@@ -86,7 +81,7 @@ class ComputeOperations(Operations):
             source_version=request.src_version,
             max_rows_per_fragment=request.max_rows_per_fragment,
         )
-        return RefreshMaterializedViewResponse(job_id=job)
+        return api.RefreshMaterializedViewResponse(job_id=job)
 
 
 def _schema(text: str) -> pa.Schema:

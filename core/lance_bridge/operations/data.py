@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from lance_namespace import (
-    CountTableRowsRequest,
-    CountTableRowsResponse,
-    CreateTableRequest,
-    CreateTableResponse,
-    DeleteFromTableRequest,
-    DeleteFromTableResponse,
-    InsertIntoTableRequest,
-    InsertIntoTableResponse,
-    MergeInsertIntoTableRequest,
-    MergeInsertIntoTableResponse,
-    UpdateTableRequest,
-    UpdateTableResponse,
-)
+import lance_namespace as api
 
 from .. import modes
 from ..dataset import change, create, insert, merge, read
@@ -27,7 +14,9 @@ from .base import Operations
 class DataOperations(Operations):
     """Create a table with rows, count them, insert, merge, update and delete."""
 
-    def create_table(self, request: CreateTableRequest, request_data: Data) -> CreateTableResponse:
+    def create_table(
+        self, request: api.CreateTableRequest, request_data: Data
+    ) -> api.CreateTableResponse:
         """Create a table from rows; ``Data`` has the accepted forms.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
@@ -44,14 +33,14 @@ class DataOperations(Operations):
             request.storage_options,
         )
         made, version = create.create_table(self.connection, table)
-        return CreateTableResponse(
+        return api.CreateTableResponse(
             location=made.uri,
             version=version,
             storage_options=made.storage_options(write=True),
             properties=made.properties,
         )
 
-    def count_table_rows(self, request: CountTableRowsRequest) -> CountTableRowsResponse:
+    def count_table_rows(self, request: api.CountTableRowsRequest) -> api.CountTableRowsResponse:
         """Count rows, with a version, branch and predicate.
 
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, TableColumnNotFound,
@@ -60,11 +49,11 @@ class DataOperations(Operations):
         ref = Ref.of(request.version, branch=request.branch)
         table = self._lance_table(request.id)
         count = read.count_rows(table, ref, request.predicate)
-        return CountTableRowsResponse(count=count)
+        return api.CountTableRowsResponse(count=count)
 
     def insert_into_table(
-        self, request: InsertIntoTableRequest, request_data: Data
-    ) -> InsertIntoTableResponse:
+        self, request: api.InsertIntoTableRequest, request_data: Data
+    ) -> api.InsertIntoTableResponse:
         """Append rows, or replace all; ``Data`` has the accepted forms.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
@@ -75,13 +64,13 @@ class DataOperations(Operations):
         rows = Rows.from_data(request_data)
         table = self._lance_table(request.id)
         done = insert.insert(table, rows, mode, ref)
-        return InsertIntoTableResponse(
+        return api.InsertIntoTableResponse(
             transaction_id=done.transaction_id, num_inserted_rows=done.rows, version=done.version
         )
 
     def merge_insert_into_table(
-        self, request: MergeInsertIntoTableRequest, request_data: Data
-    ) -> MergeInsertIntoTableResponse:
+        self, request: api.MergeInsertIntoTableRequest, request_data: Data
+    ) -> api.MergeInsertIntoTableResponse:
         """Update, insert and delete by key; ``Data`` has the accepted forms.
 
         Raises: UnsupportedOperation (nested key), NamespaceNotFound, TableNotFound,
@@ -102,7 +91,7 @@ class DataOperations(Operations):
         rows = Rows.from_data(request_data)
         table = self._lance_table(request.id)
         done = merge.merge(table, rows, wanted, ref)
-        return MergeInsertIntoTableResponse(
+        return api.MergeInsertIntoTableResponse(
             transaction_id=done.transaction_id,
             num_updated_rows=done.updated,
             num_inserted_rows=done.inserted,
@@ -110,7 +99,7 @@ class DataOperations(Operations):
             version=done.version,
         )
 
-    def update_table(self, request: UpdateTableRequest) -> UpdateTableResponse:
+    def update_table(self, request: api.UpdateTableRequest) -> api.UpdateTableResponse:
         """Set columns to expressions.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
@@ -120,14 +109,14 @@ class DataOperations(Operations):
         ref = Ref.of(branch=request.branch)
         wanted = change.Update(request.updates, request.predicate, request.properties)
         done = change.update(self._lance_table(request.id), wanted, ref)
-        return UpdateTableResponse(
+        return api.UpdateTableResponse(
             transaction_id=done.transaction_id,
             updated_rows=done.rows,
             version=done.version,
             properties=None if done.properties is None else dict(done.properties),
         )
 
-    def delete_from_table(self, request: DeleteFromTableRequest) -> DeleteFromTableResponse:
+    def delete_from_table(self, request: api.DeleteFromTableRequest) -> api.DeleteFromTableResponse:
         """Delete the rows that match.
 
         Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
@@ -136,4 +125,4 @@ class DataOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version, transaction_id = change.delete(table, request.predicate, ref)
-        return DeleteFromTableResponse(version=version, transaction_id=transaction_id)
+        return api.DeleteFromTableResponse(version=version, transaction_id=transaction_id)

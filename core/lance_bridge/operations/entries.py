@@ -2,36 +2,7 @@
 
 from __future__ import annotations
 
-from lance_namespace import (
-    CreateEmptyTableRequest,
-    CreateEmptyTableResponse,
-    CreateNamespaceRequest,
-    CreateNamespaceResponse,
-    DeclareTableRequest,
-    DeclareTableResponse,
-    DeregisterTableRequest,
-    DeregisterTableResponse,
-    DescribeNamespaceRequest,
-    DescribeNamespaceResponse,
-    DescribeTableRequest,
-    DescribeTableResponse,
-    DropNamespaceRequest,
-    DropNamespaceResponse,
-    DropTableRequest,
-    DropTableResponse,
-    ListNamespacesRequest,
-    ListNamespacesResponse,
-    ListTablesRequest,
-    ListTablesResponse,
-    NamespaceExistsRequest,
-    NamespaceExistsResponse,
-    RegisterTableRequest,
-    RegisterTableResponse,
-    RenameTableRequest,
-    RenameTableResponse,
-    TableExistsRequest,
-    TableExistsResponse,
-)
+import lance_namespace as api
 from lance_namespace.errors import TableAlreadyExistsError
 
 from .. import modes
@@ -52,7 +23,7 @@ class EntryOperations(Operations):
 
     # -- namespaces --------------------------------------------------------------------------------
 
-    def create_namespace(self, request: CreateNamespaceRequest) -> CreateNamespaceResponse:
+    def create_namespace(self, request: api.CreateNamespaceRequest) -> api.CreateNamespaceResponse:
         """Create a namespace.
 
         Raises: UnsupportedOperation, NamespaceNotFound (of the parent), NamespaceAlreadyExists,
@@ -61,35 +32,28 @@ class EntryOperations(Operations):
         path = self._namespace(request.id)
         mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
         properties = namespaces.create(self.connection, path, mode, request.properties)
-        return CreateNamespaceResponse(properties=properties)
+        return api.CreateNamespaceResponse(properties=properties)
 
-    def list_namespaces(self, request: ListNamespacesRequest) -> ListNamespacesResponse:
-        """List the names of child namespaces, sorted.
-
-        Raises: NamespaceNotFound, InvalidInput.
-        """
+    def list_namespaces(self, request: api.ListNamespacesRequest) -> api.ListNamespacesResponse:
+        """List the names of child namespaces, sorted. Raises: NamespaceNotFound, InvalidInput."""
         path = self._namespace(request.id)
         page = PageRequest.parse(f"namespaces {path}", request.limit, request.page_token)
         names, token = page.cut_names(namespaces.list_children(self.connection, path))
-        return ListNamespacesResponse(namespaces=names, page_token=token)
+        return api.ListNamespacesResponse(namespaces=names, page_token=token)
 
-    def describe_namespace(self, request: DescribeNamespaceRequest) -> DescribeNamespaceResponse:
-        """Return a namespace's properties.
-
-        Raises: NamespaceNotFound, InvalidInput.
-        """
+    def describe_namespace(
+        self, request: api.DescribeNamespaceRequest
+    ) -> api.DescribeNamespaceResponse:
+        """Return a namespace's properties. Raises: NamespaceNotFound, InvalidInput."""
         properties = namespaces.describe(self.connection, self._namespace(request.id))
-        return DescribeNamespaceResponse(properties=properties)
+        return api.DescribeNamespaceResponse(properties=properties)
 
-    def namespace_exists(self, request: NamespaceExistsRequest) -> NamespaceExistsResponse:
-        """Return normally where the namespace exists.
-
-        Raises: NamespaceNotFound, InvalidInput.
-        """
+    def namespace_exists(self, request: api.NamespaceExistsRequest) -> api.NamespaceExistsResponse:
+        """Return normally where the namespace exists. Raises: NamespaceNotFound, InvalidInput."""
         namespaces.describe(self.connection, self._namespace(request.id))
-        return NamespaceExistsResponse()
+        return api.NamespaceExistsResponse()
 
-    def drop_namespace(self, request: DropNamespaceRequest) -> DropNamespaceResponse:
+    def drop_namespace(self, request: api.DropNamespaceRequest) -> api.DropNamespaceResponse:
         """Drop a namespace.
 
         Raises: NamespaceNotFound (Fail), NamespaceNotEmpty, InvalidInput, InvalidTableState
@@ -99,11 +63,11 @@ class EntryOperations(Operations):
         mode = modes.parse(modes.DropMode, request.mode, modes.DropMode.FAIL)
         behavior = modes.parse(modes.DropBehavior, request.behavior, modes.DropBehavior.RESTRICT)
         properties = namespaces.drop(self.connection, path, mode, behavior)
-        return DropNamespaceResponse(properties=properties)
+        return api.DropNamespaceResponse(properties=properties)
 
     # -- tables as entries -------------------------------------------------------------------------
 
-    def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
+    def declare_table(self, request: api.DeclareTableRequest) -> api.DeclareTableResponse:
         """Add an entry without data, or repeat one that never got data.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
@@ -116,7 +80,9 @@ class EntryOperations(Operations):
             )
         )
 
-    def create_empty_table(self, request: CreateEmptyTableRequest) -> CreateEmptyTableResponse:
+    def create_empty_table(
+        self, request: api.CreateEmptyTableRequest
+    ) -> api.CreateEmptyTableResponse:
         """Do as `declare_table`, which replaces this operation.
 
         ExistOk returns an existing table unchanged; Overwrite is not supported.
@@ -135,11 +101,11 @@ class EntryOperations(Operations):
                 raise
             table = self._lance_table(request.id)
             options = table.storage_options(write=True)
-        return CreateEmptyTableResponse(
+        return api.CreateEmptyTableResponse(
             location=table.uri, storage_options=options, properties=table.properties
         )
 
-    def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
         """List the names of a namespace's Lance tables, sorted.
 
         Raises: NamespaceNotFound, InvalidInput.
@@ -149,9 +115,9 @@ class EntryOperations(Operations):
         names, token = self.tables.list(
             path, page, include_declared=request.include_declared is not False
         )
-        return ListTablesResponse(tables=names, page_token=token)
+        return api.ListTablesResponse(tables=names, page_token=token)
 
-    def list_all_tables(self, request: ListTablesRequest) -> ListTablesResponse:
+    def list_all_tables(self, request: api.ListTablesRequest) -> api.ListTablesResponse:
         """List all Lance tables as identifiers joined with ``$``, by namespace.
 
         Raises: InvalidInput.
@@ -162,9 +128,9 @@ class EntryOperations(Operations):
         paths, token = self.tables.list_all(
             page, include_declared=request.include_declared is not False
         )
-        return ListTablesResponse(tables=[DELIMITER.join(p) for p in paths], page_token=token)
+        return api.ListTablesResponse(tables=[DELIMITER.join(p) for p in paths], page_token=token)
 
-    def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
+    def describe_table(self, request: api.DescribeTableRequest) -> api.DescribeTableResponse:
         """Describe a Lance table.
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
@@ -172,17 +138,17 @@ class EntryOperations(Operations):
         """
         return read.describe(self._lance_table(request.id), request)
 
-    def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
+    def table_exists(self, request: api.TableExistsRequest) -> api.TableExistsResponse:
         """Return normally where the Lance table exists.
 
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
         InvalidTableState.
         """
         table = self._lance_table(request.id)
-        read.describe(table, DescribeTableRequest(version=request.version))
-        return TableExistsResponse()
+        read.describe(table, api.DescribeTableRequest(version=request.version))
+        return api.TableExistsResponse()
 
-    def register_table(self, request: RegisterTableRequest) -> RegisterTableResponse:
+    def register_table(self, request: api.RegisterTableRequest) -> api.RegisterTableResponse:
         """Add an entry for data that exists.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
@@ -195,16 +161,13 @@ class EntryOperations(Operations):
             request.properties,
             overwrite=mode is modes.RegisterMode.OVERWRITE,
         )
-        return RegisterTableResponse(location=table.uri, properties=table.properties)
+        return api.RegisterTableResponse(location=table.uri, properties=table.properties)
 
-    def deregister_table(self, request: DeregisterTableRequest) -> DeregisterTableResponse:
-        """Remove an entry and no file.
-
-        Raises: NamespaceNotFound, TableNotFound, InvalidInput.
-        """
+    def deregister_table(self, request: api.DeregisterTableRequest) -> api.DeregisterTableResponse:
+        """Remove an entry and no file. Raises: NamespaceNotFound, TableNotFound, InvalidInput."""
         return deregistered(self.tables.remove(self._table(request.id)))
 
-    def rename_table(self, request: RenameTableRequest) -> RenameTableResponse:
+    def rename_table(self, request: api.RenameTableRequest) -> api.RenameTableResponse:
         """Move an entry to another name; its files stay.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
@@ -215,23 +178,23 @@ class EntryOperations(Operations):
         target = list(path[:-1]) if namespace is None else namespace
         new_path = self._table([*target, request.new_table_name])
         self.tables.rename(path, new_path)
-        return RenameTableResponse()
+        return api.RenameTableResponse()
 
-    def drop_table(self, request: DropTableRequest) -> DropTableResponse:
+    def drop_table(self, request: api.DropTableRequest) -> api.DropTableResponse:
         """Remove an entry, then its files.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, PermissionDenied, Unauthenticated,
         ServiceUnavailable, InvalidTableState.
         """
         table = self.tables.drop(self._table(request.id))
-        return DropTableResponse(
+        return api.DropTableResponse(
             id=list(table.path), location=table.uri, properties=table.properties
         )
 
 
-def declared(table: Table, options: dict[str, str] | None) -> DeclareTableResponse:
+def declared(table: Table, options: dict[str, str] | None) -> api.DeclareTableResponse:
     """Return the answer of a declaration."""
-    return DeclareTableResponse(
+    return api.DeclareTableResponse(
         location=table.uri,
         storage_options=options,
         properties=table.properties,
@@ -239,9 +202,9 @@ def declared(table: Table, options: dict[str, str] | None) -> DeclareTableRespon
     )
 
 
-def deregistered(entry: TableEntry) -> DeregisterTableResponse:
+def deregistered(entry: TableEntry) -> api.DeregisterTableResponse:
     """Return the answer of a removed entry, which may have had no location."""
-    return DeregisterTableResponse(
+    return api.DeregisterTableResponse(
         id=list(entry.path),
         location=entry.uri if entry.location else None,
         properties=entry.properties,

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from lance_namespace import (
-    CreateTableIndexRequest,
-    CreateTableIndexResponse,
-    CreateTableScalarIndexResponse,
-    DescribeTableIndexStatsRequest,
-    DescribeTableIndexStatsResponse,
-    DropTableIndexRequest,
-    DropTableIndexResponse,
-    GetTableStatsRequest,
-    GetTableStatsResponse,
-    ListTableIndicesRequest,
-    ListTableIndicesResponse,
-)
+import lance_namespace as api
 
 from ..dataset import indices, read
 from ..paging import PageRequest
@@ -25,7 +13,9 @@ from .base import Operations
 class IndexOperations(Operations):
     """Operations on indices, and statistics of a table."""
 
-    def create_table_index(self, request: CreateTableIndexRequest) -> CreateTableIndexResponse:
+    def create_table_index(
+        self, request: api.CreateTableIndexRequest
+    ) -> api.CreateTableIndexResponse:
         """Build an index; it is ready on return.
 
         Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
@@ -34,11 +24,11 @@ class IndexOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         transaction = indices.create(table, ref, request)
-        return CreateTableIndexResponse(transaction_id=transaction)
+        return api.CreateTableIndexResponse(transaction_id=transaction)
 
     def create_table_scalar_index(
-        self, request: CreateTableIndexRequest
-    ) -> CreateTableScalarIndexResponse:
+        self, request: api.CreateTableIndexRequest
+    ) -> api.CreateTableScalarIndexResponse:
         """Build an index that is not on vectors.
 
         Raises: NamespaceNotFound, TableNotFound, TableIndexAlreadyExists, TableColumnNotFound,
@@ -47,9 +37,11 @@ class IndexOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         transaction = indices.create(table, ref, request, only_scalar=True)
-        return CreateTableScalarIndexResponse(transaction_id=transaction)
+        return api.CreateTableScalarIndexResponse(transaction_id=transaction)
 
-    def list_table_indices(self, request: ListTableIndicesRequest) -> ListTableIndicesResponse:
+    def list_table_indices(
+        self, request: api.ListTableIndicesRequest
+    ) -> api.ListTableIndicesResponse:
         """List indices by name, of a version or branch.
 
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
@@ -60,11 +52,11 @@ class IndexOperations(Operations):
         page = PageRequest.parse(f"indices {path} {ref}", request.limit, request.page_token)
         table = self._lance_table(request.id)
         found, token = indices.list_indices(table, ref, page)
-        return ListTableIndicesResponse(indexes=found, page_token=token)
+        return api.ListTableIndicesResponse(indexes=found, page_token=token)
 
     def describe_table_index_stats(
-        self, request: DescribeTableIndexStatsRequest
-    ) -> DescribeTableIndexStatsResponse:
+        self, request: api.DescribeTableIndexStatsRequest
+    ) -> api.DescribeTableIndexStatsResponse:
         """Return what an index covers.
 
         Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, TableVersionNotFound,
@@ -74,7 +66,7 @@ class IndexOperations(Operations):
         table = self._lance_table(request.id)
         return indices.describe_stats(table, ref, request.index_name)
 
-    def drop_table_index(self, request: DropTableIndexRequest) -> DropTableIndexResponse:
+    def drop_table_index(self, request: api.DropTableIndexRequest) -> api.DropTableIndexResponse:
         """Drop an index.
 
         Raises: NamespaceNotFound, TableNotFound, TableIndexNotFound, InvalidInput,
@@ -83,9 +75,9 @@ class IndexOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         transaction = indices.drop(table, ref, request.index_name)
-        return DropTableIndexResponse(transaction_id=transaction)
+        return api.DropTableIndexResponse(transaction_id=transaction)
 
-    def get_table_stats(self, request: GetTableStatsRequest) -> GetTableStatsResponse:
+    def get_table_stats(self, request: api.GetTableStatsRequest) -> api.GetTableStatsResponse:
         """Return bytes, rows and the spread of rows over fragments.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,

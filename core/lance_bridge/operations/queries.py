@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
+import lance_namespace as api
 import pyarrow as pa
-from lance_namespace import (
-    AnalyzeTableQueryPlanRequest,
-    ExplainTableQueryPlanRequest,
-    QueryTableRequest,
-    QueryTableResponse,
-)
 
 from ..dataset.query import query
 from ..dataset.query.nearest import Request
@@ -36,7 +31,7 @@ class QueryAnswer(bytes):
 
     def model_dump(self) -> dict[str, Any]:
         """Return the fields of the `QueryTableResponse`."""
-        return QueryTableResponse(data=bytes(self)).model_dump()
+        return api.QueryTableResponse(data=bytes(self)).model_dump()
 
 
 class QueryOperations(Operations):
@@ -47,7 +42,7 @@ class QueryOperations(Operations):
     together are a hybrid search: the ranks of the two are fused.
     """
 
-    def query_table(self, request: QueryTableRequest) -> QueryTableResponse:
+    def query_table(self, request: api.QueryTableRequest) -> api.QueryTableResponse:
         """Answer with an Arrow IPC file, see `QueryAnswer`.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
@@ -55,9 +50,9 @@ class QueryOperations(Operations):
         TableBranchNotFound.
         """
         answer: Any = QueryAnswer(query.to_file(self.query_table_reader(request)))
-        return cast("QueryTableResponse", answer)
+        return cast("api.QueryTableResponse", answer)
 
-    def query_table_reader(self, request: QueryTableRequest) -> pa.RecordBatchReader:
+    def query_table_reader(self, request: api.QueryTableRequest) -> pa.RecordBatchReader:
         """Answer with a reader, for answers larger than memory. Not in the specification.
 
         Lance reads ahead, as far as its I/O buffer goes. A hybrid search is in memory as a whole.
@@ -66,7 +61,7 @@ class QueryOperations(Operations):
         """
         return query.read(self._query(request))
 
-    def explain_table_query_plan(self, request: ExplainTableQueryPlanRequest) -> str:
+    def explain_table_query_plan(self, request: api.ExplainTableQueryPlanRequest) -> str:
         """Return how a query would be run.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
@@ -78,7 +73,7 @@ class QueryOperations(Operations):
         inner.branch = _same("branch", request.branch, inner.branch)
         return query.explain(self._query(inner), verbose=bool(request.verbose))
 
-    def analyze_table_query_plan(self, request: AnalyzeTableQueryPlanRequest) -> str:
+    def analyze_table_query_plan(self, request: api.AnalyzeTableQueryPlanRequest) -> str:
         """Run a query; return its plan with what each step took.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,

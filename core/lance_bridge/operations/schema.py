@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from lance_namespace import (
-    AlterTableAddColumnsRequest,
-    AlterTableAddColumnsResponse,
-    AlterTableAlterColumnsRequest,
-    AlterTableAlterColumnsResponse,
-    AlterTableBackfillColumnsRequest,
-    AlterTableBackfillColumnsResponse,
-    AlterTableDropColumnsRequest,
-    AlterTableDropColumnsResponse,
-    UpdateFieldMetadataRequest,
-    UpdateFieldMetadataResponse,
-    UpdateTableSchemaMetadataRequest,
-    UpdateTableSchemaMetadataResponse,
-)
+import lance_namespace as api
 
 from .. import engine
 from ..dataset import computed_columns, schema_evolution
@@ -27,8 +14,8 @@ class SchemaOperations(Operations):
     """Operations on columns and metadata."""
 
     def alter_table_add_columns(
-        self, request: AlterTableAddColumnsRequest
-    ) -> AlterTableAddColumnsResponse:
+        self, request: api.AlterTableAddColumnsRequest
+    ) -> api.AlterTableAddColumnsResponse:
         """Add columns by SQL expression.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
@@ -37,11 +24,11 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version = schema_evolution.add_columns(table, ref, request.new_columns)
-        return AlterTableAddColumnsResponse(version=version)
+        return api.AlterTableAddColumnsResponse(version=version)
 
     def alter_table_alter_columns(
-        self, request: AlterTableAlterColumnsRequest
-    ) -> AlterTableAlterColumnsResponse:
+        self, request: api.AlterTableAlterColumnsRequest
+    ) -> api.AlterTableAlterColumnsResponse:
         """Rename, retype, allow nulls or not.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
@@ -50,11 +37,11 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version = schema_evolution.alter_columns(table, ref, request.alterations)
-        return AlterTableAlterColumnsResponse(version=version)
+        return api.AlterTableAlterColumnsResponse(version=version)
 
     def alter_table_drop_columns(
-        self, request: AlterTableDropColumnsRequest
-    ) -> AlterTableDropColumnsResponse:
+        self, request: api.AlterTableDropColumnsRequest
+    ) -> api.AlterTableDropColumnsResponse:
         """Drop columns and the indices on them.
 
         Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
@@ -63,11 +50,11 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version, transaction = schema_evolution.drop_columns(table, ref, request.columns)
-        return AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
+        return api.AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
 
     def alter_table_backfill_columns(
-        self, request: AlterTableBackfillColumnsRequest
-    ) -> AlterTableBackfillColumnsResponse:
+        self, request: api.AlterTableBackfillColumnsRequest
+    ) -> api.AlterTableBackfillColumnsResponse:
         """Fill a computed column; it is done on return.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableColumnNotFound,
@@ -82,11 +69,11 @@ class SchemaOperations(Operations):
         else:
             order = computed_columns.plan(table, ref, request)
             job = worker.backfill(self, table.record, ref, order)
-        return AlterTableBackfillColumnsResponse(job_id=job)
+        return api.AlterTableBackfillColumnsResponse(job_id=job)
 
     def update_table_schema_metadata(
-        self, request: UpdateTableSchemaMetadataRequest
-    ) -> UpdateTableSchemaMetadataResponse:
+        self, request: api.UpdateTableSchemaMetadataRequest
+    ) -> api.UpdateTableSchemaMetadataResponse:
         """Replace the schema's metadata.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
@@ -95,11 +82,11 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         now, transaction = schema_evolution.replace_schema_metadata(table, ref, request.metadata)
-        return UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
+        return api.UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
 
     def update_field_metadata(
-        self, request: UpdateFieldMetadataRequest
-    ) -> UpdateFieldMetadataResponse:
+        self, request: api.UpdateFieldMetadataRequest
+    ) -> api.UpdateFieldMetadataResponse:
         """Merge into or replace the metadata of fields.
 
         Raises: NamespaceNotFound, TableNotFound, TableColumnNotFound, InvalidInput,
@@ -108,4 +95,4 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
         version, fields = schema_evolution.update_field_metadata(table, ref, request.updates)
-        return UpdateFieldMetadataResponse(version=version, fields=fields)
+        return api.UpdateFieldMetadataResponse(version=version, fields=fields)

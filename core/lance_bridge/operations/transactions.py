@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lance_namespace import (
-    AlterTransactionRequest,
-    AlterTransactionResponse,
-    BatchCommitTablesRequest,
-    BatchCommitTablesResponse,
-    BatchDeleteTableVersionsResponse,
-    CreateTableVersionResponse,
-    DescribeTransactionRequest,
-    DescribeTransactionResponse,
-)
+import lance_namespace as api
 from lance_namespace_urllib3_client.models import CommitTableOperation, CommitTableResult
 
 from ..dataset.history import batches, transactions
@@ -30,8 +21,8 @@ class TransactionOperations(Operations):
     """Operations on transactions, and commits to several tables."""
 
     def describe_transaction(
-        self, request: DescribeTransactionRequest
-    ) -> DescribeTransactionResponse:
+        self, request: api.DescribeTransactionRequest
+    ) -> api.DescribeTransactionResponse:
         """Describe a transaction of a table, by its id or version.
 
         The identifier is that of the table, and after it that of the transaction.
@@ -41,11 +32,13 @@ class TransactionOperations(Operations):
         """
         table, name = self._transaction(request.id)
         found = transactions.describe(table, name)
-        return DescribeTransactionResponse(
+        return api.DescribeTransactionResponse(
             status=found.status.value, properties=dict(found.properties)
         )
 
-    def alter_transaction(self, request: AlterTransactionRequest) -> AlterTransactionResponse:
+    def alter_transaction(
+        self, request: api.AlterTransactionRequest
+    ) -> api.AlterTransactionResponse:
         """Accept what holds already; nothing else can change.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TransactionNotFound,
@@ -53,11 +46,13 @@ class TransactionOperations(Operations):
         """
         table, name = self._transaction(request.id)
         found = transactions.alter(table, name, request.actions)
-        return AlterTransactionResponse(
+        return api.AlterTransactionResponse(
             status=found.status.value, properties=dict(found.properties)
         )
 
-    def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
+    def batch_commit_tables(
+        self, request: api.BatchCommitTablesRequest
+    ) -> api.BatchCommitTablesResponse:
         """Do operations on several tables, all or none.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
@@ -69,7 +64,7 @@ class TransactionOperations(Operations):
             for kind, operation in zip(kinds, request.operations, strict=True)
         ]
         results = batches.run(steps)
-        return BatchCommitTablesResponse(
+        return api.BatchCommitTablesResponse(
             results=[_result(kind, done) for kind, done in zip(kinds, results, strict=True)]
         )
 
@@ -110,9 +105,9 @@ def _result(kind: str, done: Any) -> CommitTableResult:
 
 def _response(kind: str, done: Any) -> Any:
     if kind == "create_table_version":
-        return CreateTableVersionResponse(version=done.to_table_version())
+        return api.CreateTableVersionResponse(version=done.to_table_version())
     if kind == "delete_table_versions":
-        return BatchDeleteTableVersionsResponse(deleted_count=done)
+        return api.BatchDeleteTableVersionsResponse(deleted_count=done)
     if kind == "declare_table":
         return declared(*done)
     return deregistered(done)

@@ -4,36 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lance_namespace import (
-    BatchCreateTableVersionsRequest,
-    BatchCreateTableVersionsResponse,
-    BatchDeleteTableVersionsRequest,
-    BatchDeleteTableVersionsResponse,
-    CreateTableBranchRequest,
-    CreateTableBranchResponse,
-    CreateTableTagRequest,
-    CreateTableTagResponse,
-    CreateTableVersionRequest,
-    CreateTableVersionResponse,
-    DeleteTableBranchRequest,
-    DeleteTableBranchResponse,
-    DeleteTableTagRequest,
-    DeleteTableTagResponse,
-    DescribeTableVersionRequest,
-    DescribeTableVersionResponse,
-    GetTableTagVersionRequest,
-    GetTableTagVersionResponse,
-    ListTableBranchesRequest,
-    ListTableBranchesResponse,
-    ListTableTagsRequest,
-    ListTableTagsResponse,
-    ListTableVersionsRequest,
-    ListTableVersionsResponse,
-    RestoreTableRequest,
-    RestoreTableResponse,
-    UpdateTableTagRequest,
-    UpdateTableTagResponse,
-)
+import lance_namespace as api
 
 from ..dataset.history import batches, branches, tags, versions
 from ..managed import conversion, out_of_band
@@ -44,7 +15,7 @@ from ..storage.staging import Staged
 from .base import Operations
 
 
-def ranges_of(request: BatchDeleteTableVersionsRequest) -> list[range]:
+def ranges_of(request: api.BatchDeleteTableVersionsRequest) -> list[range]:
     """Return the ranges that a request wants to delete. Raises InvalidInput."""
     return versions.check_ranges((r.start_version, r.end_version) for r in request.ranges)
 
@@ -54,7 +25,9 @@ class VersionOperations(Operations):
 
     # -- versions ----------------------------------------------------------------------------------
 
-    def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
+    def list_table_versions(
+        self, request: api.ListTableVersionsRequest
+    ) -> api.ListTableVersionsResponse:
         """List versions, oldest first unless `descending`.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
@@ -69,13 +42,13 @@ class VersionOperations(Operations):
             table = out_of_band.clear_next_version_if_allowed(table)
         directory = versions.directory_of(table, request.branch)
         found, token = versions.list_page(directory, page, descending=descending)
-        return ListTableVersionsResponse(
+        return api.ListTableVersionsResponse(
             versions=[each.to_table_version() for each in found], page_token=token
         )
 
     def describe_table_version(
-        self, request: DescribeTableVersionRequest
-    ) -> DescribeTableVersionResponse:
+        self, request: api.DescribeTableVersionRequest
+    ) -> api.DescribeTableVersionResponse:
         """Describe a version, or the latest.
 
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
@@ -84,11 +57,11 @@ class VersionOperations(Operations):
         table = self._lance_table(request.id)
         directory = versions.directory_of(table, request.branch)
         found = versions.describe(table, directory, request.version)
-        return DescribeTableVersionResponse(version=found.to_table_version())
+        return api.DescribeTableVersionResponse(version=found.to_table_version())
 
     def create_table_version(
-        self, request: CreateTableVersionRequest
-    ) -> CreateTableVersionResponse:
+        self, request: api.CreateTableVersionRequest
+    ) -> api.CreateTableVersionResponse:
         """Make a staged manifest the next version.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
@@ -96,11 +69,11 @@ class VersionOperations(Operations):
         """
         table = self._lance_table(request.id)
         made = versions.create(table, Staged.from_request(request))
-        return CreateTableVersionResponse(version=made.to_table_version())
+        return api.CreateTableVersionResponse(version=made.to_table_version())
 
     def batch_create_table_versions(
-        self, request: BatchCreateTableVersionsRequest
-    ) -> BatchCreateTableVersionsResponse:
+        self, request: api.BatchCreateTableVersionsRequest
+    ) -> api.BatchCreateTableVersionsResponse:
         """Create versions of several tables, all or none.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
@@ -111,11 +84,13 @@ class VersionOperations(Operations):
             for entry in request.entries
         ]
         made = batches.run(steps)
-        return BatchCreateTableVersionsResponse(versions=[each.to_table_version() for each in made])
+        return api.BatchCreateTableVersionsResponse(
+            versions=[each.to_table_version() for each in made]
+        )
 
     def batch_delete_table_versions(
-        self, request: BatchDeleteTableVersionsRequest
-    ) -> BatchDeleteTableVersionsResponse:
+        self, request: api.BatchDeleteTableVersionsRequest
+    ) -> api.BatchDeleteTableVersionsResponse:
         """Delete versions that nothing needs.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
@@ -124,9 +99,9 @@ class VersionOperations(Operations):
         ranges = ranges_of(request)
         table = self._lance_table(request.id)
         planned = versions.prepare_deletion(table, request.branch, ranges)
-        return BatchDeleteTableVersionsResponse(deleted_count=versions.delete(planned))
+        return api.BatchDeleteTableVersionsResponse(deleted_count=versions.delete(planned))
 
-    def restore_table(self, request: RestoreTableRequest) -> RestoreTableResponse:
+    def restore_table(self, request: api.RestoreTableRequest) -> api.RestoreTableResponse:
         """Make an old version's state the latest.
 
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
@@ -134,11 +109,11 @@ class VersionOperations(Operations):
         """
         ref = Ref.of(request.version, branch=request.branch)
         table = self._lance_table(request.id)
-        return RestoreTableResponse(transaction_id=versions.restore(table, ref))
+        return api.RestoreTableResponse(transaction_id=versions.restore(table, ref))
 
     # -- tags --------------------------------------------------------------------------------------
 
-    def list_table_tags(self, request: ListTableTagsRequest) -> ListTableTagsResponse:
+    def list_table_tags(self, request: api.ListTableTagsRequest) -> api.ListTableTagsResponse:
         """List tags, sorted by name.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
@@ -147,19 +122,19 @@ class VersionOperations(Operations):
         page = PageRequest.parse(f"tags {path}", request.limit, request.page_token)
         found = tags.list_all(self._lance_table(request.id))
         names, token = page.cut_names(list(found))
-        return ListTableTagsResponse(tags={n: found[n] for n in names}, page_token=token)
+        return api.ListTableTagsResponse(tags={n: found[n] for n in names}, page_token=token)
 
     def get_table_tag_version(
-        self, request: GetTableTagVersionRequest
-    ) -> GetTableTagVersionResponse:
+        self, request: api.GetTableTagVersionRequest
+    ) -> api.GetTableTagVersionResponse:
         """Return what a tag points to.
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
         """
         found = tags.get(self._lance_table(request.id), request.tag)
-        return GetTableTagVersionResponse(version=found.version, branch=found.branch)
+        return api.GetTableTagVersionResponse(version=found.version, branch=found.branch)
 
-    def create_table_tag(self, request: CreateTableTagRequest) -> CreateTableTagResponse:
+    def create_table_tag(self, request: api.CreateTableTagRequest) -> api.CreateTableTagResponse:
         """Tag a version.
 
         Raises: NamespaceNotFound, TableNotFound, TableTagAlreadyExists, TableVersionNotFound,
@@ -167,9 +142,9 @@ class VersionOperations(Operations):
         """
         ref = Ref.of(request.version, branch=request.branch)
         tags.create(self._lance_table(request.id), request.tag, ref)
-        return CreateTableTagResponse()
+        return api.CreateTableTagResponse()
 
-    def update_table_tag(self, request: UpdateTableTagRequest) -> UpdateTableTagResponse:
+    def update_table_tag(self, request: api.UpdateTableTagRequest) -> api.UpdateTableTagResponse:
         """Let a tag point to another version.
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
@@ -177,19 +152,21 @@ class VersionOperations(Operations):
         """
         ref = Ref.of(request.version, branch=request.branch)
         tags.update(self._lance_table(request.id), request.tag, ref)
-        return UpdateTableTagResponse()
+        return api.UpdateTableTagResponse()
 
-    def delete_table_tag(self, request: DeleteTableTagRequest) -> DeleteTableTagResponse:
+    def delete_table_tag(self, request: api.DeleteTableTagRequest) -> api.DeleteTableTagResponse:
         """Delete a tag and keep its version.
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
         """
         tags.delete(self._lance_table(request.id), request.tag)
-        return DeleteTableTagResponse()
+        return api.DeleteTableTagResponse()
 
     # -- branches ----------------------------------------------------------------------------------
 
-    def create_table_branch(self, request: CreateTableBranchRequest) -> CreateTableBranchResponse:
+    def create_table_branch(
+        self, request: api.CreateTableBranchRequest
+    ) -> api.CreateTableBranchResponse:
         """Make a branch of a version.
 
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableVersionNotFound,
@@ -198,9 +175,11 @@ class VersionOperations(Operations):
         """
         source = Ref.of(request.from_version, branch=request.from_branch)
         branches.create(self._lance_table(request.id), request.name, source)
-        return CreateTableBranchResponse()
+        return api.CreateTableBranchResponse()
 
-    def list_table_branches(self, request: ListTableBranchesRequest) -> ListTableBranchesResponse:
+    def list_table_branches(
+        self, request: api.ListTableBranchesRequest
+    ) -> api.ListTableBranchesResponse:
         """List branches but main, sorted by name.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
@@ -209,16 +188,20 @@ class VersionOperations(Operations):
         page = PageRequest.parse(f"branches {path}", request.limit, request.page_token)
         found = branches.list_all(self._lance_table(request.id))
         names, token = page.cut_names(list(found))
-        return ListTableBranchesResponse(branches={n: found[n] for n in names}, page_token=token)
+        return api.ListTableBranchesResponse(
+            branches={n: found[n] for n in names}, page_token=token
+        )
 
-    def delete_table_branch(self, request: DeleteTableBranchRequest) -> DeleteTableBranchResponse:
+    def delete_table_branch(
+        self, request: api.DeleteTableBranchRequest
+    ) -> api.DeleteTableBranchResponse:
         """Delete a branch that nothing refers to.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
         TableBranchNotFound.
         """
         branches.delete(self._lance_table(request.id), request.name)
-        return DeleteTableBranchResponse()
+        return api.DeleteTableBranchResponse()
 
 
 class ManagementOperations(Operations):

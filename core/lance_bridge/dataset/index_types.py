@@ -235,7 +235,9 @@ def _vector_options(given: dict[str, Any], kind: IndexType, field: pa.Field) -> 
         raise invalid("num_partitions and target_partition_size exclude each other")
     bits = given.get("num_bits")
     if bits is not None and bits not in kind.bits:
-        raise invalid(f"num_bits of {kind.name} can be {_either(kind.bits)}, not {bits}")
+        raise invalid(
+            f"num_bits of {kind.name} can be {' or '.join(map(str, kind.bits))}, not {bits}"
+        )
     options = {**given, "metric": _distance(given.pop("distance_type", "l2"), kind, field)}
     options.pop("distance_type", None)
     if "max_iterations" in options:
@@ -281,7 +283,3 @@ def _sub_vectors(given: int | None, field: pa.Field) -> int:
             f"num_sub_vectors must divide the dimension {dimension}, and {given} does not"
         )
     return given
-
-
-def _either(values: tuple[int, ...]) -> str:
-    return " or ".join(map(str, values))

@@ -58,14 +58,17 @@ class TransactionOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
         InvalidInput, ConcurrentModification, Internal, InvalidTableState, TableBranchNotFound.
         """
-        kinds = [_kind_of(operation) for operation in request.operations]
+        names = [_operation_name(operation) for operation in request.operations]
         steps = [
-            self._step(kind, operation)
-            for kind, operation in zip(kinds, request.operations, strict=True)
+            self._step(name, operation)
+            for name, operation in zip(names, request.operations, strict=True)
         ]
         results = batches.run(steps)
         return api.BatchCommitTablesResponse(
-            results=[_result(kind, done) for kind, done in zip(kinds, results, strict=True)]
+            results=[
+                CommitTableResult(**{name: _response(name, done)})
+                for name, done in zip(names, results, strict=True)
+            ]
         )
 
     def _transaction(self, names: Sequence[str] | None) -> tuple[Table, str]:
@@ -73,9 +76,9 @@ class TransactionOperations(Operations):
             raise invalid("A transaction is named by its table's identifier and its own id")
         return self._lance_table(names[:-1]), names[-1]
 
-    def _step(self, kind: str, operation: CommitTableOperation) -> batches.Step:
-        request = getattr(operation, kind)
-        if kind == "declare_table":
+    def _step(self, name: str, operation: CommitTableOperation) -> batches.Step:
+        request = getattr(operation, name)
+        if name == "declare_table":
             return batches.declare(
                 self.tables,
                 self._table(request.id),
@@ -83,31 +86,27 @@ class TransactionOperations(Operations):
                 request.properties,
                 vend=request.vend_credentials,
             )
-        if kind == "deregister_table":
+        if name == "deregister_table":
             return batches.deregister(self.tables, self._table(request.id))
         table = self._lance_table(request.id)
-        if kind == "create_table_version":
+        if name == "create_table_version":
             return batches.create_version(table, Staged.from_request(request))
         return batches.delete_versions(table, request.branch, ranges_of(request))
 
 
-def _kind_of(operation: CommitTableOperation) -> str:
-    """Return the one field of an operation that is set. Raises InvalidInput."""
-    kinds = [name for name in CommitTableOperation.model_fields if getattr(operation, name)]
-    if len(kinds) != 1:
-        raise invalid(f"Each operation must be of exactly one kind, not {kinds or 'none'}")
-    return kinds[0]
+def _operation_name(operation: CommitTableOperation) -> str:
+    """Return the one field of a batch's operation that is set. Raises InvalidInput."""
+    names = [name for name in CommitTableOperation.model_fields if getattr(operation, name)]
+    if len(names) != 1:
+        raise invalid(f"Each operation must be exactly one request, not {names or 'none'}")
+    return names[0]
 
 
-def _result(kind: str, done: Any) -> CommitTableResult:
-    return CommitTableResult(**{kind: _response(kind, done)})
-
-
-def _response(kind: str, done: Any) -> Any:
-    if kind == "create_table_version":
+def _response(name: str, done: Any) -> Any:
+    if name == "create_table_version":
         return api.CreateTableVersionResponse(version=done.to_table_version())
-    if kind == "delete_table_versions":
+    if name == "delete_table_versions":
         return api.BatchDeleteTableVersionsResponse(deleted_count=done)
-    if kind == "declare_table":
+    if name == "declare_table":
         return declared(*done)
     return deregistered(done)

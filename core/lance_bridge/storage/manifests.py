@@ -28,16 +28,14 @@ from .. import location as locations
 from ..errors import invalid
 from .manifest_content import parse_manifest
 from .store import TableStorage, store_errors
+from .table_files import LARGEST_VERSION, V2_DIGITS, VERSIONS
 
 logger = logging.getLogger(__name__)
 
 MAIN = "main"
 """The name of the branch that every table has."""
 
-VERSIONS = "_versions"
 _ENDING = ".manifest"
-_LARGEST = 2**64 - 1
-_V2_DIGITS = 20
 
 
 class Scheme(str, Enum):
@@ -59,7 +57,7 @@ class Scheme(str, Enum):
 
 def sorting_key(version: int, *, descending: bool = False) -> str:
     """Return digits that sort as versions do, or the other way round."""
-    return f"{_LARGEST - version if descending else version:0{_V2_DIGITS}d}"
+    return f"{LARGEST_VERSION - version if descending else version:0{V2_DIGITS}d}"
 
 
 def name_of(version: int, scheme: Scheme) -> str:
@@ -77,8 +75,8 @@ def parse_name(name: str) -> tuple[int, Scheme] | None:
     digits = name.removesuffix(_ENDING)
     if digits == name or not (digits.isascii() and digits.isdigit()):
         return None
-    if len(digits) == _V2_DIGITS:
-        return _LARGEST - int(digits), Scheme.V2
+    if len(digits) == V2_DIGITS:
+        return LARGEST_VERSION - int(digits), Scheme.V2
     return int(digits), Scheme.V1
 
 
@@ -255,7 +253,7 @@ class VersionDirectory:
 
     def find(self, version: int) -> Manifest | None:
         """Return one version's manifest, or None if it does not exist."""
-        if not 0 < version <= _LARGEST:
+        if not 0 < version <= LARGEST_VERSION:
             return None
         for scheme in (Scheme.V2, Scheme.V1):
             name = name_of(version, scheme)

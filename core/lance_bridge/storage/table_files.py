@@ -27,8 +27,8 @@ VERSIONS = "_versions"
 """The directory of the main branch's manifests."""
 
 _THREADS = 16
-_LARGEST = 2**64 - 1
-_V2_DIGITS = 20
+LARGEST_VERSION = 2**64 - 1
+V2_DIGITS = 20
 _DATA = "data/"
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -236,8 +236,8 @@ class _Files:
 
 
 def _version_of(path: str, digits: str) -> _Version:
-    is_v2 = len(digits) == _V2_DIGITS
-    return _Version(_LARGEST - int(digits) if is_v2 else int(digits), path, is_v2)
+    is_v2 = len(digits) == V2_DIGITS
+    return _Version(LARGEST_VERSION - int(digits) if is_v2 else int(digits), path, is_v2)
 
 
 def _branch_of_reference(path: str, data: bytes) -> str | None:

@@ -281,11 +281,11 @@ class GlueCatalog(Catalog):
     def alter_table(self, record: TableRecord) -> None:
         self._alter(record, None)
 
-    def load_marks(self, path: Path) -> Mapping[str, str]:
+    def load_ownership(self, path: Path) -> Mapping[str, str]:
         with translate_errors(f"read table '{display(path)}'"):
             return mapping.ownership_of(self._table(path))
 
-    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
+    def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:
         self._alter(record, marks)
 
     def _alter(self, record: TableRecord, ownership: Mapping[str, str] | None) -> None:

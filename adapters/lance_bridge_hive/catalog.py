@@ -341,11 +341,11 @@ class HiveCatalog(SharedLocations):
         with translate_errors(f"change table '{display(record.path)}'"):
             self._changes.alter(record)
 
-    def load_marks(self, path: Path) -> Mapping[str, str]:
+    def load_ownership(self, path: Path) -> Mapping[str, str]:
         with translate_errors(f"read table '{display(path)}'"):
             return mapping.ownership_of(self._load_raw(path))
 
-    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
+    def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:
         with translate_errors(f"change table '{display(record.path)}'"):
             self._changes.alter(record, marks)
 

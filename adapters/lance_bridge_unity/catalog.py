@@ -104,7 +104,7 @@ class UnityCatalog(Catalog):
         with translate_errors(f"read namespace '{display(full)}'", full):
             return mapping.namespace_from(path, full, self._client.get(self._object(full)))
 
-    def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
+    def location_for_tables(self, namespace: NamespaceRecord) -> str | None:
         """Return a directory for one schema: schemas and catalogs may share a storage root."""
         full = self._full(namespace.path)
         root = namespace.location or self._catalog_location(full[0])

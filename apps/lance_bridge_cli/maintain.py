@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lance_bridge.dataset.sizes import SMALL_FRAGMENT
+from lance_bridge.dataset import SMALL_FRAGMENT
 
 from . import api
 from .common import (
@@ -64,12 +64,12 @@ def compact(
             with _spark_session(catalog, properties) as session:
                 done = session.compact(names, target_rows=target_rows)
         else:
-            from lance_bridge.dataset import compaction  # noqa: PLC0415 - takes seconds to import
+            from lance_bridge.dataset import maintenance as compaction  # noqa: PLC0415 - takes seconds to import
 
             found = load_table(namespace, names)
             with progress_bar(f"compact {table}") as report:
                 done = compaction.compact(
-                    found, target_rows=target_rows, dry_run=dry_run, told=report
+                    found, target_rows=target_rows, dry_run=dry_run, on_progress=report
                 )
     would = "would be " if dry_run else ""
     text = f"{table}: {done.fragments_removed} fragments {would}compacted, version {done.version}"
@@ -144,7 +144,7 @@ def clean_up(
             with _spark_session(catalog, properties) as session:
                 done = session.clean_up(names, **options)
         else:
-            from lance_bridge.dataset import cleanup  # noqa: PLC0415 - takes seconds to import
+            from lance_bridge.dataset import maintenance as cleanup  # noqa: PLC0415 - takes seconds to import
 
             with spinner(f"clean up {table}"):
                 done = cleanup.clean_up(load_table(namespace, names), **options)

@@ -148,7 +148,7 @@ class Orphans:
         for namespace in sorted(self.occupied.namespaces):
             try:
                 record = self.connection.catalog.load_namespace(namespace)
-                location = self.connection.catalog.place_for_tables(record)
+                location = self.connection.catalog.location_for_tables(record)
                 if location and locations.is_supported(location):
                     yield TableDirectory(location, 1, self._storage(namespace, location), namespace)
             except LanceNamespaceError as error:

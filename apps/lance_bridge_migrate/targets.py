@@ -283,7 +283,7 @@ def replace_properties(
     """Give an entry these properties, those of the table format included, for what it has.
 
     Args:
-        ownership: What `Catalog.load_marks` returned, to be restored; None makes it external.
+        ownership: What `Catalog.load_ownership` returned, to be restored; None makes it external.
 
     Raises:
         ConcurrentModificationError: (14) it was modified concurrently, as far as that is seen.
@@ -296,7 +296,7 @@ def replace_properties(
         if ownership is None:
             connection.catalog.alter_table(changed)
         else:
-            connection.catalog.alter_marks(changed, ownership)
+            connection.catalog.alter_ownership(changed, ownership)
 
     def is_changed() -> bool:
         return entry_facts(connection.catalog.load_table(record.path)) == entry_facts(changed)

@@ -61,7 +61,7 @@ def create(address: TableAddress, schema: pa.Schema, properties: Mapping[str, st
     """Do what `lookup.create_table` says."""
     empty = schema.empty_table()
     if address.catalog is None:
-        write_first(location_table(address.location, address.storage), Rows.of(empty))
+        write_first(location_table(address.location, address.storage), Rows.from_data(empty))
         return
     request = CreateTableRequest(
         id=list(address.path), mode="Create", properties=dict(properties or {}) or None

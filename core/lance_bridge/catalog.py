@@ -117,7 +117,7 @@ class Catalog(ABC):
         Raises NamespaceNotFound (1).
         """
 
-    def place_for_tables(self, namespace: NamespaceRecord) -> str | None:
+    def location_for_tables(self, namespace: NamespaceRecord) -> str | None:
         """Return the location below which the catalog puts tables of a namespace, or None.
 
         Core puts tables without a given location there, unless the property ``root`` is set.
@@ -279,7 +279,7 @@ class Catalog(ABC):
         """Replace the location and the properties of an entry, as loaded and then changed.
 
         - Properties that the record lacks are removed; no others are touched.
-        - The entry is external afterwards; `alter_marks` is the exception.
+        - The entry is external afterwards; `alter_ownership` is the exception.
         - Where the record or the entry has a `GUARD`, this compares and sets for certain, by that
           guard: the entry is still of the record's `revision`, or nothing changes. Of any number of
           callers that loaded one revision, one succeeds.
@@ -298,18 +298,18 @@ class Catalog(ABC):
             InvalidInputError: (13) the catalog cannot hold the location or a property.
         """
 
-    def load_marks(self, path: Path) -> Mapping[str, str]:  # noqa: ARG002 - most have none
+    def load_ownership(self, path: Path) -> Mapping[str, str]:  # noqa: ARG002 - most have none
         """Return what an entry holds, beside its properties, that says whose its files are.
 
-        In the catalog's own words, for `alter_marks`. Overridden together with it.
+        In the catalog's own words, for `alter_ownership`. Overridden together with it.
 
         Raises:
             TableNotFoundError: (4)
         """
         return {}
 
-    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Do as `alter_table`, but with the marks of `load_marks` instead of an external entry's.
+    def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Do as `alter_table`, but with the marks of `load_ownership` instead of an external entry's.
 
         Undoes a change that made an entry external; nothing else may give files to the catalog.
         """

@@ -248,9 +248,9 @@ def _require_methods(catalog: Catalog) -> None:
                 f"{type(catalog).__name__} must implement {method}: its capabilities promise that "
                 f"it can. Else {instead}"
             )
-    if _overrides(catalog, "load_marks") != _overrides(catalog, "alter_marks"):
+    if _overrides(catalog, "load_ownership") != _overrides(catalog, "alter_ownership"):
         raise TypeError(
-            f"{type(catalog).__name__} must implement both load_marks and alter_marks, or neither"
+            f"{type(catalog).__name__} must implement both load_ownership and alter_ownership, or neither"
         )
 
 

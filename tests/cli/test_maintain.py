@@ -73,7 +73,7 @@ def test_index_builds_an_index_or_refuses(lake: Lake) -> None:
 
 
 def test_clean_up_plans_and_deletes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "LEAST_AGE", timedelta())
+    monkeypatch.setattr(maintenance, "LEAST_AGE", timedelta())
     name = in_fragments(lake)
     command = ["maintain", "clean-up", "prod", name, "--older-than", "0m"]
     assert answer_of(*command, "--dry-run")["versions"] == 3

@@ -106,7 +106,7 @@ def test_a_place_that_lance_cannot_write_is_refused(
 ) -> None:
     place = "hdfs://nameservice/warehouse/db"
     monkeypatch.setattr(
-        "core.memory_catalog.MemoryCatalog.place_for_tables", lambda _self, _namespace: place
+        "core.memory_catalog.MemoryCatalog.location_for_tables", lambda _self, _namespace: place
     )
     assert in_memory() == 1
     assert place in capsys.readouterr().err

@@ -110,5 +110,5 @@ def test_who_is_to_manage_a_table_is_asked_in_any_letter_case() -> None:
 
 
 def test_no_properties_are_no_properties() -> None:
-    assert checked(None) == {}
-    assert checked({}) == {}
+    assert check_properties(None) == {}
+    assert check_properties({}) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lance_bridge.redaction import is_secret, redact, tells_secret
+from lance_bridge.redaction import contains_secret, is_secret, redact
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def test_a_method_that_is_not_promised_may_be_missing(
 
 
 def test_marks_are_loaded_and_altered_or_neither(connect: Any) -> None:
-    one = type("Half", (MemoryCatalog,), {"load_marks": lambda _self, _path: {"a": "b"}})
-    with pytest.raises(TypeError, match="both load_marks and alter_marks"):
+    one = type("Half", (MemoryCatalog,), {"load_ownership": lambda _self, _path: {"a": "b"}})
+    with pytest.raises(TypeError, match="both load_ownership and alter_ownership"):
         connect(one, ALL)
 
 

@@ -12,7 +12,7 @@ from lance_namespace.errors import ErrorCode
 
 import lance_bridge
 from lance_bridge import LanceBridgeNamespace
-from lance_bridge.operations.management import ManagementOperations
+from lance_bridge.operations.versions import ManagementOperations
 
 from .spec_reader import ErrorParagraph, Spec
 

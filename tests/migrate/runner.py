@@ -32,7 +32,7 @@ from lance_bridge_migrate.endpoints import connection_of
 from lance_bridge_migrate.journal import Event, Journal
 
 _CHANGES = (
-    "create_namespace", "drop_namespace", "create_table", "alter_table", "alter_marks",
+    "create_namespace", "drop_namespace", "create_table", "alter_table", "alter_ownership",
     "drop_table",
 )  # fmt: skip
 

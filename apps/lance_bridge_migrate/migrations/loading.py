@@ -17,7 +17,7 @@ from lance_bridge.connection import Connection
 from lance_bridge.dataset.create import FIRST_VERSION, write_first
 from lance_bridge.dataset.data import Rows
 from lance_bridge.dataset.history.references import branches_of
-from lance_bridge.dataset.indices import described
+from lance_bridge.dataset.indices import describe_indices
 from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, table_already_exists
@@ -186,7 +186,7 @@ def _make_first_version(record: TableRecord, columns: pa.Schema, work: Work) -> 
     table = Table(work.target_connection, record)
     if table.is_declared():
         try:
-            write_first(table, Rows.of(columns.empty_table()))
+            write_first(table, Rows.from_data(columns.empty_table()))
         except TableAlreadyExistsError:
             if not work.is_repeated:
                 raise
@@ -205,7 +205,7 @@ def _build_index(index: IndexOptions, work: Work) -> Facts:
     record = load_own_entry(work)
     dataset = Table(work.target_connection, record).open()
     with translate_lance_errors(f"The indices of '{display(record.path)}' could not be read"):
-        existing = {each.name for each in described(dataset)}
+        existing = {each.name for each in describe_indices(dataset)}
     if index.index_name in existing or index.column not in dataset.schema.names:
         return {}
     if not dataset.count_rows():

@@ -69,7 +69,7 @@ class PropertiesFacts(ItemFacts):
     Attributes:
         wanted: See `PropertiesOptions.wanted`.
         before: `entry_facts` when the plan was made.
-        ownership: What the catalog itself keeps: `Catalog.load_marks`.
+        ownership: What the catalog itself keeps: `Catalog.load_ownership`.
     """
 
     wanted: dict[str, str]
@@ -131,7 +131,7 @@ def _item(connection: Connection, record: TableRecord, options: PropertiesOption
         )
     if record.link_to:
         return item.with_problems(blocker(f"It is a link to {record.link_to}: change that table"))
-    ownership = dict(connection.catalog.load_marks(record.path))
+    ownership = dict(connection.catalog.load_ownership(record.path))
     return item.model_copy(update={"facts": {**item.facts, "ownership": ownership}})
 
 

@@ -11,12 +11,12 @@ from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
 from pydantic import Field
 
 from lance_bridge import location as locations
-from lance_bridge import properties as entry_properties
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.managed import conversion
+from lance_bridge.properties import check_properties
 from lance_bridge.table import Table
 from lance_bridge.tables import creation
 from lance_bridge.tables.locations import LazyNamespace
@@ -131,7 +131,7 @@ def _check_properties(given: Mapping[str, str]) -> tuple[dict[str, str], list[Pr
     problems = []
     for key, value in given.items():
         try:
-            kept.update(entry_properties.checked({key: value}))
+            kept.update(check_properties({key: value}))
         except InvalidInputError as error:
             problems.append(warning(f"A property is left out: {error}"))
     return kept, problems

@@ -79,7 +79,7 @@ def _refused_by_lance(schema: pa.Schema, storage_version: str | None) -> list[Pr
         return [blocker(f"Files of version {storage_version} cannot be mixed with later ones")]
     try:
         row = pa.Table.from_arrays([pa.nulls(1, each.type) for each in schema], schema=schema)
-        rows = Rows.of(row)
+        rows = Rows.from_data(row)
         rows.require_storable()
         asked: dict[str, Any] = {"data_storage_version": storage_version}
         lance.write_dataset(rows.reader(), "memory://plan", **asked)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from lance_bridge import extras
 from lance_bridge.errors import invalid
-from lance_bridge.redaction import is_secret, redact, tells_secret
+from lance_bridge.redaction import contains_secret, is_secret, redact
 from lance_bridge_spark.jobs.tasks import spark_failures
 from lance_bridge_spark.redaction import redact_logs, with_patterns
 
@@ -57,7 +57,7 @@ def address_of_session(spark: SparkSession) -> Address:
 def _is_kept(key: str, value: str) -> bool:
     if not key.startswith(_KEPT) or key.endswith(_NEVER_KEPT):
         return False
-    return not is_secret(key) and not tells_secret(value)
+    return not is_secret(key) and not contains_secret(value)
 
 
 def _connection(spark: SparkSession) -> str:

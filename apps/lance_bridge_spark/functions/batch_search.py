@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, StructType
 
 from lance_bridge.dataset import expressions, index_types
+from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.dataset.query import nearest as vectors
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
@@ -218,7 +219,7 @@ def _found(
     for vector in asked:
         _require_vector(vector, search)
     ids = queries.column(_QUERY)
-    with expressions.running(f"Table '{search.access.address.name}' could not be searched"):
+    with translate_query_errors(f"Table '{search.access.address.name}' could not be searched"):
         reader = dataset.scanner(
             columns=[DISTANCE],
             nearest={**search.options, "q": asked},

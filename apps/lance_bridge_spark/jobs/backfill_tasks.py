@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_bridge.dataset import expressions
-from lance_bridge.dataset.passing import Passing
+from lance_bridge.dataset.batch_stream import ErrorCapturingReader
+from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.errors import invalid
 
 from ..addresses import Access
@@ -68,7 +68,7 @@ class Filling:
             filter=None if self.is_new else self.where,
             batch_size=self.batch_size,
         )
-        with expressions.running(f"Column '{self.field.name}' was not filled"):
+        with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
 
     def computed(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:
@@ -76,15 +76,15 @@ class Filling:
         scanner = self._fragment(fragment).scanner(
             columns={VALUE: sql, ROW: _ID}, filter=self.where, batch_size=self.batch_size
         )
-        with expressions.running(f"Column '{self.field.name}' was not filled"):
+        with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
 
     def fill(self, fragment: int, values: Values) -> Filled:
         """Write values, each batch with the identifiers of its rows, in the order of the rows."""
-        passing = Passing(self._new(values) if self.is_new else self._keyed(values))
+        passing = ErrorCapturingReader(self._new(values) if self.is_new else self._keyed(values))
         reader = pa.RecordBatchReader.from_batches(self._written(), passing)
         target = self._fragment(fragment)
-        with passing.blamed():
+        with passing.reraise_source_error():
             if self.is_new:
                 return Filled(*target.merge_columns(reader))
             return Filled(target.update_columns(reader, left_on=_ID, right_on=_ID)[0])

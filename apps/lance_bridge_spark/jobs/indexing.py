@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from lance_bridge.dataset import index_types, paths
 from lance_bridge.dataset.index_types import IndexType
-from lance_bridge.dataset.indices import described
+from lance_bridge.dataset.indices import describe_indices
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
 
@@ -216,7 +216,7 @@ def _to_remove(
     if not name or "\0" in name or name.startswith(_SYSTEM):
         raise invalid(f"{name!r} cannot be an index's name")
     with translate_lance_errors(f"The indices of table '{table.address.name}' could not be read"):
-        same = [each for each in described(dataset) if each.name == name]
+        same = [each for each in describe_indices(dataset) if each.name == name]
     if same and not replace:
         raise TableIndexAlreadyExistsError(
             f"Table '{table.name}' has an index '{name}' already: give "

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance import optimize
 
-from lance_bridge.dataset import cleanup
-from lance_bridge.dataset.cleanup import DEFAULT_AGE, Cleaned
+from lance_bridge.dataset import maintenance as cleanup
+from lance_bridge.dataset.maintenance import DEFAULT_AGE, Cleaned
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from lance_bridge.dataset import paths
-from lance_bridge.dataset.passing import Passing
+from lance_bridge.dataset.batch_stream import ErrorCapturingReader
 from lance_bridge.errors import invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
@@ -323,9 +323,9 @@ class _Writing:
             yield answer(0, done(self._write, chain([first], filled)))
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> list[Any]:
-        passing = Passing(self._converted(batches))
+        passing = ErrorCapturingReader(self._converted(batches))
         reader = pa.RecordBatchReader.from_batches(self._schema, passing)
-        with passing.blamed():
+        with passing.reraise_source_error():
             return list(write_fragments(reader, self._access.open(), mode="append", **self._limit))
 
     def _converted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_bridge.dataset import expressions
+from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.errors import invalid
 
 from . import planning
@@ -54,7 +54,7 @@ def partial(
     check(wanted)
     states = [_State(each) for each in wanted]
     columns = columns_of(wanted)
-    with expressions.running("The table could not be aggregated"):
+    with translate_query_errors("The table could not be aggregated"):
         if not columns and predicate is None:
             rows = _count(dataset, ids)
             for state in states:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
-from lance_bridge.dataset.alignment import align
-from lance_bridge.dataset.passing import Passing
+from lance_bridge.dataset.arrow_compat import align
+from lance_bridge.dataset.batch_stream import ErrorCapturingReader
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import LANCE_ERRORS, as_namespace_error, first_line, is_refusal
 
@@ -56,7 +56,7 @@ def _to_list(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, values, type=kind)
 
 
-class ToLance(Passing):
+class ToLance(ErrorCapturingReader):
     """The batches of a task in the schema of the table, and what went wrong on the way."""
 
     def __init__(
@@ -89,7 +89,7 @@ class ToLance(Passing):
             InternalError: (18) Lance panicked.
         """
         try:
-            with self.blamed():
+            with self.reraise_source_error():
                 yield
         except LANCE_ERRORS as error:
             if error is self.failure:

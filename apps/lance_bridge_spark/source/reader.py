@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lance_bridge.dataset import expressions
+from lance_bridge.dataset.expressions import in_brackets, translate_query_errors
 from lance_bridge.dataset.query.projection import ROW_ID
 
 from ..addresses import Access
@@ -53,7 +53,7 @@ class Reading:
     def filter(self) -> str | None:
         """The condition of the SQL catalog and the user's own, both."""
         given = [each for each in (self.scan.filter, self.options.filter) if each]
-        return " AND ".join(map(expressions.enclosed, given)) or None
+        return " AND ".join(map(in_brackets, given)) or None
 
     def plan(self, dataset: lance.LanceDataset) -> list[Fragments]:
         """Return the tasks. There is one at least."""
@@ -85,7 +85,7 @@ class Reading:
         if part.ids == ():
             return
         what = f"Table '{self.access.address.name}' could not be read"
-        with expressions.running(what):
+        with translate_query_errors(what):
             for batch in self._scanner(dataset, part, expected.names).to_batches():
                 yield arrays.to_spark(batch, expected)
 
@@ -101,7 +101,7 @@ class Reading:
             yield aggregates.partial(dataset, part.ids, self.filter, wanted, schema)
         elif part.ids != ():
             scanner = self._scanner(dataset, part, aggregates.columns_of(wanted, groups))
-            with expressions.running("The table could not be aggregated"):
+            with translate_query_errors("The table could not be aggregated"):
                 yield from aggregates.partial_by_group(scanner.to_batches(), groups, wanted, schema)
 
     def _scanner(

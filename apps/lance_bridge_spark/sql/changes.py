@@ -18,11 +18,12 @@ from lance_bridge.catalog import (
     TABLE_TYPE,
 )
 from lance_bridge.dataset import paths
-from lance_bridge.dataset.columns import evolve, metadata
+from lance_bridge.dataset import schema_evolution as evolve
+from lance_bridge.dataset import schema_evolution as metadata
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.managed import conversion
-from lance_bridge.properties import checked, manager_in
+from lance_bridge.properties import check_properties, manager_in
 from lance_bridge.ref import LATEST
 from lance_bridge.table import Table
 
@@ -230,7 +231,7 @@ class _Properties:
             else:
                 _require_settable(table, key)
                 given[key] = change["value"]
-        return cls({**own, **checked(given)}, manager_in(given))
+        return cls({**own, **check_properties(given)}, manager_in(given))
 
 
 def _require_removable(table: Table, key: str) -> None:

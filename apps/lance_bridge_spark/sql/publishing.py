@@ -19,7 +19,6 @@ from lance.fragment import FragmentMetadata
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import location as locations
-from lance_bridge import properties as entry_properties
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.dataset.create import FIRST_VERSION, not_written
@@ -34,8 +33,9 @@ from lance_bridge.errors import (
 )
 from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
 from lance_bridge.managed import conversion
-from lance_bridge.storage.manifests import VERSIONS, TableFiles, VersionDirectory
-from lance_bridge.storage.table_files import RESERVED_FILE
+from lance_bridge.properties import check_properties
+from lance_bridge.storage.manifests import TableFiles, VersionDirectory
+from lance_bridge.storage.table_files import RESERVED_FILE, VERSIONS
 from lance_bridge.table import Table
 from lance_bridge.tables import creation
 from lance_bridge.tables.locations import LazyNamespace
@@ -105,7 +105,7 @@ def _add_entry(connection: Connection, definition: Definition, data: Data) -> Ta
         connection,
         definition.path,
         data.location,
-        entry_properties.checked(definition.properties),
+        check_properties(definition.properties),
         columns=columns_of(data.schema),
     )
     if not is_new:
@@ -219,7 +219,7 @@ class Definition:
             )
         location = given.get(_LOCATION)
         own = {key: value for key, value in given.items() if key not in _SPARKS_OWN}
-        entry_properties.checked(own)
+        check_properties(own)
         place = None if location is None else locations.check(location)
         return cls(path, args["schema"], own, place)
 

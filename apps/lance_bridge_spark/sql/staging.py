@@ -34,7 +34,7 @@ from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line
 from lance_bridge.managed import conversion
-from lance_bridge.properties import checked, manager_in
+from lance_bridge.properties import check_properties, manager_in
 from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.table import Table
 from lance_bridge.tables.locations import LazyNamespace, default_location
@@ -179,7 +179,9 @@ def _require_replaceable(table: SparkTable, definition: Definition) -> None:
             f"Table '{display(definition.path)}' is at {table.record.location}, and REPLACE cannot "
             "move it: leave LOCATION out"
         )
-    TableEntry(table.connection, table.record).require_settable(checked(definition.properties))
+    TableEntry(table.connection, table.record).require_settable(
+        check_properties(definition.properties)
+    )
 
 
 def _stage_answer(stage: Stage) -> Answer:
@@ -287,7 +289,7 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
         record = table.record
         if manager_in(stage.properties) == IMPLEMENTATION:
             record = conversion.begin(TableEntry(table.connection, record)).record
-        TableEntry(table.connection, record).set_properties(checked(stage.properties))
+        TableEntry(table.connection, record).set_properties(check_properties(stage.properties))
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(stage.table)}' has its new rows, but its new properties are not "

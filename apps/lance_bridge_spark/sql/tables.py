@@ -15,7 +15,7 @@ from lance_bridge.connection import Connection
 from lance_bridge.dataset import change
 from lance_bridge.dataset.create import NewTable, create_table
 from lance_bridge.dataset.data import Rows
-from lance_bridge.dataset.expressions import running
+from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
 from lance_bridge.identifier import parse_namespace
@@ -160,7 +160,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
             connection, definition, publishing.Data(definition.location, definition.schema())
         )
     else:
-        empty = Rows.of(definition.schema().empty_table())
+        empty = Rows.from_data(definition.schema().empty_table())
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
         table, _ = create_table(connection, new)
         record = table.refreshed().record
@@ -247,7 +247,7 @@ def count(catalog: CatalogAddress, args: Args) -> Answer:
         InvalidInput, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
     """
     table, dataset = _at_version(catalog, args)
-    with running(f"Rows of table '{table.address.name}' could not be counted"):
+    with translate_query_errors(f"Rows of table '{table.address.name}' could not be counted"):
         return {"rows": int(dataset.count_rows(filter=args.get("filter")))}
 
 
@@ -259,7 +259,7 @@ def fragments(catalog: CatalogAddress, args: Args) -> Answer:
     """
     table, dataset = _at_version(catalog, args)
     wanted = args.get("filter")
-    with running(f"Rows of table '{table.address.name}' could not be found"):
+    with translate_query_errors(f"Rows of table '{table.address.name}' could not be found"):
         if wanted is None:
             return {"fragments": [each.fragment_id for each in dataset.get_fragments()]}
         return {"fragments": sorted(_fragments_with(dataset, wanted))}

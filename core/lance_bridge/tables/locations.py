@@ -46,7 +46,7 @@ def default_location(path: Path, namespace: LazyNamespace) -> str:
     if root is not None:
         parents = locations.namespace_directories(path[:-1])
         return locations.check(locations.join(root, *parents, file_name))
-    parent = namespace.connection.catalog.place_for_tables(record)
+    parent = namespace.connection.catalog.location_for_tables(record)
     if not parent or not locations.is_supported(parent):
         where = f"at {parent}, where Lance cannot write" if parent else "without a location"
         raise _needs_location(path, where)

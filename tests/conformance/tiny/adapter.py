@@ -231,11 +231,11 @@ class TinyCatalog(Catalog):
         body = {**self.fields(record), "if_match": record.revision}
         self.send("update", record.path, schema=schema, table=table, **body)
 
-    def load_marks(self, path: Path) -> Mapping[str, str]:
+    def load_ownership(self, path: Path) -> Mapping[str, str]:
         row = self.send("get", path, schema=path[0], table=path[1])
         return {"kind": row["kind"]}
 
-    def alter_marks(self, record: TableRecord, marks: Mapping[str, str]) -> None:
+    def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:
         schema, table = record.path
         body = {**self.fields(record), "kind": marks["kind"], "if_match": record.revision}
         self.send("update", record.path, schema=schema, table=table, **body)

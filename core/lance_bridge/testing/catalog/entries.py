@@ -113,13 +113,13 @@ class EntryCases(CatalogCases):
         record = workspace.record()
         entry = RawEntry(record.location, record.properties, is_external=False)
         workspace.target.write_entry(record.path, entry)
-        marks = workspace.catalog.load_marks(record.path)
+        marks = workspace.catalog.load_ownership(record.path)
         changed = workspace.set(workspace.catalog.load_table(record.path), note="altered")
         assert changed.is_external is workspace.target.read_entry(record.path).is_external
         if marks and changed.is_external:
-            workspace.catalog.alter_marks(changed, marks)
+            workspace.catalog.alter_ownership(changed, marks)
             assert workspace.catalog.load_table(record.path).is_external is False
-            assert workspace.catalog.load_marks(record.path) == marks
+            assert workspace.catalog.load_ownership(record.path) == marks
 
     @needs("write_entry", "read_entry")
     def test_alter_makes_an_entry_external_or_is_unsupported(self, workspace: Workspace) -> None:

@@ -171,12 +171,12 @@ class GuardCases(CatalogCases):
 
     def test_a_change_of_marks_compares_the_revision(self, guardable: Workspace) -> None:
         stale = guardable.guard()
-        marks = guardable.catalog.load_marks(stale.path)
+        marks = guardable.catalog.load_ownership(stale.path)
         if not marks:
-            pytest.skip("load_marks returns nothing for this catalog's entries")
+            pytest.skip("load_ownership returns nothing for this catalog's entries")
         after = guardable.set(stale, count="1")
         with refused(_CHANGED, naming="t"):
-            guardable.catalog.alter_marks(with_properties(stale, count="2"), marks)
+            guardable.catalog.alter_ownership(with_properties(stale, count="2"), marks)
         require_same(guardable.catalog.load_table(stale.path), after)
 
     # -- rename ----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class NamespaceCases(CatalogCases):
         assert found.path == workspace.path
         listed = list(workspace.catalog.list_namespaces(workspace.path[:-1]))
         assert listed.count(workspace.path[-1]) == 1
-        place = workspace.catalog.place_for_tables(found)
+        place = workspace.catalog.location_for_tables(found)
         assert place is None or (isinstance(place, str) and place)
 
     def test_load_of_a_missing_namespace_is_namespace_not_found(self, workspace: Workspace) -> None:

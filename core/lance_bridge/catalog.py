@@ -309,7 +309,7 @@ class Catalog(ABC):
         return {}
 
     def alter_ownership(self, record: TableRecord, marks: Mapping[str, str]) -> None:  # noqa: ARG002
-        """Do as `alter_table`, but with the marks of `load_ownership` instead of an external entry's.
+        """Do as `alter_table`, with what `load_ownership` returned in place of an external entry's.
 
         Undoes a change that made an entry external; nothing else may give files to the catalog.
         """

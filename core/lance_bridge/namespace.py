@@ -250,7 +250,8 @@ def _require_methods(catalog: Catalog) -> None:
             )
     if _overrides(catalog, "load_ownership") != _overrides(catalog, "alter_ownership"):
         raise TypeError(
-            f"{type(catalog).__name__} must implement both load_ownership and alter_ownership, or neither"
+            f"{type(catalog).__name__} must implement both load_ownership and alter_ownership, or "
+            "neither"
         )
 
 

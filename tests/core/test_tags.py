@@ -205,7 +205,7 @@ def test_a_tag_of_a_version_that_was_deleted_meanwhile_does_not_stay(
     build(namespace, 3)
     create_tag(namespace, "old", 1)
     # Lance checks the version and writes the tag in one call: a deletion in between is simulated.
-    monkeypatch.setattr(implementation, "_is_there", lambda *_: False)
+    monkeypatch.setattr(implementation, "_exists", lambda *_: False)
     with pytest.raises(errors.TableVersionNotFoundError, match="no longer has"):
         create_tag(namespace, "new", 2)
     with pytest.raises(errors.TableVersionNotFoundError, match="no longer has"):

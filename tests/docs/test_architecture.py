@@ -27,7 +27,7 @@ def test_a_label_is_the_end_of_its_path() -> None:
 
 def test_the_layers_are_those_of_the_import_contract() -> None:
     settings = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    [contract] = re.findall(r"^layers = (\[.*?^\])", settings, re.MULTILINE | re.DOTALL)
+    contract = re.findall(r"^layers = (\[.*?^\])", settings, re.MULTILINE | re.DOTALL)[0]
     layers = [layer.split(" | ") for layer in ast.literal_eval(contract)]
     height = {name: -level for level, names in enumerate(layers) for name in names}
     [diagram] = re.findall(r"```mermaid\n(.*?)```", TEXT, re.DOTALL)

@@ -90,7 +90,8 @@ def database_with(database: Any, properties: Mapping[str, str]) -> Any:
         check_namespace_location(LOCATION, parameters[LOCATION])
         database.locationUri = parameters.pop(LOCATION)
     database.description = parameters.pop(DESCRIPTION, None)
-    database.ownerName = parameters.pop(OWNER, None)
+    # Hive 4.2 cannot alter a database whose owner was removed.
+    database.ownerName = parameters.pop(OWNER, database.ownerName)
     check_text(f"Property {DESCRIPTION}", database.description, TEXT)
     check_text(f"Property {OWNER}", database.ownerName, OWNER_LENGTH)
     owner_type = parameters.pop(OWNER_TYPE, None)

@@ -65,13 +65,14 @@ class NamespaceCases(Cases):
 
     @needs("namespace_changes", "namespace_properties")
     def test_create_overwrite_replaces_an_empty_namespace(self, ns: CaseNamespace) -> None:
-        for mode in ("Overwrite", "overwrite", "OVERWRITE"):
-            created = ns.track(ns.missing_namespace())
-            ns.create_namespace(created, properties={"old": "1", "both": "1"})
-            ns.create_namespace(created, mode=mode, properties={"new": "2", "both": "2"})
+        created = ns.track(ns.missing_namespace())
+        ns.create_namespace(created, properties={"key0": "1", "both": "0"})
+        for number, mode in enumerate(("Overwrite", "overwrite", "OVERWRITE"), 1):
+            wanted = {f"key{number}": "1", "both": str(number)}
+            ns.create_namespace(created, mode=mode, properties=wanted)
             properties = ns.describe_namespace(created).properties or {}
-            assert "old" not in properties, mode
-            assert {"new": "2", "both": "2"}.items() <= properties.items(), mode
+            assert f"key{number - 1}" not in properties, mode
+            assert wanted.items() <= properties.items(), mode
 
     @needs("namespace_changes")
     def test_create_overwrite_of_a_namespace_with_tables_is_namespace_not_empty(

@@ -66,7 +66,7 @@ test-releases: metastores sparks ## run SQL and the data source on Spark 4.1 and
 test-spark: metastores sparks ## run SQL, jobs and migrations on each release of Spark, on clusters, remotely, and with failures
 	@$(PY) -m pytest -m matrix tests/spark tests/migrate $(PYTEST_ARGS)
 
-test-slow: metastores ## run slow tests: the whole kit on every release, kills, benches, clean installs
+test-slow: metastores ## run slow tests: restarts and random sequences on every release, kills, benches, clean installs
 	@$(PY) -m pytest -m slow -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 metastores: $(STAMP) ## fetch the jars of all metastores (about 600 MB, once)

@@ -184,7 +184,7 @@ class TableChecks:
         found = out_of_band.inspect(TableEntry(self.connection, record))
         if found.versions or found.quarantined:
             versions = ", ".join(str(each.version) for each in found.versions)
-            what = f"versions {versions}" if versions else f"{len(found.quarantined)} set aside"
+            what = f"versions {versions}" if versions else f"{len(found.quarantined)} quarantined"
             adoptable = any(
                 (version or 0) > state.version for version in found.quarantined_versions
             )

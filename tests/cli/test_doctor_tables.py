@@ -160,7 +160,7 @@ def test_quarantined_versions_are_adopted_until_a_commit_replaces_them(lake: Lak
     opened = lance.dataset(namespace_client=lake.namespace, table_id=name.split("."))
     assert opened.count_rows() == 5
     found = the_only(Kind.OUT_OF_BAND)
-    assert "1 set aside" in found["message"]
+    assert "1 quarantined" in found["message"]
     fix(found)
     assert run("table", "count", "prod", name).stdout == "10\n"
 
@@ -171,7 +171,7 @@ def test_quarantined_versions_are_discarded(lake: Lake) -> None:
     names = name.split(".")
     lance.write_dataset(ORDERS, namespace_client=lake.namespace, table_id=names, mode="append")
     found = the_only(Kind.OUT_OF_BAND)
-    assert "1 set aside" in found["message"]
+    assert "1 quarantined" in found["message"]
     fix(found)
     assert run("table", "count", "prod", name).stdout == "10\n"
 

@@ -217,7 +217,7 @@ def test_the_readme_runs_from_top_to_bottom_on_an_empty_system(user: NewUser) ->
 def _check(user: NewUser) -> None:
     """Check what the commands said, and what is there in the end."""
     assert "sales.articles" in user.said["lance-bridge table list"]
-    assert "version 3 was set aside" in user.said["lance-bridge managed check"]
+    assert "version 3 is quarantined" in user.said["lance-bridge managed check"]
     assert '"amount": 2' in user.said["lance-bridge table query"]
     assert "Nothing was changed" in user.said["lance-bridge migrate convert"]
     assert "checksums" in user.said["lance-bridge migrate verify"]

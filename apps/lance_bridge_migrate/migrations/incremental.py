@@ -14,6 +14,7 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.lance_datasets import find_commit
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables.collection import Tables
@@ -30,7 +31,7 @@ from ..spark import changes, completeness, listing, schema, snapshots, sources
 from ..spark.changes import DELETED, ChangeRange, Increment
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
-from ..spark.writing import address_at, append, committed, read_back, transaction_of
+from ..spark.writing import address_at, append, read_back, transaction_of
 from ..targets import MARK, find_entry
 from .loading import writing_options
 from .provenance import origin_version
@@ -281,4 +282,5 @@ def _find_record(work: Work) -> TableRecord | None:
 def _version_written(work: Work, dataset: lance.LanceDataset) -> int | None:
     """Return the version that a run of the step has made, or None."""
     before = CatchUpFacts.of(work.item).version_before
-    return committed(dataset, transaction_of(work.mark, ROWS), before)
+    transaction = transaction_of(work.mark, ROWS)
+    return find_commit(dataset, lambda each: each.uuid == transaction, before)

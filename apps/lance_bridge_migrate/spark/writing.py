@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_datasets import find_commit
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.ref import Ref
@@ -58,16 +58,6 @@ def address_at(namespace: LanceBridgeNamespace, path: tuple[str, ...]) -> TableA
     return address_in(namespace, path)
 
 
-def committed(dataset: lance.LanceDataset, transaction: str, after: int) -> int | None:
-    """Return the version after `after` that a transaction has made, or None."""
-    with translate_lance_errors(f"The versions of {dataset.uri} could not be read"):
-        for version in range(after + 1, int(dataset.latest_version) + 1):
-            found = transaction_at(dataset, version)
-            if found is not None and found.uuid == transaction:
-                return version
-    return None
-
-
 def append(
     frame: DataFrame,
     address: TableAddress,
@@ -96,7 +86,7 @@ def append(
         LanceNamespaceError: What finding, opening and committing raises.
     """
     dataset = find_table(address).open()
-    made = committed(dataset, transaction, version)
+    made = find_commit(dataset, lambda each: each.uuid == transaction, version)
     if made is not None:
         return Loaded(made, _rows_added(address, made), is_repeated=True)
     write = requests.Write(requests.APPEND, version=version, guard=alone, may_create=False)

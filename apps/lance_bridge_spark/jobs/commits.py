@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import lance
-from lance_namespace.errors import ConcurrentModificationError, ServiceUnavailableError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    LanceNamespaceError,
+    ServiceUnavailableError,
+)
 
-from lance_bridge.lance_datasets import latest_version, transaction_at
+from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.lance_datasets import find_commit, latest_version, transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
 
 if TYPE_CHECKING:
@@ -60,7 +65,7 @@ def sent_once(
             with table.committing(dataset, what):
                 return send()
         except (ConcurrentModificationError, ServiceUnavailableError) as error:
-            found = version_made(dataset, since, is_own)
+            found = _find_commit(dataset, is_own, since, error)
             if found is not None:
                 return found
             last = attempt == _ATTEMPTS - 1
@@ -69,16 +74,15 @@ def sent_once(
     raise AssertionError("the last attempt raises")
 
 
-def version_made(dataset: lance.LanceDataset, since: int, is_own: IsOwn) -> int | None:
-    """Return the version after ``since`` that the job's own transaction made, or None.
-
-    Args:
-        dataset: Of any version of the branch that the job commits to.
-    """
-    for version, transaction in transactions(dataset, since):
-        if transaction is not None and is_own(transaction):
-            return version
-    return None
+def _find_commit(
+    dataset: lance.LanceDataset, is_own: IsOwn, since: int, error: LanceNamespaceError
+) -> int | None:
+    try:
+        return find_commit(dataset, is_own, since)
+    except LanceNamespaceError as unread:
+        raise OutcomeUnknownError(
+            f"{error}. Whether it was committed is not known: {unread}"
+        ) from unread
 
 
 def transactions(dataset: lance.LanceDataset, since: int) -> Iterator[tuple[int, Any]]:

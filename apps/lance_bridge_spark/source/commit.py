@@ -15,7 +15,7 @@ from lance.fragment import FragmentMetadata
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
 from lance_bridge.errors import OutcomeUnknownError, concurrent_modification
-from lance_bridge.lance_datasets import transaction_at
+from lance_bridge.lance_datasets import find_commit
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
 from lance_bridge.properties import ENTRY_ID
 from lance_bridge.ref import Ref
@@ -120,7 +120,7 @@ def commit_once(
     """
     name = table.address.name
     with translate_lance_errors(f"The versions of table '{name}' could not be read"):
-        done = _made_by(transaction, dataset)
+        done = _find_commit(dataset, transaction)
         is_latest = int(dataset.latest_version) == int(transaction.read_version)
     if done is not None:
         return done
@@ -146,13 +146,9 @@ def _is_overwrite(transaction: lance.Transaction) -> bool:
     return isinstance(transaction.operation, lance.LanceOperation.Overwrite)
 
 
-def _made_by(transaction: lance.Transaction, dataset: lance.LanceDataset) -> int | None:
-    """Return the version that a transaction has made, or None."""
-    for version in range(int(transaction.read_version) + 1, int(dataset.latest_version) + 1):
-        found = transaction_at(dataset, version)
-        if found is not None and found.uuid == transaction.uuid:
-            return version
-    return None
+def _find_commit(dataset: lance.LanceDataset, transaction: lance.Transaction) -> int | None:
+    read_version = int(transaction.read_version)
+    return find_commit(dataset, lambda each: each.uuid == transaction.uuid, read_version)
 
 
 def _look_back(
@@ -162,7 +158,7 @@ def _look_back(
     error: LanceNamespaceError,
 ) -> int | None:
     try:
-        return _made_by(transaction, find_table(table.address).open(Ref(branch=branch)))
+        return _find_commit(find_table(table.address).open(Ref(branch=branch)), transaction)
     except (LanceNamespaceError, *LANCE_ERRORS) as unread:
         raise OutcomeUnknownError(
             f"Table '{table.address.name}': whether the change is committed is not known, since "

@@ -31,8 +31,7 @@ from lance_bridge.catalog import IMPLEMENTATION, TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
-from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import LANCE_ERRORS, first_line
+from lance_bridge.lance_datasets import find_commit
 from lance_bridge.managed import conversion
 from lance_bridge.properties import check_properties, manager_in
 from lance_bridge.storage.manifests import TableFiles
@@ -342,19 +341,8 @@ def _is_committed(catalog: CatalogAddress, stage: Stage) -> bool:
         return False
     if not stage.replaces:
         return True
-    try:
-        dataset = table.open()
-        return any(
-            made is not None and made.uuid == stage.uuid
-            for made in (
-                transaction_at(dataset, version)
-                for version in range(stage.replaces + 1, dataset.version + 1)
-            )
-        )
-    except LANCE_ERRORS as error:
-        raise InternalError(
-            f"Whether '{display(stage.table)}' was replaced cannot be read: {first_line(error)}"
-        ) from error
+    found = find_commit(table.open(), lambda each: each.uuid == stage.uuid, stage.replaces)
+    return found is not None
 
 
 class StagedWriter(DataSourceArrowWriter):

@@ -33,7 +33,7 @@ from migrate.sparking import (
 )
 from migrate.test_convert import orders
 
-from lance_bridge.tables import collection as tables
+from lance_bridge.tables import dropping
 from lance_bridge_migrate import State
 from lance_bridge_migrate.migrations import loading
 from lance_bridge_migrate.record import leftover_messages
@@ -115,7 +115,7 @@ def test_files_that_others_took_over_are_not_deleted(scene: Scene) -> None:
         assert failed(run.execute()) == []
         dataset = scene.dataset("orders")
         before = dataset.count_rows()
-        with replaced(tables, "drop_with_data", _failing):
+        with replaced(dropping, "drop_with_data", _failing):
             assert "does not answer" in failed(run.undo())[0]
         with scene.place.connect() as namespace:
             request = api.DeregisterTableRequest(id=[scene.target, "orders"])

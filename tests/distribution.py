@@ -13,6 +13,7 @@ import pytest
 FIRST = (
     "tests/migrate/",
     "tests/spark/",
+    "tests/docs/test_readme_in_order.py",
     "tests/conformance/",
     "tests/adapters/hive/",
     "tests/managed/",
@@ -24,7 +25,7 @@ BY_FILE = "tests/conformance/"
 
 
 def unit_of(node_id: str) -> str:
-    """Return what a test belongs to that runs on one worker: a directory of `FIRST`, or a file."""
+    """Return the unit of a test, which runs on one worker: an entry of `FIRST`, or its file."""
     directory = next((each for each in FIRST if node_id.startswith(each)), BY_FILE)
     return node_id.split("::", 1)[0] if directory == BY_FILE else directory
 

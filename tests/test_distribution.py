@@ -21,5 +21,5 @@ def test_tests_that_share_a_server_or_spark_run_on_one_worker() -> None:
     assert {node_id: unit_of(node_id) for node_id in units} == units
 
 
-def test_every_directory_that_is_ordered_exists() -> None:
-    assert [each for each in FIRST if not (REPOSITORY / each).is_dir()] == []
+def test_what_is_ordered_exists() -> None:
+    assert [each for each in FIRST if not (REPOSITORY / each).exists()] == []

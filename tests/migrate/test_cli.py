@@ -276,8 +276,9 @@ def test_at_a_terminal_there_is_a_bar_and_elsewhere_there_is_none(prod: Place, l
 
 
 def commands() -> Iterator[str]:
-    group: Any = typer.main.get_command(app)
-    yield from sorted(group.commands["migrate"].commands)
+    program: Any = typer.main.get_command(app)
+    context = typer.Context(program)
+    yield from sorted(program.get_command(context, "migrate").list_commands(context))
 
 
 def examples(command: str) -> list[str]:

@@ -134,6 +134,20 @@ def test_verifying_finds_what_differs(hive: Place, lake: Path, migrations: Migra
         assert (check.name, check.ok, check.found) == ("entry", False, None)
 
 
+def test_what_differed_is_verified_again_by_the_next_run(
+    hive: Place, lake: Path, migrations: Migrations
+) -> None:
+    write(lake, "a", "b")
+    away = lake.with_name("away")
+    with registering(lake, hive, migrations) as run:
+        run.execute(verify="none")
+        lake.rename(away)
+        record = verify(run.type, run.endpoints, run.migration, Level.CHECKSUMS)
+        assert not any(check.ok for check in record.items["a"].checks)
+        away.rename(lake)
+        assert counts_of(run.execute(verify="checksums")) == {"done": 3}
+
+
 def test_a_plan_is_not_carried_out_on_another_catalog(hive: Place, tmp_path: Path) -> None:
     with hive.connect() as namespace:
         address = address_of(namespace)

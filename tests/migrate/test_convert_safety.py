@@ -141,6 +141,25 @@ def test_a_source_that_changed_while_a_run_was_cut_off_is_refused(scene: Scene) 
     assert scene.tables() == []
 
 
+def test_sources_that_are_away_fail_their_verification_and_are_verified_again(
+    scene: Scene,
+) -> None:
+    database, raw = scene.database(), scene.directory / "raw"
+    for stored in ("rcfile", "textfile", "parquet"):
+        scene.spark.sql(f"CREATE TABLE {database}.h_{stored} (id BIGINT) STORED AS {stored}")
+        scene.spark.sql(f"INSERT INTO {database}.h_{stored} SELECT id FROM range(5)")
+    with scene.run("convert") as run:
+        run.plan(include=[f"{database}.*"], namespace=[scene.target])
+        assert failed(run.execute(verify="none")) == []
+        away = raw.rename(raw.with_name("away"))
+        record = run.execute(verify="counts")
+        errors = {name: each.error for name, each in record.items.items() if each.error}
+        assert {name.split("_")[-1] for name in errors} == {"rcfile", "textfile", "parquet"}
+        assert all(str(raw) in each.message or "exist" in each.message for each in errors.values())
+        away.rename(raw)
+        assert failed(run.execute(verify="counts")) == []
+
+
 def test_a_source_that_changed_since_the_plan_is_refused(scene: Scene) -> None:
     database = orders(scene)
     with scene.converting(database) as run:

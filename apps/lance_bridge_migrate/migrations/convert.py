@@ -32,7 +32,7 @@ from ..plan import Address, Item, ItemType, Problem, Severity, blocker, warning
 from ..run_session import FailureLimit
 from ..spark import checksums, completeness, footers, listing, schema, sources
 from ..spark.footers import Footers
-from ..spark.session import become_active, session_at
+from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back, sample_of
 from ..targets import load_own_entry
@@ -91,7 +91,8 @@ class Convert(MigrationType):
         if work.item.type is ItemType.NAMESPACE:
             return []
         become_active(work.endpoints.source)
-        return list(_checks(work, level))
+        with spark_errors(f"'{work.item.name}' cannot be verified"):
+            return list(_checks(work, level))
 
 
 # -- planning --------------------------------------------------------------------------------------

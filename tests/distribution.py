@@ -14,7 +14,12 @@ FIRST = (
     ("tests/migrate/",),
     ("tests/spark/",),
     ("tests/docs/test_readme_in_order.py",),
-    ("tests/conformance/test_hive_", "tests/adapters/hive/", "tests/managed/"),
+    (
+        "tests/conformance/test_hive_",
+        "tests/adapters/hive/",
+        "tests/managed/",
+        "tests/servers/test_proxy.py",
+    ),
     ("tests/cli/",),
 )
 """Beginnings of the node ids that one worker gets; those that take longest are started first, so

@@ -33,6 +33,7 @@ def hive_site(
         "datanucleus.schema.autoCreateAll": "true",
         # The default of 10 attempts, 2 s apart, makes each error of the database a 20 s stall.
         "hive.hmshandler.retry.attempts": "1",
+        "hive.hmshandler.retry.interval": "100ms",
         "hive.async.log.enabled": "false",
         INSTANCE_KEY: instance,
     }

@@ -98,7 +98,7 @@ def test_an_unsafe_or_malformed_age_is_refused(lake: Lake) -> None:
 
 @pytest.mark.usefixtures("lake")
 def test_check_reports_the_number_of_passed_cases() -> None:
-    done = program("check", "prod", "-k", "page", "--output", "json")
+    done = program("check", "prod", "-k", "pages", "--output", "json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["passed"] > 3
@@ -111,7 +111,7 @@ def test_a_failed_case_has_exit_code_3(tmp_path: Path) -> None:
     done = program(
         "check",
         "conformance.broken_suite.ForgetsTheToken",
-        *("-p", f"root={tmp_path}", "-k", "page", "--output", "json"),
+        *("-p", f"root={tmp_path}", "-k", "tables_page_by_page", "--output", "json"),
         environment={"PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])},
     )
     assert done.returncode == 3, done.stderr
@@ -156,19 +156,21 @@ def in_spark(*arguments: str) -> dict[str, object]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_spark_compacts_and_cleans_up(lake: Lake) -> None:
+def test_spark_compacts(lake: Lake) -> None:
     name = in_fragments(lake)
     compacted = in_spark("maintain", "compact", "prod", name)
     assert (compacted["fragments_removed"], fragments(lake)) == (4, 1)
     assert run("maintain", "compact", "prod", name, "--spark", "--dry-run", code=2)
-    assert in_spark("maintain", "clean-up", "prod", name, "--older-than", "1h")["versions"] == 0
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_spark_builds_an_index_of_a_catalog_that_is_not_configured(lake: Lake) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_spark_cleans_up_and_builds_an_index_of_a_catalog_that_is_not_configured(
+    lake: Lake,
+) -> None:
     name = in_fragments(lake)
-    uri = f"uri={lake.metastore.uri}"
-    in_spark("maintain", "index", "hive", name, "id", "-p", uri)
+    assert in_spark("maintain", "clean-up", "prod", name, "--older-than", "1h")["versions"] == 0
+    in_spark("maintain", "index", "hive", name, "id", "-p", f"uri={lake.metastore.uri}")
     [index] = answer_of("table", "indices", "prod", name)["indices"]
     assert index["indexed_rows"] == 20

@@ -20,7 +20,6 @@ from lance_bridge.testing.data_operations.versions import VersionCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.foreign import ForeignCases
 from lance_bridge.testing.identifiers import IdentifierCases
-from lance_bridge.testing.paging import PagingCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.stateful import StatefulCases
@@ -41,7 +40,7 @@ def glue_proxy(glue_server: GlueServer) -> Iterator[HttpProxy]:
 
 
 class OnGlue:
-    """Two levels: database, table; with the data on local disk."""
+    """Two levels: database, table; with two entries on a page, and the data on local disk."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -51,7 +50,7 @@ class OnGlue:
         glue_proxy: HttpProxy,
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Iterator[Target]:
-        with pytest.MonkeyPatch.context() as environment:
+        with glue_server.small_pages(2), pytest.MonkeyPatch.context() as environment:
             # Pickles hold no secrets: the reader of a pickle takes them from the environment.
             environment.setenv("LANCE_BRIDGE_GLUE_SECRET_ACCESS_KEY", SECRET_KEY)
             yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))
@@ -95,19 +94,3 @@ class TestGlueReferencesOnS3(TransactionCases, BranchCases, TagCases, VersionCas
     @classmethod
     def target(cls, glue_server: GlueServer, glue_proxy: HttpProxy) -> Target:
         return GlueOnS3Target(glue_server, glue_proxy)
-
-
-@pytest.mark.server
-class TestGlueWithSmallPages(PagingCases):
-    """Listings of several pages, with two entries on each."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def target(
-        cls,
-        glue_server: GlueServer,
-        glue_proxy: HttpProxy,
-        tmp_path_factory: pytest.TempPathFactory,
-    ) -> Iterator[Target]:
-        with glue_server.small_pages(2):
-            yield GlueOnDiskTarget(glue_server, glue_proxy, tmp_path_factory.mktemp("data"))

@@ -7,12 +7,10 @@ from servers.metastores import Metastores
 
 from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
-from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.namespaces import NamespaceCases
 from lance_bridge.testing.rename import RenameCases
 from lance_bridge.testing.restart import RestartCases
 from lance_bridge.testing.stateful import StatefulCases
-from lance_bridge.testing.tables import TableCases
 
 from .hive_target import HiveCatalogTarget, hive_target
 
@@ -25,12 +23,12 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(ConcurrencyCases, EntrySuite):
+class TestHive(EntrySuite):
     """Two levels: database, table."""
 
 
 @pytest.mark.slow
-class TestHiveInFull(RestartCases, RequestSuite, StatefulCases):
+class TestHiveInFull(ConcurrencyCases, RestartCases, RequestSuite, StatefulCases):
     """What depends little on the release, or takes long: restarts, and random sequences."""
 
 
@@ -43,7 +41,7 @@ class OnCatalogs:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
 
 
-class TestHiveWithCatalogs(OnCatalogs, NamespaceCases, TableCases, RenameCases, DropCases):
+class TestHiveWithCatalogs(OnCatalogs, NamespaceCases, RenameCases):
     """What the third level changes."""
 
 

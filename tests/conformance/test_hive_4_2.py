@@ -1,12 +1,23 @@
-"""The kit on Hive 4.2, the release on which every case runs."""
+"""The kit on Hive 4.2, the release on which every case runs: some with ``slow`` only."""
 
 from __future__ import annotations
 
 import pytest
 from servers.metastores import Metastores
 
-from lance_bridge.testing import CatalogSuite, ConformanceSuite, EntrySuite, RequestSuite, Target
+from lance_bridge.testing import CatalogSuite, EntrySuite, RequestSuite, ServerSuite, Target
 from lance_bridge.testing.concurrency import ConcurrencyCases
+from lance_bridge.testing.data_operations.columns import ColumnCases
+from lance_bridge.testing.data_operations.every_operation import EveryOperationCases
+from lance_bridge.testing.data_operations.indices import IndexCases
+from lance_bridge.testing.data_operations.queries import QueryCases
+from lance_bridge.testing.data_operations.references import BranchCases, TagCases
+from lance_bridge.testing.data_operations.rows import RowCases
+from lance_bridge.testing.data_operations.searches import SearchCases
+from lance_bridge.testing.data_operations.transactions import TransactionCases
+from lance_bridge.testing.data_operations.versions import VersionCases
+from lance_bridge.testing.identifiers import IdentifierCases
+from lance_bridge.testing.stateful import StatefulCases
 
 from .hive_target import HiveCatalogTarget, HiveWithOtherCatalogsTarget, hive_target
 
@@ -19,8 +30,24 @@ def target(metastores: Metastores, tmp_path_factory: pytest.TempPathFactory) -> 
     return hive_target(RELEASE, metastores, tmp_path_factory.mktemp("data"))
 
 
-class TestHive(ConformanceSuite):
+class TestHive(
+    ServerSuite,
+    RequestSuite,
+    EveryOperationCases,
+    TransactionCases,
+    BranchCases,
+    TagCases,
+    VersionCases,
+):
     """Two levels: database, table."""
+
+
+@pytest.mark.slow
+class TestHiveInFull(IndexCases, ColumnCases, SearchCases, QueryCases, RowCases, StatefulCases):
+    """What happens inside of a table, and random sequences.
+
+    `test_operations` runs them on a catalog in memory.
+    """
 
 
 class OnCatalogs:
@@ -32,13 +59,13 @@ class OnCatalogs:
         return HiveCatalogTarget(metastores.get(RELEASE), tmp_path_factory.mktemp("data"))
 
 
-class TestHiveWithCatalogs(OnCatalogs, EntrySuite, RequestSuite):
+class TestHiveWithCatalogs(OnCatalogs, EntrySuite, IdentifierCases):
     """What the third level changes."""
 
 
 @pytest.mark.slow
-class TestHiveWithCatalogsAtOnce(OnCatalogs, ConcurrencyCases):
-    """Concurrent clients."""
+class TestHiveWithCatalogsInFull(OnCatalogs, ConcurrencyCases, RequestSuite):
+    """Concurrent clients, and whole tables."""
 
 
 class TestHiveCatalog(CatalogSuite):

@@ -17,15 +17,14 @@ from servers.unity import (
     UnityServer,
 )
 
-from lance_bridge.testing import RequestSuite, ServerSuite, Target, without
+from lance_bridge.testing import EntrySuite, RequestSuite, ServerSuite, Target, without
 from lance_bridge.testing.build import rows
 from lance_bridge.testing.calls import Calls
 from lance_bridge.testing.case_namespace import CaseNamespace
-from lance_bridge.testing.data import DataCases
+from lance_bridge.testing.concurrency import ConcurrencyCases
 from lance_bridge.testing.data_operations.smoke import SmokeCases
 from lance_bridge.testing.drops import DropCases
 from lance_bridge.testing.expect import refused
-from lance_bridge.testing.foreign import ForeignCases
 from lance_bridge.testing.pylance_io import PylanceCases
 from lance_bridge.testing.registration import RegistrationCases
 from lance_bridge.testing.rename import RenameCases
@@ -58,7 +57,12 @@ class TestUnityAtRandom(OnUnity, StatefulCases):
 class OnOldUnityWithPinnedCatalog:
     """Two levels: schema, table; on servers that cannot rename."""
 
-    @pytest.fixture(scope="class", params=[OPEN_SOURCE_0_3, OPEN_SOURCE_0_4], ids=lambda d: d.name)
+    @pytest.fixture(
+        scope="class",
+        # Where 0.4 does not answer as 0.3 does, it does so as 0.6, which is tested above.
+        params=[OPEN_SOURCE_0_3, pytest.param(OPEN_SOURCE_0_4, marks=pytest.mark.slow)],
+        ids=lambda d: d.name,
+    )
     @classmethod
     def target(
         cls, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -72,12 +76,14 @@ class OnOldUnityWithPinnedCatalog:
             yield target
 
 
-class TestOldUnityWithPinnedCatalog(OnOldUnityWithPinnedCatalog, ServerSuite):
+class TestOldUnityWithPinnedCatalog(OnOldUnityWithPinnedCatalog, EntrySuite):
     """What the server decides."""
 
 
 @pytest.mark.slow
-class TestOldUnityRequests(OnOldUnityWithPinnedCatalog, RequestSuite, StatefulCases):
+class TestOldUnityInFull(
+    OnOldUnityWithPinnedCatalog, RestartCases, ConcurrencyCases, RequestSuite, StatefulCases
+):
     """What depends little on the release."""
 
 
@@ -107,10 +113,8 @@ class TestDatabricksAtRandom(OnDatabricks, StatefulCases):
     """Random sequences of operations."""
 
 
-class TestDatabricksThatReservesTableType(
-    TableCases, DataCases, RegistrationCases, RenameCases, ForeignCases
-):
-    """The same where SQL refuses the property that marks a table as Lance's in lower case."""
+class TestDatabricksThatReservesTableType(TableCases, RegistrationCases, RenameCases):
+    """What writes entries, where SQL refuses the property that marks Lance's in lower case."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -119,7 +123,7 @@ class TestDatabricksThatReservesTableType(
 
 
 @pytest.mark.server
-class TestUnityOnS3(SmokeCases, DataCases, DropCases, PylanceCases):
+class TestUnityOnS3(SmokeCases, DropCases, PylanceCases):
     """Tables on S3, reached with credentials that the catalog vends."""
 
     @pytest.fixture(scope="class")

@@ -61,9 +61,9 @@ def test_decimals_arrive_wherever_they_are_in_memory(
         assert rows(server) == PRICES.to_pylist()
 
 
-@pytest.mark.parametrize("kind", [*LEAVES, *NESTED], ids=str)
-def test_arrays_are_aligned_at_any_address_and_in_any_slice(kind: pa.DataType) -> None:
-    for remainder in (1, 2, 4, 8):
+@pytest.mark.parametrize("remainder", [1, 2, 4, 8])
+def test_arrays_are_aligned_at_any_address_and_in_any_slice(remainder: int) -> None:
+    for kind in (*LEAVES, *NESTED):
         array = misaligned(make_array(kind, 20, 0.3, random.Random(remainder)), remainder)
         for start, length in ((0, 20), (3, 9), (8, 12), (19, 1), (5, 0)):
             part = array.slice(start, length)

@@ -223,13 +223,13 @@ def test_a_broken_stream_is_refused_before_anything_is_visible(
 
 
 @pytest.mark.parametrize("form", [*IN_MEMORY, *FILES])
-@pytest.mark.parametrize("fault", BROKEN)
 def test_create_leaves_no_entry_for_a_broken_stream_that_can_be_read_twice(
-    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, fault: str, form: str
+    namespace: MemoryNamespace, server: MemoryServer, tmp_path: Path, form: str
 ) -> None:
-    with pytest.raises(errors.InvalidInputError):
-        create(namespace, STREAMS[form](BROKEN[fault], tmp_path / "stream"))
-    assert not server.effects
+    for data in BROKEN.values():
+        with pytest.raises(errors.InvalidInputError):
+            create(namespace, STREAMS[form](data, tmp_path / "stream"))
+        assert not server.effects
 
 
 @pytest.mark.parametrize("form", ONCE)

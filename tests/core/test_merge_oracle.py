@@ -108,7 +108,7 @@ def tuples(server: MemoryServer) -> list[Row]:
 
 
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=CASES, indexed=st.booleans(), in_memory=st.booleans())
 def test_a_merge_does_what_the_oracle_says(
@@ -139,7 +139,7 @@ def test_a_merge_does_what_the_oracle_says(
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(case=CASES)
 def test_the_answer_is_that_of_pylances_directory_namespace(

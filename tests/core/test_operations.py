@@ -27,9 +27,9 @@ def test_the_list_of_operations_is_that_of_the_interface() -> None:
     assert set(UNSUPPORTED) < set(OPERATIONS)
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_no_operation_is_left_to_the_interface(name: str) -> None:
-    assert getattr(LanceBridgeNamespace, name) is not getattr(api.LanceNamespace, name)
+def test_no_operation_is_left_to_the_interface() -> None:
+    ours = {name: getattr(LanceBridgeNamespace, name) for name in OPERATIONS}
+    assert [name for name in ours if ours[name] is getattr(api.LanceNamespace, name)] == []
 
 
 @pytest.mark.parametrize("name", sorted(UNSUPPORTED))

@@ -17,7 +17,7 @@ from .memory_catalog import MemoryNamespace
 from .querying import ask, put, vectors
 
 often = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 # -- filters ---------------------------------------------------------------------------------------

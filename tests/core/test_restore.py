@@ -66,7 +66,7 @@ def test_a_restore_that_fails_changes_nothing(namespace: MemoryNamespace) -> Non
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.integers(-1, 9)), max_size=3),

@@ -27,10 +27,9 @@ TOLD_WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("kind", TOLD_WHOLE, ids=str)
-def test_a_type_of_an_answer_is_understood_in_a_request(kind: pa.DataType) -> None:
-    given = to_json(pa.schema([("c", kind)])).fields[0].type.to_dict()
-    assert type_from_json(given) == kind
+def test_a_type_of_an_answer_is_understood_in_a_request() -> None:
+    given = to_json(pa.schema([(str(kind), kind) for kind in TOLD_WHOLE])).fields
+    assert [type_from_json(each.type.to_dict()) for each in given] == TOLD_WHOLE
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ VALUES = st.lists(st.one_of(st.none(), st.integers(-3, 3)), max_size=12)
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(values=VALUES, operator=st.sampled_from(["<", ">=", "=", "!="]), bound=st.integers(-3, 3))
 def test_delete_and_update_agree_with_pyarrow(

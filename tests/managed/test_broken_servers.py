@@ -33,10 +33,10 @@ from lance_bridge_metastore import Metastore
 
 pytestmark = pytest.mark.server
 
-PROCESSES, COMMITS, DIES_AT = 6, 12, 6
-GOES_AWAY_AT = 24
+PROCESSES, COMMITS, DIES_AT = 4, 6, 3
+GOES_AWAY_AT = 10
 """The version after which the server goes away."""
-FAULTS = 10
+FAULTS = 6
 _POLL = 0.05
 _BETWEEN_FAULTS = 0.1
 _SECONDS = 240.0
@@ -166,7 +166,7 @@ def require_all_in_spite_of(
 ) -> None:
     """Have four processes commit while something fails again and again."""
     failed = 0
-    with writers.running(table.jobs(4, 10)) as work:
+    with writers.running(table.jobs(4, 5)) as work:
         while not work.is_done:
             # One at a time, and not for ever: new connections would meet nothing but faults.
             if len(fired()) == failed < FAULTS:
@@ -175,7 +175,7 @@ def require_all_in_spite_of(
             time.sleep(_BETWEEN_FAULTS)
         reports = work.reports()
     print(table.impl, described(reports))
-    expected = [(writer, number) for writer in range(4) for number in range(10)]
+    expected = [(writer, number) for writer in range(4) for number in range(5)]
     require_true_reports(require_exactly(table, expected), reports)
     require_nothing_left(table)
     assert len(fired()) > 3

@@ -22,11 +22,11 @@ from managed.writers import Writers
 pytestmark = pytest.mark.server
 
 FOREIGN = 666
-PROCESSES, COMMITS = 4, 8
+PROCESSES, COMMITS = 4, 5
 _POLL = 0.1
 
 
-@pytest.mark.parametrize("catalog", [GLUE, "2.3"])
+@pytest.mark.parametrize("catalog", [GLUE, pytest.param("2.3", marks=pytest.mark.slow)])
 def test_rows_that_were_written_past_the_catalog_never_show_up(
     catalog: str, new_table: NewTable, writers: Writers
 ) -> None:

@@ -22,10 +22,9 @@ BROKEN = (TTransportException, EOFError, OSError)
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture(scope="module")
-def metastore() -> Iterator[Metastore]:
-    with Metastores() as servers:
-        yield servers.get("2.3")
+@pytest.fixture
+def metastore(metastores: Metastores) -> Metastore:
+    return metastores.get("2.3")
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -108,6 +108,11 @@ FAULTS: dict[str, tuple[Fault | Answer | Delay, set[ErrorCode]]] = {
     "expired credentials": (Answer.of_aws("ExpiredTokenException"), {ErrorCode.UNAUTHENTICATED}),
     "refusal": (Answer.of_aws("AccessDeniedException"), {ErrorCode.PERMISSION_DENIED}),
 }
+EACH_OUTCOME_OR_ALL = [
+    pytest.param(("500", "reset", "lost reply"), id="each outcome"),
+    pytest.param(FAULTS, id="all", marks=pytest.mark.slow),
+]
+"""Refused, not received, and received: what the others lead to as well, with codes of their own."""
 
 
 @dataclass
@@ -187,19 +192,30 @@ def lake(server: GlueServer, proxy: HttpProxy, connect: Connect, database: str) 
     return made
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_read_that_is_broken_fails_soon_with_its_own_code(lake: Lake, fault: str) -> None:
-    for operation, act in READS.items():
-        assert lake.failure(act, 0, fault) is not None, operation
-        assert lake.failure(act, 1, fault) is None, operation
+def test_a_read_that_is_broken_fails_soon_with_its_own_code(lake: Lake) -> None:
+    for fault in FAULTS:
+        for operation, act in READS.items():
+            assert lake.failure(act, 0, fault) is not None, (operation, fault)
+            assert lake.failure(act, 1, fault) is None, (operation, fault)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("faults", EACH_OUTCOME_OR_ALL)
 @pytest.mark.parametrize("operation", CHANGES)
 def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
-    lake: Lake, calls: Calls, operation: str, fault: str
+    lake: Lake, calls: Calls, operation: str, faults: Iterable[str]
 ) -> None:
-    change = CHANGES[operation]
+    for fault in faults:
+        _break_everywhere(lake, calls, CHANGES[operation], fault)
+        lake.restore()
+
+
+def test_a_change_of_several_steps_is_broken_in_every_way(lake: Lake, calls: Calls) -> None:
+    for fault in FAULTS:
+        _break_everywhere(lake, calls, CHANGES["RegisterTable with Overwrite"], fault)
+        lake.restore()
+
+
+def _break_everywhere(lake: Lake, calls: Calls, change: Change, fault: str) -> None:
     for step in count():
         error = lake.failure(change.act, step, fault)
         state = lake.state()
@@ -218,13 +234,19 @@ def test_a_change_that_is_broken_anywhere_is_done_or_not_and_can_be_repeated(
     assert step >= 1
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("faults", EACH_OUTCOME_OR_ALL)
 @pytest.mark.parametrize("where", RENAMES)
 def test_a_rename_that_fails_anywhere_loses_nothing_and_names_what_is_left(
-    lake: Lake, where: str, fault: str
+    lake: Lake, where: str, faults: Iterable[str]
 ) -> None:
+    for fault in faults:
+        _break_rename_everywhere(lake, RENAMES[where], fault)
+        lake.restore()
+
+
+def _break_rename_everywhere(lake: Lake, rename: Act, fault: str) -> None:
     for step in count():
-        error = lake.failure(RENAMES[where], step, fault)
+        error = lake.failure(rename, step, fault)
         state = lake.state()
         entries = {**state["{}"], **state["{}_empty"]}
         assert set(entries.values()) == {"t"}

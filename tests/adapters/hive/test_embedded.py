@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,17 +28,6 @@ from servers.metastores import VERSIONS, Metastores
 from lance_bridge_metastore import Metastore, MetastoreStartError
 
 LANCE_FILTER = 'hive_filter_field_params__table_type like "(?i)lance"'
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Metastores]:
-    with Metastores() as metastores:
-        yield metastores
-
-
-@pytest.fixture
-def metastore(servers: Metastores) -> Metastore:
-    return servers.get("2.3")
 
 
 def client(port: int) -> HMSClient:
@@ -92,9 +82,9 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 @pytest.mark.server
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_release_serves_lance_tables_on_the_loopback_address_only(
-    servers: Metastores, version: str
+    metastores: Metastores, version: str
 ) -> None:
-    metastore = servers.get(version)
+    metastore = metastores.get(version)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((_address_of_this_machine(), metastore.port), timeout=5)
     with client(metastore.port) as hive:
@@ -124,63 +114,82 @@ def _address_of_this_machine() -> str:
 
 
 @pytest.mark.server
-def test_without_the_stub_object_stores_are_refused_as_hive_ships_it(servers: Metastores) -> None:
-    with servers.new("2.3", stub=False) as plain, client(plain.port) as hive:
-        hive.create_database(database("plain"))
+def test_another_shares_no_state_and_refuses_object_stores_as_hive_ships_it(
+    metastore: Metastore, metastores: Metastores
+) -> None:
+    with (
+        closing(metastores.new("2.3", stub=False)) as plain,
+        client(plain.port) as hive,
+        client(metastore.port) as shared,
+    ):
+        hive.create_database(database("only_here"))
+        assert "only_here" not in shared.get_all_databases()
         with pytest.raises(MetaException, match="No FileSystem for scheme"):
-            hive.create_table(lance_table("plain", "vectors", "s3://bucket/vectors.lance"))
+            hive.create_table(lance_table("only_here", "vectors", "s3://bucket/vectors.lance"))
+    assert plain.port != metastore.port
 
 
 # -- start and stop ------------------------------------------------------------------------------
 
 
 @pytest.mark.server
-def test_it_outlives_its_thread_keeps_its_state_over_a_restart_and_ends_with_close() -> None:
+def test_it_outlives_its_thread_keeps_its_state_and_ends_with_close() -> None:
     metastore = Metastore("2.3")
     with ThreadPoolExecutor(1) as pool:
         pool.submit(metastore.start).result()
     with metastore:
-        with client(metastore.port) as hive:
-            hive.create_database(database("kept"))
-        directory, port, first = metastore.directory, metastore.port, metastore.pid
+        directory, port = metastore.directory, metastore.port
+        pids = [metastore.pid]
+        make_databases(metastore)
         metastore.restart()
-        with client(metastore.port) as hive:
-            assert "kept" in hive.get_all_databases()
-        second = metastore.pid
         assert metastore.port == port
-        assert first is not None
-        assert second is not None
-        assert first != second
-    assert not is_alive(first)
-    assert not is_alive(second)
+        pids.append(metastore.pid)
+        metastore.kill()
+        assert metastore.pid is None
+        metastore.start()
+        pids.append(metastore.pid)
+        require_databases(metastore)
+        assert metastore.is_running
+    assert len(set(pids)) == 3
+    assert not any(pid is None or is_alive(pid) for pid in pids)
     assert not directory.exists()
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("temporary", [True, False])
-def test_a_killed_metastore_starts_again_with_its_state(tmp_path: Path, temporary: bool) -> None:
-    with Metastore("2.3", None if temporary else tmp_path / "state") as metastore:
-        with client(metastore.port) as hive:
-            for number in range(20):
-                hive.create_database(database(f"kept_{number}"))
-        pid = metastore.pid
-        assert pid is not None
-        metastore.kill()
-        assert not is_alive(pid)
-        assert metastore.pid is None
-        metastore.start()
-        with client(metastore.port) as hive:
-            assert len(hive.get_databases("kept_*")) == 20
-    assert (tmp_path / "state" / "metastore_db").is_dir() is not temporary
+def test_a_directory_keeps_its_state_and_is_in_use_as_long_as_its_metastore_runs(
+    tmp_path: Path,
+) -> None:
+    first, second = Metastore("2.3", tmp_path), Metastore("2.3", tmp_path)
+    with first:
+        make_databases(first)
+        configured = (tmp_path / "conf" / "hive-site.xml").read_bytes()
+        for _ in range(2):
+            with pytest.raises(MetastoreStartError, match="in use by another metastore"):
+                second.start()
+            second.close()
+        assert (tmp_path / "conf" / "hive-site.xml").read_bytes() == configured
+        first.kill()
+        first.start()
+    with second:
+        require_databases(second)
+        # The database has a lock of its own.
+        (tmp_path / "lock").unlink()
+        third = Metastore("2.3", tmp_path)
+        with pytest.raises(MetastoreStartError, match="in use by another metastore"):
+            third.start()
+        third.close()
+    assert (tmp_path / "metastore_db").is_dir()
 
 
-@pytest.mark.server
-def test_two_metastores_share_no_state(metastore: Metastore, servers: Metastores) -> None:
-    with servers.new("2.3") as other, client(other.port) as hive:
-        hive.create_database(database("only_here"))
-        with client(metastore.port) as first:
-            assert "only_here" not in first.get_all_databases()
-        assert other.port != metastore.port
+def make_databases(metastore: Metastore) -> None:
+    with client(metastore.port) as hive:
+        for number in range(20):
+            hive.create_database(database(f"kept_{number}"))
+
+
+def require_databases(metastore: Metastore) -> None:
+    with client(metastore.port) as hive:
+        assert len(hive.get_databases("kept_*")) == 20
 
 
 @pytest.mark.server

@@ -100,30 +100,3 @@ def test_a_directory_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
         fcntl.flock(other, fcntl.LOCK_EX)
         line = error_line(["--directory", str(tmp_path)], capsys)
     assert f"Directory {tmp_path} is in use by another metastore" in line
-
-
-@pytest.mark.server
-def test_a_directory_is_in_use_as_long_as_its_metastore_runs(tmp_path: Path) -> None:
-    first, second = Metastore("2.3", tmp_path), Metastore("2.3", tmp_path)
-    with first:
-        configured = (tmp_path / "conf" / "hive-site.xml").read_bytes()
-        with pytest.raises(MetastoreStartError, match="in use by another metastore"):
-            second.start()
-        second.close()
-        with pytest.raises(MetastoreStartError, match="in use by another metastore"):
-            second.start()
-        assert (tmp_path / "conf" / "hive-site.xml").read_bytes() == configured
-        first.kill()
-        first.start()
-    with second:
-        assert second.is_running
-
-
-@pytest.mark.server
-def test_a_directory_whose_database_is_in_use_is_refused(tmp_path: Path) -> None:
-    with Metastore("2.3", tmp_path):
-        (tmp_path / "lock").unlink()
-        second = Metastore("2.3", tmp_path)
-        with pytest.raises(MetastoreStartError, match="in use by another metastore"):
-            second.start()
-        second.close()

@@ -14,6 +14,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lance_namespace.errors import InvalidInputError
+
 from .errors import invalid
 
 _VERSION = 1
@@ -79,13 +81,14 @@ def decode_token(scope: str, token: str) -> tuple[str, ...]:
     try:
         content = json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, RecursionError):
-        raise _bad_token() from None
+        raise bad_token() from None
     if not isinstance(content, list) or len(content) < 3 or content[0] != _VERSION:
-        raise _bad_token()
+        raise bad_token()
     if content[1] != _digest(scope) or not all(isinstance(name, str) for name in content[2:]):
-        raise _bad_token()
+        raise bad_token()
     return tuple(content[2:])
 
 
-def _bad_token() -> Exception:
+def bad_token() -> InvalidInputError:
+    """Code 13: a page token is malformed, or of another listing."""
     return invalid("page_token is not one that this listing gave: start again without it")

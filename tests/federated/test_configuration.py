@@ -233,7 +233,9 @@ def test_a_pickle_has_secrets_only_where_a_catalog_says_so() -> None:
     assert SECRET.encode() not in pickle.dumps(plain)
     loaded = pickle.loads(pickle.dumps(plain))
     assert loaded.namespace_id() == plain.namespace_id()
-    with pytest.raises(InvalidInputError, match=r"header\.authorization, headers\.X-Own, uri") as error:
+    with pytest.raises(
+        InvalidInputError, match=r"header\.authorization, headers\.X-Own, uri"
+    ) as error:
         loaded.child("remote")
     assert "pickle.secrets=true" in str(error.value)
     again = pickle.loads(pickle.dumps(loaded))

@@ -47,7 +47,7 @@ def address_of(namespace: LanceBridgeNamespace) -> Address:
     found = type(namespace)
     class_path = f"{found.__module__}.{found.__qualname__}"
     is_installed = catalogs().get(namespace.impl) == class_path
-    given = namespace._properties.items()
+    given = namespace.properties.items()
     return Address(
         name=namespace.configured_name or (namespace.impl if is_installed else class_path),
         properties={k: str(v) for k, v in given if not found.config_type.is_secret(k)},

@@ -63,6 +63,15 @@ class TableEntry:
         """The id that lance-bridge gave the entry when it created it, if it did."""
         return self.record.properties.get(ENTRY_ID)
 
+    def describe_type(self) -> str:
+        """Return what the catalog calls the entry, for messages."""
+        return f"an entry of kind {self.record.kind or 'unknown'}"
+
+    def require_lance(self) -> None:
+        """Raise InvalidInput (13) where the entry is not a Lance table."""
+        if not self.record.is_lance:
+            raise invalid(f"'{self.name}' is not a Lance table but {self.describe_type()}")
+
     def with_record(self, record: TableRecord) -> Self:
         """Return the same table with another record."""
         return replace(self, record=record)

@@ -31,7 +31,7 @@ from .lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from .managed import out_of_band
+from .managed import OutOfBand, conversion, out_of_band
 from .managed.view import TableView
 from .ref import LATEST, Ref
 from .storage.store import TableStorage
@@ -49,8 +49,23 @@ class RowSource(Protocol):
 class Table(TableEntry):
     """A Lance table as its entry in the catalog was when it was loaded.
 
-    Loading has checked that the entry is Lance's and has a location.
+    `of` has checked that the entry is Lance's and has a location.
     """
+
+    @classmethod
+    def of(cls, entry: TableEntry) -> Table:
+        """Return the table of an entry.
+
+        Raises:
+            InvalidInputError: (13) the entry is not a Lance table.
+            InvalidTableStateError: (19) the entry has no location.
+        """
+        entry.require_lance()
+        if not entry.location:
+            raise InvalidTableStateError(
+                f"Table '{entry.name}' has no location: deregister it, and register it with one"
+            )
+        return cls(entry.connection, entry.record)
 
     def is_declared(self) -> bool:
         """Return True where the table has no version yet."""
@@ -171,6 +186,32 @@ class Table(TableEntry):
 
     def _no_version(self, ref: Ref) -> TableVersionNotFoundError:
         return TableVersionNotFoundError(f"Table '{self.name}' has no {ref}")
+
+    # -- versions that the catalog holds -----------------------------------------------------------
+
+    def manage(self) -> Table:
+        """Have the catalog hold the versions; returns and raises as `conversion.begin`."""
+        return conversion.begin(self)
+
+    def release(self, holder: str = "") -> Table:
+        """Return the versions to the storage; returns and raises as `conversion.end`."""
+        return conversion.end(self, holder)
+
+    def finish_latest(self) -> None:
+        """Give the latest version its final name, if that can be done; else a warning is logged."""
+        conversion.finish_latest(self)
+
+    def latest_in_storage(self) -> int:
+        """Return the version that Lance finds; returns and raises as `conversion`'s function."""
+        return conversion.latest_in_storage(self)
+
+    def out_of_band_versions(self) -> OutOfBand:
+        """Return what was not committed through the catalog.
+
+        Raises:
+            InvalidInputError: (13) its storage manages the table.
+        """
+        return out_of_band.inspect(self)
 
     # -- commits -----------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from ..catalog import GUARD, MANAGED_BY, Capabilities
+from ..catalog import GUARD, MANAGED_BY
 from ..entry import EntryT, TableEntry
-from ..errors import concurrent_modification, unsupported
+from ..errors import concurrent_modification
 from ..lost_replies import retry_after_readback
 from ..managed_state import State, as_managed, as_unmanaged
 from ..storage.manifests import Manifest, Scheme, TableFiles, VersionDirectory
@@ -24,13 +24,6 @@ from .versions import managed_directory
 _ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
-
-
-def require_possible(capabilities: Capabilities, what: str) -> None:
-    """Raise UnsupportedOperation (0) where the catalog cannot hold a table's versions."""
-    reason = capabilities.no_managed_tables or capabilities.no_alter
-    if reason:
-        raise unsupported(f"{what} cannot be managed by the catalog: {reason}")
 
 
 def begin(table: EntryT) -> EntryT:
@@ -46,7 +39,7 @@ def begin(table: EntryT) -> EntryT:
         ConcurrentModificationError: (14) other clients change the entry all the time.
         TableNotFoundError: (4) the table was dropped meanwhile.
     """
-    require_possible(table.connection.capabilities, f"Table '{table.name}'")
+    table.connection.require_manageable(f"Table '{table.name}'")
     has_begun = False
     for _ in range(_ATTEMPTS):
         table.require_own_versions()

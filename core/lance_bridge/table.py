@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import lance
 from lance.commit import CommitConflictError
@@ -35,6 +35,9 @@ from .managed import OutOfBand, conversion, out_of_band
 from .managed.view import TableView
 from .ref import LATEST, Ref
 from .storage.store import TableStorage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class RowSource(Protocol):
@@ -189,12 +192,33 @@ class Table(TableEntry):
 
     # -- versions that the catalog holds -----------------------------------------------------------
 
-    def manage(self) -> Table:
-        """Have the catalog hold the versions; returns and raises as `conversion.begin`."""
+    def manage(self) -> Self:
+        """Have the catalog hold the versions from now on; return the table then.
+
+        The versions in the storage become the table's. Writers that opened the table before
+        continue to write to the storage, and those versions are not shown: stop these writers
+        first.
+
+        Raises:
+            UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
+            InvalidTableStateError: (19) as `latest_in_storage`.
+            ConcurrentModificationError: (14) other clients change the entry all the time.
+            TableNotFoundError: (4) the table was dropped meanwhile.
+        """
         return conversion.begin(self)
 
-    def release(self, holder: str = "") -> Table:
-        """Return the versions to the storage; returns and raises as `conversion.end`."""
+    def release(self, holder: str = "") -> Self:
+        """Return the versions to the storage; return the table then.
+
+        Args:
+            holder: As in `compare_and_set.held`: the id of one that may continue after it died.
+
+        Raises:
+            InvalidInputError: (13) its storage manages the table already.
+            InvalidTableStateError: (19) some versions were never committed: adopt or discard them
+                first.
+            ConcurrentModificationError: (14) another client commits.
+        """
         return conversion.end(self, holder)
 
     def finish_latest(self) -> None:
@@ -202,7 +226,12 @@ class Table(TableEntry):
         conversion.finish_latest(self)
 
     def latest_in_storage(self) -> int:
-        """Return the version that Lance finds; returns and raises as `conversion`'s function."""
+        """Return the latest version at the location, or 0; Lance commits on top of it.
+
+        Raises:
+            InvalidTableStateError: (19) no catalog can hold its versions: it has branches, or
+                manifests of the first naming scheme.
+        """
         return conversion.latest_in_storage(self)
 
     def out_of_band_versions(self) -> OutOfBand:

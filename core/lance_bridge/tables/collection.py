@@ -90,21 +90,27 @@ class Tables:
     # -- new tables --------------------------------------------------------------------------------
 
     def default_location(self, path: Path) -> str:
-        """Return where a new table goes by default; raises as `locations.default_location`."""
+        """Return ``<root>/<namespace>.db/<table>.lance``, or that of the namespace's location.
+
+        Raises:
+            InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
+            NamespaceNotFoundError: (1)
+        """
         return locations.default_location(path, self._namespace_of(path))
 
     def allocate_location(self, path: Path) -> str:
         """Return the default location, with a short unique suffix if that is occupied.
 
         Raises:
-            InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
-            NamespaceNotFoundError: (1)
+            InvalidInputError: (13), NamespaceNotFoundError: (1) as `default_location`.
             ServiceUnavailableError: (17) or another error of the storage.
         """
         return locations.allocate(path, self._namespace_of(path), must_read=True)
 
     def wants_management(self, path: Path, properties: Mapping[str, str] | None = None) -> bool:
         """Return whether the catalog is to hold a new table's versions.
+
+        The table's own properties decide, else those of its namespace.
 
         Raises:
             UnsupportedOperationError: (0) the properties say so, and the catalog cannot.
@@ -124,7 +130,16 @@ class Tables:
         declared: bool = False,
         columns: tuple[Column, ...] = (),
     ) -> Table:
-        """Add an entry with properties that are checked already, as `creation.add` does."""
+        """Add a Lance entry, with properties that are checked already.
+
+        Args:
+            declared: Whether the data is still to be written.
+            columns: Those of the data, where they are known.
+
+        Raises:
+            TableAlreadyExistsError: (5) any entry has the name.
+            NamespaceNotFoundError: (1)
+        """
         return creation.add(
             self.connection, path, location, properties, declared=declared, columns=columns
         )
@@ -197,7 +212,12 @@ class Tables:
         index.refuse_shared(table.record, of_another_catalog=True)
 
     def drop_with_data(self, table: TableEntry) -> None:
-        """Remove the entry, then the files, without the checks of `require_droppable`."""
+        """Remove the entry, then the files, without the checks of `require_droppable`.
+
+        Raises:
+            OutcomeUnknownError: (17) the entry may be gone; no file is deleted.
+            ServiceUnavailableError: (17) or another error of the storage: files are left.
+        """
         dropping.drop_with_data(table)
 
     def rename(self, path: Path, new_path: Path) -> None:

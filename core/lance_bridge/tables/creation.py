@@ -62,14 +62,7 @@ def plan_declaration(
 def wants_management(
     path: Path, namespace: LazyNamespace, properties: Mapping[str, str] | None
 ) -> bool:
-    """Return whether the catalog is to hold a new table's versions.
-
-    The table's own properties decide, else those of its namespace.
-
-    Raises:
-        UnsupportedOperationError: (0) its own properties say so, and the catalog cannot.
-        NamespaceNotFoundError: (1)
-    """
+    """Do what `Tables.wants_management` says."""
     connection = namespace.connection
     manager = table_properties.manager_in(properties)
     if manager is not None:
@@ -249,16 +242,7 @@ def add(
     declared: bool = False,
     columns: tuple[Column, ...] = (),
 ) -> Table:
-    """Create a Lance entry at ``location``; ``properties`` are checked already.
-
-    Args:
-        declared: Whether the data is still to be written.
-        columns: Those of the data, where it is known.
-
-    Raises:
-        TableAlreadyExistsError: (5) any entry has the name.
-        NamespaceNotFoundError: (1)
-    """
+    """Do what `Tables.add_entry` says."""
     own = table_properties.for_new_table(properties)
     if declared:
         own[DECLARED_AT] = now()

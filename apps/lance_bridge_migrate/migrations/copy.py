@@ -30,21 +30,15 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import LocalStore
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import TableRecord
-from lance_bridge.connection import Connection
-from lance_bridge.dataset.history.references import branches_of
-from lance_bridge.dataset.spark_types import columns_of
+from lance_bridge.dataset import branches_of, columns_of
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import display
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
-from lance_bridge.storage.store import TableStorage, store_errors
-from lance_bridge.storage.table_files import RESERVED_FILE
+from lance_bridge.storage import RESERVED_FILE, TableStorage, store_errors
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import Tables
 
-from ..endpoints import Endpoints, connection_of
+from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Stopped, Survey, Work
@@ -56,8 +50,8 @@ from ..targets import (
     create_entry,
     entry_facts,
     entry_fingerprint,
-    find_own_entry,
-    load_own_entry,
+    find_own_table,
+    load_own_table,
     require_unchanged,
     undo_entry,
 )
@@ -102,17 +96,16 @@ class Copy(MigrationType):
     options_type = CopyOptions
 
     def survey(self, endpoints: Endpoints, options: CopyOptions) -> Survey:
-        source = connection_of(endpoints.source)
         found, notes = find_candidates(endpoints, options)
         items = plan_items(
-            connection_of(endpoints.target),
-            [_plan_copy(source, record, each) for record, each in found],
+            endpoints.target_tables,
+            [_plan_copy(entry, each) for entry, each in found],
             make_namespaces=options.make_namespaces,
         )
         return Survey(items, notes)
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(Tables(connection_of(endpoints.source)).load(item.source).record)
+        return entry_fingerprint(endpoints.source_tables.load(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:
         if item.type is ItemType.NAMESPACE:
@@ -124,27 +117,28 @@ class Copy(MigrationType):
         if work.item.type is ItemType.NAMESPACE:
             return []
         version = CopyFacts.of(work.item).version
-        made = Table(work.target_connection, load_own_entry(work)).open(Ref(version=version))
+        made = load_own_table(work).open(Ref(version=version))
         return compare(_open_source(work), made, level)
 
 
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _plan_copy(connection: Connection, record: TableRecord, found: Candidate) -> Candidate:
+def _plan_copy(entry: TableEntry, found: Candidate) -> Candidate:
     facts = CopyFacts(properties=found.facts.properties)
     if found.problems:
         return found
     try:
-        if Table(connection, record).is_declared():
+        table = Table.of(entry)
+        if table.is_declared():
             return replace(found, facts=facts, nothing_to_do=NO_DATA)
-        return _plan_data(connection, record, replace(found, facts=facts))
+        return _plan_data(table, replace(found, facts=facts))
     except LanceNamespaceError as error:
         return replace(found, facts=facts, problems=(blocker(str(error)),))
 
 
-def _plan_data(connection: Connection, record: TableRecord, found: Candidate) -> Candidate:
-    dataset = Table(connection, record).open()
+def _plan_data(table: Table, found: Candidate) -> Candidate:
+    dataset = table.open()
     version = int(dataset.version)
     problems = []
     if _has_other_bases(dataset):
@@ -154,7 +148,7 @@ def _plan_data(connection: Connection, record: TableRecord, found: Candidate) ->
             "It has branches, whose versions name files where they are: delete the branches first"
         )
         problems.append(blocker(text))
-    size = sum(files_of(_directory(connection, record), version).values())
+    size = sum(files_of(_directory(table), version).values())
     facts = CopyFacts(properties=found.facts.properties, version=version, bytes_before=size)
     rows = dataset.count_rows()
     return replace(found, facts=facts, problems=tuple(problems), rows=rows, bytes=size)
@@ -169,18 +163,13 @@ def _has_other_bases(dataset: lance.LanceDataset) -> bool:
     return any(getattr(file, "base_id", None) is not None for file in kept)
 
 
-def _directory(
-    connection: Connection, record: TableRecord, *, write: bool = False
-) -> TableDirectory:
-    return TableDirectory(
-        record.location or "", TableEntry(connection, record).storage(write=write)
-    )
+def _directory(table: Table, *, write: bool = False) -> TableDirectory:
+    return TableDirectory(table.location, table.storage(write=write))
 
 
 def _open_source(work: Work) -> lance.LanceDataset:
-    record = Tables(work.source_connection).load(work.item.source).record
     version = CopyFacts.of(work.item).version
-    return Table(work.source_connection, record).open(Ref(version=version))
+    return work.source_tables.load(work.item.source).open(Ref(version=version))
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -191,20 +180,19 @@ def _create(work: Work) -> Facts:
     work.note(location=location)
     columns = columns_of(_open_source(work).schema)
     properties = CopyFacts.of(work.item).properties
-    record = create_entry(work, location, properties, declared=True, columns=columns)
-    return {AFTER: entry_facts(record), "location": record.location}
+    table = create_entry(work, location, properties, declared=True, columns=columns)
+    return {AFTER: entry_facts(table), "location": table.location}
 
 
 def _copy(work: Work) -> Facts:
-    record = load_own_entry(work)
-    source_record = Tables(work.source_connection).load(work.item.source).record
-    source = _directory(work.source_connection, source_record)
-    target = _directory(work.target_connection, record, write=True)
+    table = load_own_table(work)
+    source = _directory(work.source_tables.load(work.item.source))
+    target = _directory(table, write=True)
     wanted = files_of(source, CopyFacts.of(work.item).version)
     manifests = manifests_of(source, wanted)
     if foreign_manifests(target, manifests):
         raise InvalidTableStateError(
-            f"'{display(record.path)}' already has data: another writer has written to it"
+            f"'{table.name}' already has data: another writer has written to it"
         )
     work.note(**{_COPIED_MANIFESTS: manifests})
     size = copy_files(
@@ -221,28 +209,26 @@ def _copy(work: Work) -> Facts:
 def _check_undo(work: Work) -> None:
     """Raise InvalidTableState (19) where the entry was changed, or others wrote to the table."""
     require_unchanged(work)
-    record = find_own_entry(work)
-    if record is not None:
-        _require_own_files(work, record)
+    table = find_own_table(work)
+    if table is not None:
+        _require_own_files(work, table)
 
 
-def _require_own_files(work: Work, record: TableRecord) -> None:
+def _require_own_files(work: Work, table: Table) -> None:
     """Raise InvalidTableState (19) where the table has versions that were not copied."""
-    table = Table(work.target_connection, record)
     if table.is_declared():
         return
-    directory = _directory(work.target_connection, record)
-    others = foreign_manifests(directory, work.facts.get(_COPIED_MANIFESTS, {}))
+    others = foreign_manifests(_directory(table), work.facts.get(_COPIED_MANIFESTS, {}))
     others += [f"branch {name}" for name in sorted(branches_of(table.open()))]
     if others:
         raise InvalidTableStateError(
-            f"'{display(record.path)}' has data that migration {work.plan.id} did not copy "
+            f"'{table.name}' has data that migration {work.plan.id} did not copy "
             f"({first_names(others, _NAMES)}), which undoing would delete"
         )
 
 
 def _undo(work: Work) -> None:
-    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_connection)
+    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_tables)
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -14,20 +14,16 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
 
 import lance
-import obstore
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
     LanceNamespaceError,
 )
-from obstore.exceptions import AlreadyExistsError
-from obstore.store import LocalStore
 
 from lance_bridge import location as locations
 from lance_bridge.dataset import branches_of, columns_of
@@ -35,7 +31,7 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
-from lance_bridge.storage import RESERVED_FILE, TableStorage, store_errors
+from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
 
 from ..endpoints import Endpoints
@@ -65,7 +61,6 @@ _LARGEST = 2**64 - 1
 """Names of manifests count down from it in Lance's second scheme, which has 20 digits."""
 _DIGITS = 20
 _THREADS = 8
-_CHUNK = 8 * 1024 * 1024
 _COPIED_MANIFESTS = "manifests"
 """The fact with the digests of the manifests that are copied. Others are of other writers."""
 _NAMES = 3
@@ -148,7 +143,7 @@ def _plan_data(table: Table, found: Candidate) -> Candidate:
             "It has branches, whose versions name files where they are: delete the branches first"
         )
         problems.append(blocker(text))
-    size = sum(files_of(_directory(table), version).values())
+    size = sum(files_of(table.files(), version).values())
     facts = CopyFacts(properties=found.facts.properties, version=version, bytes_before=size)
     rows = dataset.count_rows()
     return replace(found, facts=facts, problems=tuple(problems), rows=rows, bytes=size)
@@ -161,10 +156,6 @@ def _has_other_bases(dataset: lance.LanceDataset) -> bool:
         fragments = [*dataset.get_fragments(), *dataset.checkout_version(first).get_fragments()]
     kept = (file for each in fragments for file in each.metadata.files)
     return any(getattr(file, "base_id", None) is not None for file in kept)
-
-
-def _directory(table: Table, *, write: bool = False) -> TableDirectory:
-    return TableDirectory(table.location, table.storage(write=write))
 
 
 def _open_source(work: Work) -> lance.LanceDataset:
@@ -186,8 +177,8 @@ def _create(work: Work) -> Facts:
 
 def _copy(work: Work) -> Facts:
     table = load_own_table(work)
-    source = _directory(work.source_tables.load(work.item.source))
-    target = _directory(table, write=True)
+    source = work.source_tables.load(work.item.source).files()
+    target = table.files(write=True)
     wanted = files_of(source, CopyFacts.of(work.item).version)
     manifests = manifests_of(source, wanted)
     if foreign_manifests(target, manifests):
@@ -218,7 +209,7 @@ def _require_own_files(work: Work, table: Table) -> None:
     """Raise InvalidTableState (19) where the table has versions that were not copied."""
     if table.is_declared():
         return
-    others = foreign_manifests(_directory(table), work.facts.get(_COPIED_MANIFESTS, {}))
+    others = foreign_manifests(table.files(), work.facts.get(_COPIED_MANIFESTS, {}))
     others += [f"branch {name}" for name in sorted(branches_of(table.open()))]
     if others:
         raise InvalidTableStateError(
@@ -234,30 +225,11 @@ def _undo(work: Work) -> None:
 # -- files -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TableDirectory:
-    """The directory of a table, with the options of its storage."""
-
-    location: str
-    storage: TableStorage
-
-    def store(self) -> Any:
-        """Return an obstore client for it; its calls raise obstore's own errors."""
-        location = locations.for_lance(self.location)
-        if not locations.is_local(location):
-            return self.storage.store_at(location)
-        directory = FilePath(location)
-        directory.mkdir(parents=True, exist_ok=True)
-        return LocalStore(directory)
-
-    def sizes(self) -> dict[str, int]:
-        """Return the bytes of each file, by path."""
-        with store_errors(self.location):
-            batches = obstore.list(self.store())
-            return {str(meta["path"]): int(meta["size"]) for batch in batches for meta in batch}
+def _sizes(files: TableFiles) -> dict[str, int]:
+    return {str(meta["path"]): int(meta["size"]) for meta in files.list("")}
 
 
-def files_of(source: TableDirectory, version: int) -> dict[str, int]:
+def files_of(source: TableFiles, version: int) -> dict[str, int]:
     """Return the bytes of each file of a table, by path, without manifests after a version.
 
     Files that are not the table's are left out.
@@ -265,7 +237,7 @@ def files_of(source: TableDirectory, version: int) -> dict[str, int]:
     Raises:
         InvalidTableStateError: (19) a manifest cannot be read.
     """
-    sizes = source.sizes()
+    sizes = _sizes(source)
     own = itertools.chain.from_iterable(source.storage.files_of_table(source.location).own)
     return {
         path: sizes[path]
@@ -286,32 +258,31 @@ def _version_of(digits: str) -> int:
     return _LARGEST - int(digits) if len(digits) == _DIGITS else int(digits)
 
 
-def manifests_of(source: TableDirectory, wanted: Iterable[str]) -> dict[str, str]:
+def manifests_of(source: TableFiles, wanted: Iterable[str]) -> dict[str, str]:
     """Return a digest of each manifest among some files, by path.
 
     Raises:
         ServiceUnavailableError: (17) or another error of the storage.
     """
     paths = [path for path in wanted if path.startswith(_VERSIONS)]
-    with store_errors(source.location), ThreadPoolExecutor(_THREADS) as pool:
-        store = source.store()
-        return dict(zip(paths, pool.map(partial(_digest, store), paths), strict=True))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(paths, pool.map(partial(_digest, source), paths), strict=True))
 
 
-def foreign_manifests(target: TableDirectory, own: Mapping[str, str]) -> list[str]:
+def foreign_manifests(target: TableFiles, own: Mapping[str, str]) -> list[str]:
     """Return the manifests of a directory that are not those that are copied there.
 
     Args:
         own: As `manifests_of` returns it.
     """
-    present = [path for path in target.sizes() if _MANIFEST.fullmatch(path) is not None]
+    present = [path for path in _sizes(target) if _MANIFEST.fullmatch(path) is not None]
     found = manifests_of(target, present)
     return sorted(path for path, digest in found.items() if own.get(path) != digest)
 
 
 def copy_files(
-    source: TableDirectory,
-    target: TableDirectory,
+    source: TableFiles,
+    target: TableFiles,
     wanted: dict[str, int],
     *,
     stopping: threading.Event,
@@ -330,24 +301,26 @@ def copy_files(
         ConcurrentModificationError: (14) another writer made one of the versions.
         ServiceUnavailableError: (17) or another error of a storage.
     """
-    present = target.sizes()
+    if locations.is_local(target.location):
+        with store_errors(target.location):
+            FilePath(locations.for_lance(target.location)).mkdir(parents=True, exist_ok=True)
+    present = _sizes(target)
     left = {path: size for path, size in wanted.items() if present.get(path) != size}
     manifests = sorted(path for path in wanted if path.startswith(_VERSIONS))
     others = [path for path in left if not path.startswith(_VERSIONS)]
 
-    def one(path: str, write: Callable[[Any, Any, str], None]) -> int:
+    def one(path: str, write: Callable[[TableFiles, str], None]) -> int:
         if stopping.is_set():
             raise Stopped
-        with store_errors(f"{source.location} and {target.location}"):
-            write(source.store(), target.store(), path)
+        write(source, path)
         return wanted[path]
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for future in as_completed([pool.submit(one, path, _copy_file) for path in others]):
+        for future in as_completed([pool.submit(one, path, target.copy_from) for path in others]):
             advance(future.result())
     # The first version first: a concurrent reader finds a table that is whole.
     for path in sorted(manifests, key=_order):
-        size = one(path, _copy_once)
+        size = one(path, partial(_copy_once, target))
         if path in left:
             advance(size)
     return sum(wanted.values())
@@ -358,26 +331,22 @@ def _order(path: str) -> int:
     return _version_of(match[1]) if match else 0
 
 
-def _copy_file(source: Any, target: Any, path: str) -> None:
-    """Copy a file, a part at a time; it exists, as a whole, once the writer is closed."""
-    writer = obstore.open_writer(target, path)
-    for chunk in obstore.get(source, path).stream(min_chunk_size=_CHUNK):
-        writer.write(chunk)
-    writer.close()
-
-
-def _copy_once(source: Any, target: Any, path: str) -> None:
+def _copy_once(target: TableFiles, source: TableFiles, path: str) -> None:
     """Write a file that does not exist; one that exists must be the same."""
-    content = bytes(obstore.get(source, path).bytes())
-    try:
-        obstore.put(target, path, content, mode="create")
-    except AlreadyExistsError:
-        if _digest(target, path) != hashlib.sha256(content).hexdigest():
-            raise ConcurrentModificationError(
-                f"{path} already exists and is another version: another writer has written to the "
-                "table. It is left as it is"
-            ) from None
+    content = _content(source, path)
+    if not target.put_new(path, content) and target.read(path) != content:
+        raise ConcurrentModificationError(
+            f"{path} already exists and is another version: another writer has written to the "
+            "table. It is left as it is"
+        )
 
 
-def _digest(store: Any, path: str) -> str:
-    return hashlib.sha256(bytes(obstore.get(store, path).bytes())).hexdigest()
+def _content(files: TableFiles, path: str) -> bytes:
+    content = files.read(path)
+    if content is None:
+        raise ConcurrentModificationError(f"{path} at {files.location} was deleted concurrently")
+    return content
+
+
+def _digest(files: TableFiles, path: str) -> str:
+    return hashlib.sha256(_content(files, path)).hexdigest()

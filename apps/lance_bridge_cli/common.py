@@ -107,10 +107,7 @@ def require_catalog(name: str) -> None:
 
 def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
     """Return a table, with the one catalog call that this takes."""
-    from lance_bridge.tables.collection import Tables  # noqa: PLC0415 - takes seconds to import
-
-    connection = namespace.connection
-    return Tables(connection).load(connection.table_path(names))
+    return namespace.tables.load(namespace.connection.table_path(names))
 
 
 def parse_key_values(given: Sequence[str] | None) -> dict[str, str]:

@@ -64,11 +64,11 @@ def compact(
             with _spark_session(catalog, properties) as session:
                 done = session.compact(names, target_rows=target_rows)
         else:
-            from lance_bridge.dataset import maintenance as compaction  # noqa: PLC0415 - takes seconds to import
+            from lance_bridge.dataset import compact as compact_table  # noqa: PLC0415 - takes seconds to import
 
             found = load_table(namespace, names)
             with progress_bar(f"compact {table}") as report:
-                done = compaction.compact(
+                done = compact_table(
                     found, target_rows=target_rows, dry_run=dry_run, on_progress=report
                 )
     would = "would be " if dry_run else ""
@@ -144,10 +144,10 @@ def clean_up(
             with _spark_session(catalog, properties) as session:
                 done = session.clean_up(names, **options)
         else:
-            from lance_bridge.dataset import maintenance as cleanup  # noqa: PLC0415 - takes seconds to import
+            from lance_bridge.dataset import clean_up as clean_up_table  # noqa: PLC0415 - takes seconds to import
 
             with spinner(f"clean up {table}"):
-                done = cleanup.clean_up(load_table(namespace, names), **options)
+                done = clean_up_table(load_table(namespace, names), **options)
     would = "would be deleted" if dry_run else "deleted"
     text = f"{table}: {done.versions} versions, {done.bytes} bytes {would}"
     print_result(output, text, {"table": table, "dry_run": dry_run, **asdict(done)})

@@ -21,7 +21,7 @@ from .common import (
 from .output import Output, print_result
 
 if TYPE_CHECKING:
-    from lance_bridge.managed.out_of_band import OutOfBand
+    from lance_bridge.managed import OutOfBand
 
 app = typer.Typer()
 

@@ -80,12 +80,11 @@ def _list_paths(
         )
         found = connection.list_tables(request)
         return [(*names, name) for name in found.tables], found.page_token
-    from lance_bridge.paging import PageRequest  # noqa: PLC0415 - the same
-    from lance_bridge.tables import listing  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.paging import PageRequest  # noqa: PLC0415 - takes seconds to import
 
     # ListAllTables joins names with a character that names may contain.
     page = PageRequest.parse("all tables", limit, page_token)
-    return listing.list_all_tables(connection.connection, page, include_declared=not with_data)
+    return connection.tables.list_all(page, include_declared=not with_data)
 
 
 # -- describe --------------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ def _add_sql_types(
     """Add types of the Arrow schema: the response's JSON leaves out units and time zones."""
     from lance_bridge.ref import Ref  # noqa: PLC0415 - takes seconds to import
 
-    from .sql_types import sql_type  # noqa: PLC0415 - the same
+    from .sql_types import sql_type  # noqa: PLC0415 - takes seconds to import
 
     schema = load_table(namespace, names).open(Ref.of(fields["version"])).schema
     for each, field in zip(fields["schema"], schema, strict=True):

@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
-from lance_bridge.catalog import TableRecord
 from lance_bridge.config import CatalogConfig
 from lance_bridge.declarations import DECLARED_AT
-from lance_bridge.errors import display
-from lance_bridge.managed_state import State
+from lance_bridge.entry import TableEntry
 
 from .findings import Finding, Kind
 
@@ -65,9 +63,9 @@ def measure_skew(origin: str) -> float | None:
         return None
 
 
-def check_entry(record: TableRecord, state: State | None, now: float) -> Iterator[Finding]:
+def check_entry(entry: TableEntry, now: float) -> Iterator[Finding]:
     """Yield a finding if an entry has a time in the future."""
-    times = [record.properties.get(DECLARED_AT, "")]
+    times, state = [entry.record.properties.get(DECLARED_AT, "")], entry.managed
     if state is not None and state.held is not None:
         times.append(str(state.held))
     ahead = max((int(each) / 1000 - now for each in times if each.isdecimal()), default=0.0)
@@ -76,7 +74,7 @@ def check_entry(record: TableRecord, state: State | None, now: float) -> Iterato
             f"Its entry was written at a time that is {_format(ahead)} this machine's: the "
             "writer's clock, or this one, is wrong"
         )
-        yield Finding(Kind.CLOCK_SKEW, display(record.path), text, FIX)
+        yield Finding(Kind.CLOCK_SKEW, entry.name, text, FIX)
 
 
 def _origins(config: CatalogConfig) -> set[str]:

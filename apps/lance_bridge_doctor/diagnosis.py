@@ -11,14 +11,13 @@ from typing import TypeVar
 
 from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
 
-from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.catalog import Path
 from lance_bridge.config import named_catalogs
-from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.names import written
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.paging import PageRequest
 from lance_bridge.registry import connect, is_implementation, require_lance_bridge
-from lance_bridge.tables.overlap import innermost_namespaces
 
 from . import clock_skew, reachability
 from .findings import Commands, Finding, Kind
@@ -102,7 +101,7 @@ class _Page:
         report: Report,
     ) -> None:
         self._namespace = namespace
-        self._connection: Connection = namespace.connection
+        self._tables = namespace.tables
         self._commands = commands
         self._idle = idle
         self._page = page
@@ -112,7 +111,7 @@ class _Page:
         self._counts = {_TABLES: 0, _STORAGE: 0}
 
     def run(self) -> Diagnosis:
-        self._findings += clock_skew.check_servers(self._connection.config)
+        self._findings += clock_skew.check_servers(self._tables.connection.config)
         broken = list(reachability.check_catalog(self._namespace, self._commands))
         self._findings += broken
         if not broken:
@@ -147,15 +146,15 @@ class _Page:
     # -- tables ----------------------------------------------------------------------------------
 
     def _check_tables(self) -> None:
-        checks = TableChecks(self._connection, self._commands, self._idle)
-        self._findings += self._check(self._tables(), checks.check)
+        checks = TableChecks(self._tables, self._commands, self._idle)
+        self._findings += self._check(self._entries(), checks.check)
 
-    def _tables(self) -> Iterator[tuple[Key, list[TableRecord]]]:
+    def _entries(self) -> Iterator[tuple[Key, list[TableEntry]]]:
         after = self._page.after
         if after is not None and after[0] != _TABLES:
             return
         try:
-            namespaces = sorted(innermost_namespaces(self._connection))
+            namespaces = sorted(self._tables.namespaces())
         except LanceNamespaceError as error:
             self._findings.append(self._unreadable(self._commands.catalog, error, ["ns", "list"]))
             return
@@ -166,12 +165,12 @@ class _Page:
 
     def _tables_of(
         self, namespace: Path, after: Key | None
-    ) -> Iterator[tuple[Key, list[TableRecord]]]:
+    ) -> Iterator[tuple[Key, list[TableEntry]]]:
         """Yield the entries by name; only a broken name has more than one."""
         last = after[-1] if after is not None and after[1:-1] == namespace else None
         try:
-            scan = self._connection.catalog.scan_tables(namespace, lance_only=True, after=last)
-            for path, entries in groupby(scan, key=lambda record: record.path):
+            scan = self._tables.scan(namespace, lance_only=True, after=last)
+            for path, entries in groupby(scan, key=lambda entry: entry.path):
                 yield (_TABLES, *path), list(entries)
         except NamespaceNotFoundError:
             return  # dropped meanwhile
@@ -202,8 +201,8 @@ class _Page:
             self._findings.append(self._unreadable(self._commands.catalog, error, ["doctor"]))
 
     def _orphans(self) -> Orphans:
-        occupied = OccupiedLocations.read(self._connection)
-        return Orphans(self._connection, self._commands, self._idle, occupied)
+        occupied = OccupiedLocations.read(self._tables)
+        return Orphans(self._tables, self._commands, self._idle, occupied)
 
     def _after(self, candidates: list[Candidate]) -> Iterator[tuple[Key, Candidate]]:
         for each in candidates:

@@ -17,14 +17,11 @@ from lance_namespace.errors import (
 )
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import NameRule, Path, TableRecord
-from lance_bridge.connection import Connection
+from lance_bridge.catalog import NameRule, Path
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import display
 from lance_bridge.names import written
-from lance_bridge.storage.manifests import TableFiles, VersionDirectory
-from lance_bridge.storage.store import TableStorage, store_errors
-from lance_bridge.tables.overlap import innermost_namespaces
+from lance_bridge.storage import TableFiles, TableStorage, VersionDirectory, store_errors
+from lance_bridge.tables import Tables
 
 from .findings import Commands, Finding, Kind
 from .reachability import storage_finding
@@ -56,23 +53,23 @@ class OccupiedLocations:
     """What contains a location, without the location itself."""
 
     @classmethod
-    def read(cls, connection: Connection) -> OccupiedLocations:
+    def read(cls, tables: Tables) -> OccupiedLocations:
         """Read every entry, Lance or not.
 
         Raises:
             LanceNamespaceError: some of them cannot be read.
         """
-        namespaces = list(innermost_namespaces(connection))
+        namespaces = list(tables.namespaces())
         with ThreadPoolExecutor(_THREADS) as threads:
-            pages = list(threads.map(lambda each: _scan(connection, each), namespaces))
-        records = [record for page in pages for record in page]
-        unreadable = [display(record.path) for record in records if not record.is_readable]
+            pages = list(threads.map(lambda each: _scan(tables, each), namespaces))
+        entries = [entry for page in pages for entry in page]
+        unreadable = [entry.name for entry in entries if not entry.record.is_readable]
         if unreadable:
             raise InvalidTableStateError(f"These entries cannot be read: {', '.join(unreadable)}")
-        occupied = {locations.key(record.location) for record in records if record.location}
+        occupied = {locations.key(entry.location) for entry in entries if entry.location}
         return cls(
             frozenset(namespaces),
-            frozenset(record.path for record in records),
+            frozenset(entry.path for entry in entries),
             frozenset(occupied),
             frozenset(key[:end] for key in occupied for end in range(1, len(key))),
         )
@@ -82,9 +79,9 @@ class OccupiedLocations:
         return any(key[:end] in self.locations for end in range(1, len(key) + 1))
 
 
-def _scan(connection: Connection, namespace: Path) -> list[TableRecord]:
+def _scan(tables: Tables, namespace: Path) -> list[TableEntry]:
     try:
-        return list(connection.catalog.scan_tables(namespace))
+        return list(tables.scan(namespace))
     except NamespaceNotFoundError:  # dropped meanwhile
         return []
 
@@ -124,7 +121,7 @@ class Candidate:
 class Orphans:
     """Finds data without an entry, and changes nothing. ``idle`` is in seconds."""
 
-    connection: Connection
+    tables: Tables
     commands: Commands
     idle: float
     occupied: OccupiedLocations
@@ -145,23 +142,24 @@ class Orphans:
 
     def _table_directories(self, failed: list[Finding]) -> Iterator[TableDirectory]:
         """Yield where tables are created: the namespaces' locations first, whose names we know."""
+        connection = self.tables.connection
         for namespace in sorted(self.occupied.namespaces):
             try:
-                record = self.connection.catalog.load_namespace(namespace)
-                location = self.connection.catalog.location_for_tables(record)
+                record = connection.catalog.load_namespace(namespace)
+                location = connection.catalog.location_for_tables(record)
                 if location and locations.is_supported(location):
                     yield TableDirectory(location, 1, self._storage(namespace, location), namespace)
             except LanceNamespaceError as error:
                 name = written(namespace)
                 command = self.commands.on_catalog(["ns", "describe"], name)
                 failed.append(Finding(Kind.CATALOG, name, str(error), command))
-        root = self.connection.config.root
+        root = connection.config.root
         if root is not None:
-            levels = self.connection.capabilities.levels
-            yield TableDirectory(root, levels + 1, TableStorage(self.connection.config.storage))
+            depth = connection.capabilities.levels + 1
+            yield TableDirectory(root, depth, TableStorage(connection.config.storage))
 
     def _storage(self, namespace: Path, location: str) -> TableStorage:
-        return TableEntry(self.connection, TableRecord((*namespace, _PROBE), location)).storage()
+        return self.tables.at((*namespace, _PROBE), location).storage()
 
     def _list(self, parent: TableDirectory, names: tuple[str, ...]) -> Iterator[Candidate]:
         for name in list_directories(parent.storage, locations.join(parent.location, *names)):
@@ -207,7 +205,7 @@ class Orphans:
 
     def _choose_name(self, candidate: Candidate) -> Path:
         """Return a free name for a table, as close to its directory's as the catalog allows."""
-        able = self.connection.capabilities
+        able = self.tables.connection.capabilities
         *outer, last = candidate.names
         namespace = candidate.parent.namespace
         if namespace is None:
@@ -222,7 +220,7 @@ class Orphans:
         return (*namespace, free)
 
     def _valid_name(self, name: str, rule: NameRule) -> str:
-        folded = name.lower() if self.connection.capabilities.folds_case else name
+        folded = name.lower() if self.tables.connection.capabilities.folds_case else name
         if rule.pattern.fullmatch(folded) and len(folded) <= rule.max_length:
             return folded
         return _INVALID.sub("_", folded)[: rule.max_length - 4].strip("_") or rule.noun

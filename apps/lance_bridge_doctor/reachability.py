@@ -72,7 +72,7 @@ def _from_answer(
     elif isinstance(error, UnauthenticatedError | PermissionDeniedError):
         kind = Kind.REFUSED
         secret = [each.key for each in declared if each.secret]
-        command = commands.set(*_credentials(secret, namespace._properties))
+        command = commands.set(*_credentials(secret, namespace.properties))
     elif isinstance(error, ServiceUnavailableError):
         kind = Kind.UNREACHABLE
         keys = [each.key for each in declared]

@@ -13,16 +13,14 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from lance_bridge import location as locations
-from lance_bridge.catalog import IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE, TableRecord
-from lance_bridge.connection import Connection
+from lance_bridge.catalog import IMPLEMENTATION, LATEST, MANAGED_BY, STORAGE
 from lance_bridge.declarations import DECLARED_AT
 from lance_bridge.entry import TableEntry
-from lance_bridge.managed import out_of_band
-from lance_bridge.managed_state import State, parse_state
+from lance_bridge.managed_state import State
 from lance_bridge.names import written
-from lance_bridge.storage.manifests import TableFiles, VersionDirectory
-from lance_bridge.storage.table_files import RESERVED_FILE
+from lance_bridge.storage import RESERVED_FILE, VersionDirectory
+from lance_bridge.table import Table
+from lance_bridge.tables import Tables
 
 from . import clock_skew
 from .findings import Commands, Finding, Kind
@@ -42,66 +40,67 @@ class TableChecks:
     version until it ends, looks the same.
     """
 
-    connection: Connection
+    tables: Tables
     commands: Commands
     idle: float
 
-    def check(self, records: Sequence[TableRecord]) -> list[Finding]:
+    def check(self, entries: Sequence[TableEntry]) -> list[Finding]:
         """Return what is wrong with a table; a broken name has more than one entry."""
-        first, *others = records
-        return self._check_broken_name(records) if others else self._check_table(first)
+        first, *others = entries
+        return self._check_broken_name(entries) if others else self._check_table(first)
 
-    def _check_broken_name(self, records: Sequence[TableRecord]) -> list[Finding]:
+    def _check_broken_name(self, entries: Sequence[TableEntry]) -> list[Finding]:
         try:
-            self.connection.catalog.load_table(records[0].path)
+            self.tables.load_entry(entries[0].path)
         except (TableNotFoundError, NamespaceNotFoundError):
             return []  # dropped meanwhile
         except LanceNamespaceError as error:
-            entries = "; ".join(f"{each.identity} at {each.location}" for each in records)
+            each_at = "; ".join(f"{e.record.identity} at {e.record.location}" for e in entries)
             again = self.commands.on_catalog(["doctor"])
-            message = f"{error}. The entries are {entries}"
-            return [Finding(Kind.BROKEN_NAME, written(records[0].path), message, again)]
+            message = f"{error}. The entries are {each_at}"
+            return [Finding(Kind.BROKEN_NAME, written(entries[0].path), message, again)]
         return []  # it was changed while it was listed
 
-    def _check_table(self, record: TableRecord) -> list[Finding]:
-        if record.link_to:
+    def _check_table(self, entry: TableEntry) -> list[Finding]:
+        if entry.record.link_to:
             return []  # the target is checked itself
-        found = self._check_entry(record)
-        return found if found and self._still_exists(record) else []
+        found = self._check_entry(entry)
+        return found if found and self._still_exists(entry) else []
 
-    def _still_exists(self, record: TableRecord) -> bool:
+    def _still_exists(self, entry: TableEntry) -> bool:
         """Return whether the table has not been dropped since its entry was read."""
         try:
-            return self.connection.catalog.load_table(record.path).identity == record.identity
+            found = self.tables.load_entry(entry.path)
+            return found.record.identity == entry.record.identity
         except (TableNotFoundError, NamespaceNotFoundError):
             return False
         except LanceNamespaceError:
             return True
 
-    def _check_entry(self, record: TableRecord) -> list[Finding]:
-        if not record.location:
-            return [self._location_gone(record, "Its entry has no location")]
+    def _check_entry(self, entry: TableEntry) -> list[Finding]:
+        if not entry.location:
+            return [self._location_gone(entry, "Its entry has no location")]
         try:
-            state = parse_state(record)
+            found = [
+                *clock_skew.check_entry(entry, time.time()),
+                *self._check_ownership(entry),
+            ]
         except InvalidTableStateError as error:
-            return [self._inconsistent(record, str(error))]
-        found = [
-            *clock_skew.check_entry(record, state, time.time()),
-            *self._check_ownership(record, state),
-        ]
+            return [self._inconsistent(entry, str(error))]
         try:
-            return [*found, *self._check_storage(record, state)]
+            return [*found, *self._check_storage(Table.of(entry))]
         except LanceNamespaceError as error:
-            subject = written(record.path)
-            return [*found, storage_finding(error, subject, record.location, self.commands)]
+            subject = written(entry.path)
+            return [*found, storage_finding(error, subject, entry.location, self.commands)]
 
     # -- the entry -------------------------------------------------------------------------------
 
-    def _check_ownership(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
+    def _check_ownership(self, entry: TableEntry) -> Iterator[Finding]:
+        record, state = entry.record, entry.managed
         manager = record.properties.get(MANAGED_BY, STORAGE).lower()
         if manager not in _MANAGERS or (manager == IMPLEMENTATION and state is None):
             yield self._inconsistent(
-                record,
+                entry,
                 f"Its entry has {MANAGED_BY}={manager}, but no version of ours: nothing can be "
                 "written through this catalog",
             )
@@ -115,41 +114,37 @@ class TableChecks:
             )
         if record.kind.upper().startswith(_OWNED):
             yield self._inconsistent(
-                record,
+                entry,
                 f"The catalog has it as {record.kind}: dropping it elsewhere deletes its files",
             )
 
-    def _inconsistent(self, record: TableRecord, message: str) -> Finding:
+    def _inconsistent(self, entry: TableEntry, message: str) -> Finding:
         """Return a finding that a new entry for the same data fixes."""
-        name, location = written(record.path), locations.for_lance(record.location or "")
+        name, location = written(entry.path), entry.uri
         deregister = self.commands.on_table("deregister", name)
         command = f"{deregister} && {self.commands.on_table('register', name, location)}"
         return Finding(Kind.INCONSISTENT_ENTRY, name, message, command)
 
     # -- storage ---------------------------------------------------------------------------------
 
-    def _check_storage(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
-        location = record.location or ""
-        storage = TableEntry(self.connection, record).storage()
-        if not storage.has_dataset(location):
-            yield from self._check_unversioned(record, state)
-        elif state is not None:
-            yield from self._check_versions(record, state)
+    def _check_storage(self, table: Table) -> Iterator[Finding]:
+        if not table.storage().has_dataset(table.location):
+            yield from self._check_unversioned(table)
+        elif table.managed is not None:
+            yield from self._check_versions(table, table.managed)
 
-    def _check_unversioned(self, record: TableRecord, state: State | None) -> Iterator[Finding]:
-        location = locations.for_lance(record.location or "")
-        files = TableFiles(
-            TableEntry(self.connection, record).storage(), record.location or ""
-        ).list("")
-        is_declared = DECLARED_AT in record.properties if state is None else state.version == 0
+    def _check_unversioned(self, table: Table) -> Iterator[Finding]:
+        location, files, state = table.uri, table.files().list(""), table.managed
+        properties = table.record.properties
+        is_declared = DECLARED_AT in properties if state is None else state.version == 0
         # A catalog that creates directories has one, with a reserved file, since the declaration.
-        is_lost = not files and self.connection.capabilities.makes_directories
+        is_lost = not files and self.tables.connection.capabilities.makes_directories
         if not is_declared or is_lost or _had_versions([meta["path"] for meta in files]):
             what = "files but no version" if files else "no files"
-            yield self._location_gone(record, f"Its location has {what}: {location}")
+            yield self._location_gone(table, f"Its location has {what}: {location}")
             return
         idle = min(
-            [self.connection.declarations.age(record)]
+            [self.tables.connection.declarations.age(table.record)]
             + [time.time() - meta["last_modified"].timestamp() for meta in files]
         )
         if idle < self.idle:
@@ -158,30 +153,28 @@ class TableChecks:
         what = f"has {len(left)} files but no version" if left else "was never written"
         yield Finding(
             Kind.DECLARED_ONLY,
-            written(record.path),
+            written(table.path),
             f"It is declared and {what} at {location}, for {_format_age(idle)}: its writer failed, "
             "or its data was deleted",
-            self.commands.on_table("drop", written(record.path), "--if-only-declared", "--yes"),
+            self.commands.on_table("drop", written(table.path), "--if-only-declared", "--yes"),
         )
 
-    def _location_gone(self, record: TableRecord, message: str) -> Finding:
-        name = written(record.path)
+    def _location_gone(self, entry: TableEntry, message: str) -> Finding:
+        name = written(entry.path)
         command = self.commands.on_table("deregister", name)
         return Finding(Kind.LOCATION_GONE, name, message, command)
 
-    def _check_versions(self, record: TableRecord, state: State) -> Iterator[Finding]:
-        name = written(record.path)
-        directory = VersionDirectory(
-            TableFiles(TableEntry(self.connection, record).storage(), record.location or "")
-        )
+    def _check_versions(self, table: Table, state: State) -> Iterator[Finding]:
+        name = written(table.path)
+        directory = VersionDirectory(table.files())
         staged = directory.within(state.staged) if state.staged else ""
         has_version = directory.find(state.version) or (staged and directory.files.head(staged))
         if state.version and not has_version:
             yield self._inconsistent(
-                record, f"Version {state.version}, the latest by its entry, is gone"
+                table, f"Version {state.version}, the latest by its entry, is gone"
             )
             return
-        found = out_of_band.inspect(TableEntry(self.connection, record))
+        found = table.out_of_band_versions()
         if found.versions or found.quarantined:
             versions = ", ".join(str(each.version) for each in found.versions)
             what = f"versions {versions}" if versions else f"{len(found.quarantined)} quarantined"

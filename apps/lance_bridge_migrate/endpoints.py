@@ -9,11 +9,11 @@ from typing import Any
 
 from lance_bridge import location as locations
 from lance_bridge.config import STORAGE_PREFIX, CatalogConfig
-from lance_bridge.connection import Connection
 from lance_bridge.errors import invalid
 from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import catalogs, connect, require_lance_bridge
-from lance_bridge.storage.store import TableStorage
+from lance_bridge.storage import TableStorage
+from lance_bridge.tables import Tables
 
 from .plan import Address
 
@@ -36,10 +36,17 @@ class Endpoints:
     source_address: Address
     target_address: Address
 
+    @property
+    def source_tables(self) -> Tables:
+        """The tables of the source, where that is a catalog."""
+        tables: Tables = self.source.tables
+        return tables
 
-def connection_of(namespace: LanceBridgeNamespace) -> Connection:
-    """Return what the namespace's operations work with."""
-    return namespace.connection
+    @property
+    def target_tables(self) -> Tables:
+        """The tables of the target, where that is a catalog."""
+        tables: Tables = self.target.tables
+        return tables
 
 
 def address_of(namespace: LanceBridgeNamespace) -> Address:
@@ -47,7 +54,7 @@ def address_of(namespace: LanceBridgeNamespace) -> Address:
     found = type(namespace)
     class_path = f"{found.__module__}.{found.__qualname__}"
     is_installed = catalogs().get(namespace.impl) == class_path
-    given = namespace._properties.items()
+    given = namespace.properties.items()
     return Address(
         name=namespace.configured_name or (namespace.impl if is_installed else class_path),
         properties={k: str(v) for k, v in given if not found.config_type.is_secret(k)},

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from lance_bridge.connection import Connection
 from lance_bridge.errors import LanceNamespaceError, invalid
 from lance_bridge.redaction import IN_URL
+from lance_bridge.tables import Tables
 
-from .endpoints import Endpoints, catalog_at, connection_of
+from .endpoints import Endpoints, catalog_at
 from .journal import Check
 from .levels import Level
 from .plan import Address, Facts, Item, Plan
@@ -145,14 +145,14 @@ class Work:
     prefetched: Any = None
 
     @property
-    def source_connection(self) -> Connection:
-        """The bridge of the source, where that is a catalog."""
-        return connection_of(self.endpoints.source)
+    def source_tables(self) -> Tables:
+        """The tables of the source, where that is a catalog."""
+        return self.endpoints.source_tables
 
     @property
-    def target_connection(self) -> Connection:
-        """The bridge of the target, where that is a catalog."""
-        return connection_of(self.endpoints.target)
+    def target_tables(self) -> Tables:
+        """The tables of the target, where that is a catalog."""
+        return self.endpoints.target_tables
 
     def note(self, **facts: Any) -> None:
         """Keep facts for the steps to come, for later runs and for undoing; they are on disk then.

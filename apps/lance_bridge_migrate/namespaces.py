@@ -53,7 +53,7 @@ def namespace_steps() -> list[Step]:
 
 
 def _create(work: Work) -> None:
-    catalog = work.target_connection.catalog
+    catalog = work.target_tables.connection.catalog
     record = NamespaceRecord(work.item.target, {MARK: work.mark})
     # If another process has created it, that is fine: it exists.
     with suppress(NamespaceAlreadyExistsError):
@@ -62,7 +62,7 @@ def _create(work: Work) -> None:
 
 def _is_own(work: Work) -> bool:
     try:
-        record = work.target_connection.catalog.load_namespace(work.item.target)
+        record = work.target_tables.connection.catalog.load_namespace(work.item.target)
     except NamespaceNotFoundError:
         return False
     return record.properties.get(MARK) == work.mark
@@ -70,7 +70,7 @@ def _is_own(work: Work) -> bool:
 
 def _remove(work: Work) -> None:
     """Drop a namespace that carries this migration's mark, unless it has content."""
-    connection, path = work.target_connection, work.item.target
+    connection, path = work.target_tables.connection, work.item.target
     with suppress(NamespaceNotFoundError, NamespaceNotEmptyError):
         if _is_own(work) and not _has_content(connection, path):
             retry_after_readback(

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field
 
-from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.connection import Connection
+from lance_bridge.catalog import Path
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
-from lance_bridge.tables.overlap import innermost_namespaces
+from lance_bridge.tables import Tables
 
 from .migration import Options
 
@@ -37,14 +37,14 @@ def _fits(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
 
 
-def entries_of(connection: Connection, selection: Selection) -> Iterator[TableRecord]:
+def entries_of(
+    tables: Tables, selection: Selection, *, lance_only: bool = False
+) -> Iterator[TableEntry]:
     """Yield the selected entries of a whole catalog, Lance's or not, by namespace and name."""
-    for namespace in innermost_namespaces(connection):
-        if not may_hold(namespace, selection):
-            continue
-        for record in connection.catalog.scan_tables(namespace):
-            if selection.takes(record.path):
-                yield record
+    for namespace in tables.namespaces():
+        if may_hold(namespace, selection):
+            entries = tables.scan(namespace, lance_only=lance_only)
+            yield from (each for each in entries if selection.takes(each.path))
 
 
 def may_hold(namespace: Path, selection: Selection) -> bool:

@@ -15,20 +15,16 @@ from lance_namespace.errors import (
     InvalidTableStateError,
     NamespaceNotFoundError,
     TableAlreadyExistsError,
-    TableNotFoundError,
 )
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import LATEST, RESERVED_PREFIX, Column, Path, TableRecord
-from lance_bridge.connection import Connection
+from lance_bridge.catalog import LATEST, RESERVED_PREFIX, Column, Path
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import concurrent_modification, display, table_already_exists
+from lance_bridge.errors import concurrent_modification, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback
-from lance_bridge.managed import conversion
 from lance_bridge.properties import ENTRY_ID
-from lance_bridge.tables import creation, dropping
-from lance_bridge.tables import locations as placement
-from lance_bridge.tables.overlap import LocationIndex
+from lance_bridge.table import Table
+from lance_bridge.tables import Tables
 
 from .migration import Work
 from .plan import Facts, Item, ItemType
@@ -46,66 +42,66 @@ _CHANGING = (ENTRY_ID, LATEST, RESERVED_PREFIX + "revision", RESERVED_PREFIX + "
 # -- reading -------------------------------------------------------------------------------------
 
 
-def find_entry(connection: Connection, path: Path) -> TableRecord | None:
-    """Return the entry of a name, Lance's or not, or None where the catalog says there is none."""
-    try:
-        return connection.catalog.load_table(path)
-    except (TableNotFoundError, NamespaceNotFoundError):
-        return None
-
-
-def find_entries(connection: Connection, items: Iterable[Item]) -> dict[str, TableRecord]:
+def find_entries(tables: Tables, items: Iterable[Item]) -> dict[str, TableEntry]:
     """Return the entries that tables of a plan have in the target now, by the items' keys.
 
     Each namespace is read once, as a whole.
     """
     keys = {item.target: item.key for item in items if item.type is ItemType.TABLE}
-    found: dict[str, TableRecord] = {}
-    for namespace in sorted({path[:-1] for path in keys}):
+    found = entries_in(tables, {path[:-1] for path in keys})
+    return {key: found[path] for path, key in keys.items() if path in found}
+
+
+def entries_in(tables: Tables, namespaces: Iterable[Path]) -> dict[Path, TableEntry]:
+    """Return the entries of namespaces, Lance's or not; a namespace that is missing has none."""
+    found: dict[Path, TableEntry] = {}
+    for namespace in sorted(namespaces):
         with suppress(NamespaceNotFoundError):
-            records = connection.catalog.scan_tables(namespace)
-            found.update({keys[each.path]: each for each in records if each.path in keys})
+            found.update({each.path: each for each in tables.scan(namespace)})
     return found
 
 
-def find_own_entry(work: Work) -> TableRecord | None:
-    """Return the entry of the item's target where it carries the item's mark, else None."""
-    record = find_entry(work.target_connection, work.item.target)
-    return record if record is not None and is_own(work, record) else None
+def find_own_table(work: Work) -> Table | None:
+    """Return the item's target where its entry carries the item's mark, else None.
+
+    Raises:
+        InvalidInputError: (13) its entry was changed, and is not a Lance table's.
+    """
+    entry = work.target_tables.find(work.item.target)
+    return Table.of(entry) if entry is not None and is_own(work, entry) else None
 
 
-def load_own_entry(work: Work) -> TableRecord:
-    """Return the entry that this migration made. Raises ConcurrentModification (14)."""
-    record = find_own_entry(work)
-    if record is None:
+def load_own_table(work: Work) -> Table:
+    """Return the table that this migration made. Raises ConcurrentModification (14)."""
+    table = find_own_table(work)
+    if table is None:
         raise concurrent_modification(work.item.target)
-    return record
+    return table
 
 
-def is_own(work: Work, record: TableRecord) -> bool:
+def is_own(work: Work, entry: TableEntry) -> bool:
     """Return True where an entry carries the item's mark."""
-    return record.properties.get(MARK) == work.mark
+    return entry.record.properties.get(MARK) == work.mark
 
 
-def entry_facts(record: TableRecord) -> Facts:
+def entry_facts(entry: TableEntry) -> Facts:
     """Return what an entry holds, as facts: to be compared with what it holds later.
 
     What changes without a change of the entry by hand is left out.
     """
-    kept = {k: v for k, v in sorted(record.properties.items()) if k not in _CHANGING}
-    location = locations.for_lance(record.location) if record.location else None
-    return {"location": location, "properties": kept}
+    kept = {k: v for k, v in sorted(entry.record.properties.items()) if k not in _CHANGING}
+    return {"location": entry.uri if entry.location else None, "properties": kept}
 
 
-def entry_fingerprint(record: TableRecord) -> str:
+def entry_fingerprint(entry: TableEntry) -> str:
     """Return a digest of `entry_facts` and of an entry's identity."""
-    text = json.dumps([entry_identity(record), entry_facts(record)], sort_keys=True)
+    text = json.dumps([entry_identity(entry), entry_facts(entry)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def entry_identity(record: TableRecord) -> str:
+def entry_identity(entry: TableEntry) -> str:
     """Return what differs between an entry and a later one of its name; "" if nothing does."""
-    return record.properties.get(ENTRY_ID) or record.identity or ""
+    return entry.entry_id or entry.record.identity or ""
 
 
 # -- creating --------------------------------------------------------------------------------------
@@ -118,7 +114,7 @@ def create_entry(
     *,
     declared: bool = False,
     columns: tuple[Column, ...] = (),
-) -> TableRecord:
+) -> Table:
     """Create the entry of the item's target, or return the one that an earlier run made.
 
     Args:
@@ -131,17 +127,17 @@ def create_entry(
         TableAlreadyExistsError: (5) another entry has the name.
         NamespaceNotFoundError: (1)
     """
-    connection, path = work.target_connection, work.item.target
-    earlier = find_own_entry(work) if work.is_repeated else None
+    path = work.item.target
+    earlier = find_own_table(work) if work.is_repeated else None
     if earlier is not None:
         return earlier
     marked = {**properties, MARK: work.mark}
     try:
-        return creation.add(
-            connection, path, location, marked, declared=declared, columns=columns
-        ).record
+        return work.target_tables.add_entry(
+            path, location, marked, declared=declared, columns=columns
+        )
     except TableAlreadyExistsError as error:
-        earlier = find_own_entry(work)
+        earlier = find_own_table(work)
         if earlier is None:
             raise table_already_exists(path, "it was created after the plan was made") from error
         return earlier
@@ -152,14 +148,11 @@ def allocate_location(work: Work) -> str:
 
     Note it before the entry is made: an earlier run may have reserved it and died then.
     """
-    connection, path = work.target_connection, work.item.target
+    tables, path = work.target_tables, work.item.target
     noted = str(work.facts.get("location") or "")
-    if noted and not TableEntry(connection, TableRecord(path, noted)).storage(
-        write=True
-    ).has_dataset(noted):
+    if noted and not tables.at(path, noted).storage(write=True).has_dataset(noted):
         return noted
-    home = placement.LazyNamespace(connection, path[:-1])
-    return placement.allocate(path, home, must_read=True)
+    return tables.allocate_location(path)
 
 
 # -- undoing ---------------------------------------------------------------------------------------
@@ -172,41 +165,41 @@ def require_unchanged(work: Work) -> None:
         InvalidTableStateError: (19) it was changed, renamed or replaced since.
     """
     after = work.facts.get(AFTER, {})
-    record = find_entry(work.target_connection, work.item.target)
-    if record is None:
+    entry = work.target_tables.find(work.item.target)
+    if entry is None:
         _require_not_renamed(work)
         return
-    name = display(record.path)
-    if not is_own(work, record):
+    if not is_own(work, entry):
         if not after:
             return  # the name was taken before this migration made anything there
         raise InvalidTableStateError(
-            f"'{name}' is not the entry that migration {work.plan.id} made: it was created since"
+            f"'{entry.name}' is not the entry that migration {work.plan.id} made: it was created "
+            "since"
         )
-    if after and entry_facts(record) != after:
+    if after and entry_facts(entry) != after:
         raise InvalidTableStateError(
-            f"'{name}' was changed since migration {work.plan.id} made it: undo that change first, "
-            "or skip the table"
+            f"'{entry.name}' was changed since migration {work.plan.id} made it: undo that change "
+            "first, or skip the table"
         )
 
 
 def _require_not_renamed(work: Work) -> None:
     """Raise InvalidTableState (19) where the entry has another name in its namespace now."""
     with suppress(NamespaceNotFoundError):
-        for record in work.target_connection.catalog.scan_tables(work.item.target[:-1]):
-            if is_own(work, record):
+        for entry in work.target_tables.scan(work.item.target[:-1]):
+            if is_own(work, entry):
                 raise InvalidTableStateError(
-                    f"'{work.item.name}' was renamed to '{display(record.path)}' since migration "
+                    f"'{work.item.name}' was renamed to '{entry.name}' since migration "
                     f"{work.plan.id} made it: rename it back first, or skip the table"
                 )
 
 
-CheckFiles = Callable[[TableRecord], None]
+CheckFiles = Callable[[Table], None]
 """Raises InvalidTableState (19) where others wrote some of a table's files."""
 
 
 def undo_entry(
-    work: Work, *, check_files: CheckFiles | None = None, source: Connection | None = None
+    work: Work, *, check_files: CheckFiles | None = None, source: Tables | None = None
 ) -> None:
     """Remove the entry that this migration made; one that is gone needs nothing.
 
@@ -219,33 +212,29 @@ def undo_entry(
             shares the location whose files would be deleted.
     """
     require_unchanged(work)
-    record = find_own_entry(work)
-    if record is None:
+    table = find_own_table(work)
+    if table is None:
         if check_files is not None:
             _delete_leftovers(work, check_files, source)
         return
     if check_files is not None:
-        check_files(record)
-        _require_droppable(work, record, source)
-        work.note(**{_DROPPED: record.location})
-        dropping.drop_with_data(TableEntry(work.target_connection, record))
+        check_files(table)
+        _require_droppable(work, table, source)
+        work.note(**{_DROPPED: table.location})
+        work.target_tables.drop_with_data(table)
         return
-    conversion.finish_latest(TableEntry(work.target_connection, record))
-    TableEntry(work.target_connection, record).remove()
+    table.finish_latest()
+    table.remove()
 
 
-def _require_droppable(work: Work, record: TableRecord, source: Connection | None) -> None:
+def _require_droppable(work: Work, table: Table, source: Tables | None) -> None:
     """Raise InvalidTableState (19) where an entry of either catalog shares the location."""
-    dropping.require_droppable(
-        TableEntry(work.target_connection, record),
-        LocationIndex(work.target_connection, [record.path[:-1]]),
-    )
+    work.target_tables.require_droppable(table)
     if source is not None:
-        index = LocationIndex(source, [work.item.source[:-1]])
-        index.refuse_shared(record, of_another_catalog=True)
+        source.require_unshared(table, work.item.source[:-1])
 
 
-def _delete_leftovers(work: Work, check_files: CheckFiles, source: Connection | None) -> None:
+def _delete_leftovers(work: Work, check_files: CheckFiles, source: Tables | None) -> None:
     """Delete what is left at the location of an entry that does not exist.
 
     That is the reservation of a run that died before it made the entry, or the files that an
@@ -256,16 +245,16 @@ def _delete_leftovers(work: Work, check_files: CheckFiles, source: Connection | 
     location = dropped or str(work.facts.get("location") or "")
     if not location:
         return
-    record = TableRecord(work.item.target, location)
+    table = work.target_tables.at(work.item.target, location)
     try:
-        _require_droppable(work, record, source)
+        _require_droppable(work, table, source)
     except InvalidTableStateError:
         return  # another entry has them now
-    storage = TableEntry(work.target_connection, record).storage(write=True)
+    storage = table.storage(write=True)
     has_data = storage.has_dataset(location)
     if dropped:
         if has_data:
-            check_files(record)
+            check_files(table)
         storage.delete_table(location)
     elif storage.is_occupied(location) and not has_data:
         storage.release(location, [locations.for_lance(location)])
@@ -275,11 +264,10 @@ def _delete_leftovers(work: Work, check_files: CheckFiles, source: Connection | 
 
 
 def replace_properties(
-    connection: Connection,
-    record: TableRecord,
+    entry: TableEntry,
     properties: Mapping[str, str],
     ownership: Mapping[str, str] | None = None,
-) -> TableRecord:
+) -> TableEntry:
     """Give an entry these properties, those of the table format included, for what it has.
 
     Args:
@@ -289,17 +277,19 @@ def replace_properties(
         ConcurrentModificationError: (14) it was modified concurrently, as far as that is seen.
         UnsupportedOperationError: (0) the catalog cannot change entries.
     """
-    TableEntry(connection, record).require_alterable("The entry of")
-    changed = record.with_properties(properties)
+    entry.require_alterable("The entry of")
+    changed = entry.with_record(entry.record.with_properties(properties))
+    catalog = entry.connection.catalog
 
     def change() -> None:
         if ownership is None:
-            connection.catalog.alter_table(changed)
+            catalog.alter_table(changed.record)
         else:
-            connection.catalog.alter_ownership(changed, ownership)
+            catalog.alter_ownership(changed.record, ownership)
 
     def is_changed() -> bool:
-        return entry_facts(connection.catalog.load_table(record.path)) == entry_facts(changed)
+        now = entry.with_record(catalog.load_table(entry.path))
+        return entry_facts(now) == entry_facts(changed)
 
     retry_after_readback(change, is_changed)
     return changed

@@ -18,7 +18,6 @@ from lance_bridge.namespace import LanceBridgeNamespace
 from lance_bridge.registry import connect as connect_by_name
 from lance_bridge.registry import implementation, require_lance_bridge
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import Tables
 
 
 def connect(name: str, properties: Mapping[str, str]) -> LanceBridgeNamespace:
@@ -47,8 +46,9 @@ def load_table(
     Args:
         entry: The table's entry, where it has been loaded before; saves the call.
     """
-    connection = namespace.connection
-    return Table(connection, entry or Tables(connection).load(connection.table_path(path)).record)
+    if entry is not None:
+        return Table(namespace.connection, entry)
+    return namespace.tables.load(namespace.connection.table_path(path))
 
 
 # -- locations -------------------------------------------------------------------------------------

@@ -11,10 +11,7 @@ from lance_namespace import CreateTableRequest
 from lance_namespace.errors import TableNotFoundError
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.dataset.create import write_first
-from lance_bridge.dataset.data import Rows
-from lance_bridge.entry import TableEntry
-from lance_bridge.managed import conversion
+from lance_bridge.dataset import Rows, write_first
 from lance_bridge.table import Table
 
 from .addresses import Access, TableAddress
@@ -35,7 +32,7 @@ class SparkTable(Table):
         redact_logs()
         if self.managed is not None:
             # Tasks open versions by their final names, without asking the catalog.
-            conversion.finish_latest(TableEntry(self.connection, self.record))
+            self.finish_latest()
         return Access(
             self.address,
             self.uri,

@@ -3,7 +3,8 @@
 The names in ``__all__`` are public, and so are these modules: `lance_bridge.catalog` (what an
 adapter implements), `lance_bridge.config` (the properties that it takes), `lance_bridge.errors`
 (functions that make the errors it raises), `lance_bridge.extras` (packages that only one extra
-installs) and `lance_bridge.testing` (the conformance kit).
+installs) and `lance_bridge.testing` (the conformance kit). Applications also use
+``namespace.tables``, and the names that `lance_bridge.dataset` and `lance_bridge.storage` export.
 
 A name is imported when it is first used: ``lance-bridge --help`` needs none of what takes seconds.
 """

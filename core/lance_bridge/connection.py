@@ -17,7 +17,7 @@ from .catalog import Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .declarations import Declarations
-from .errors import invalid, table_not_found
+from .errors import invalid, table_not_found, unsupported
 from .storage.manifests import BaseLocations
 
 
@@ -74,6 +74,12 @@ class Connection:
             return self.catalog.load_table(path)
         except (TableNotFoundError, NamespaceNotFoundError):
             return None
+
+    def require_manageable(self, what: str) -> None:
+        """Raise UnsupportedOperation (0) where the catalog cannot hold versions of ``what``."""
+        reason = self.capabilities.no_managed_tables or self.capabilities.no_alter
+        if reason:
+            raise unsupported(f"{what} cannot be managed by the catalog: {reason}")
 
     @cached_property
     def credentials(self) -> VendedCredentials:

@@ -16,8 +16,7 @@ from .errors import concurrent_modification, display, invalid, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, is_managed_by_implementation, parse_state, with_state
 from .properties import ENTRY_ID, replace_visible, visible
-from .storage.manifests import MAIN
-from .storage.store import TableStorage
+from .storage import MAIN, TableFiles, TableStorage
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -62,6 +61,15 @@ class TableEntry:
     def entry_id(self) -> str | None:
         """The id that lance-bridge gave the entry when it created it, if it did."""
         return self.record.properties.get(ENTRY_ID)
+
+    def describe_type(self) -> str:
+        """Return what the catalog calls the entry, for messages."""
+        return f"an entry of kind {self.record.kind or 'unknown'}"
+
+    def require_lance(self) -> None:
+        """Raise InvalidInput (13) where the entry is not a Lance table."""
+        if not self.record.is_lance:
+            raise invalid(f"'{self.name}' is not a Lance table but {self.describe_type()}")
 
     def with_record(self, record: TableRecord) -> Self:
         """Return the same table with another record."""
@@ -207,6 +215,10 @@ class TableEntry:
     def storage(self, *, write: bool = False) -> TableStorage:
         """Return the object store at the location, with the rights to read it or to write."""
         return TableStorage(self.storage_options(write=write) or {})
+
+    def files(self, *, write: bool = False) -> TableFiles:
+        """Return the files at the location, with the rights to read them or to write."""
+        return TableFiles(self.storage(write=write), self.location)
 
     def storage_options(
         self, *, vend: bool | None = None, write: bool = False

@@ -89,6 +89,11 @@ class LanceBridgeNamespace(
         """
 
     @property
+    def properties(self) -> dict[str, str]:
+        """The properties that the caller gave, with their secrets; a copy."""
+        return dict(self._properties)
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the catalog is and can do."""
         return self.connection.capabilities

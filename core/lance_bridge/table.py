@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import lance
 from lance.commit import CommitConflictError
@@ -31,10 +31,13 @@ from .lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from .managed import out_of_band
+from .managed import OutOfBand, conversion, out_of_band
 from .managed.view import TableView
 from .ref import LATEST, Ref
 from .storage.store import TableStorage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class RowSource(Protocol):
@@ -49,8 +52,23 @@ class RowSource(Protocol):
 class Table(TableEntry):
     """A Lance table as its entry in the catalog was when it was loaded.
 
-    Loading has checked that the entry is Lance's and has a location.
+    `of` has checked that the entry is Lance's and has a location.
     """
+
+    @classmethod
+    def of(cls, entry: TableEntry) -> Table:
+        """Return the table of an entry.
+
+        Raises:
+            InvalidInputError: (13) the entry is not a Lance table.
+            InvalidTableStateError: (19) the entry has no location.
+        """
+        entry.require_lance()
+        if not entry.location:
+            raise InvalidTableStateError(
+                f"Table '{entry.name}' has no location: deregister it, and register it with one"
+            )
+        return cls(entry.connection, entry.record)
 
     def is_declared(self) -> bool:
         """Return True where the table has no version yet."""
@@ -171,6 +189,58 @@ class Table(TableEntry):
 
     def _no_version(self, ref: Ref) -> TableVersionNotFoundError:
         return TableVersionNotFoundError(f"Table '{self.name}' has no {ref}")
+
+    # -- versions that the catalog holds -----------------------------------------------------------
+
+    def manage(self) -> Self:
+        """Have the catalog hold the versions from now on; return the table then.
+
+        The versions in the storage become the table's. Writers that opened the table before
+        continue to write to the storage, and those versions are not shown: stop these writers
+        first.
+
+        Raises:
+            UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
+            InvalidTableStateError: (19) as `latest_in_storage`.
+            ConcurrentModificationError: (14) other clients change the entry all the time.
+            TableNotFoundError: (4) the table was dropped meanwhile.
+        """
+        return conversion.begin(self)
+
+    def release(self, holder: str = "") -> Self:
+        """Return the versions to the storage; return the table then.
+
+        Args:
+            holder: As in `compare_and_set.held`: the id of one that may continue after it died.
+
+        Raises:
+            InvalidInputError: (13) its storage manages the table already.
+            InvalidTableStateError: (19) some versions were never committed: adopt or discard them
+                first.
+            ConcurrentModificationError: (14) another client commits.
+        """
+        return conversion.end(self, holder)
+
+    def finish_latest(self) -> None:
+        """Give the latest version its final name, if that can be done; else a warning is logged."""
+        conversion.finish_latest(self)
+
+    def latest_in_storage(self) -> int:
+        """Return the latest version at the location, or 0; Lance commits on top of it.
+
+        Raises:
+            InvalidTableStateError: (19) no catalog can hold its versions: it has branches, or
+                manifests of the first naming scheme.
+        """
+        return conversion.latest_in_storage(self)
+
+    def out_of_band_versions(self) -> OutOfBand:
+        """Return what was not committed through the catalog.
+
+        Raises:
+            InvalidInputError: (13) its storage manages the table.
+        """
+        return out_of_band.inspect(self)
 
     # -- commits -----------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def test_the_error_for_an_unknown_type_lists_the_types(ns: MemoryNamespace) -> N
 
 @pytest.mark.parametrize("kind", [*SCALAR, "IVF_FLAT"])
 def test_the_columns_that_fit_are_those_that_pylance_takes(kind: str) -> None:
-    described = index_types.parse(kind)
+    described = index_types.parse_index_type(kind)
     for each in STORABLE:
         if isinstance(each, pa.BaseExtensionType):
             array = pa.ExtensionArray.from_storage(each, pa.nulls(3, each.storage_type))
@@ -175,7 +175,7 @@ def test_bytes_are_compared_by_hamming_and_lists_of_vectors_by_cosine(
 def test_every_option_of_the_request_goes_with_some_kind() -> None:
     fields = set(api.CreateTableIndexRequest.model_fields)
     fields -= {"identity", "context", "id", "branch", "column", "index_type", "name"}
-    kinds = [index_types.parse(name) for name in [*SCALAR, *VECTOR]]
+    kinds = [index_types.parse_index_type(name) for name in [*SCALAR, *VECTOR]]
     assert fields == set().union(*(kind.options for kind in kinds))
 
 
@@ -203,7 +203,7 @@ def test_options_of_graphs_and_quantizers_reach_lance(ns: MemoryNamespace) -> No
 def test_parts_of_vectors_are_sixteen_or_what_divides(dimension: int, parts: int) -> None:
     field = pa.field("v", pa.list_(pa.float32(), dimension))
     request = api.CreateTableIndexRequest(column="v", index_type="IVF_PQ")
-    options = index_types.options_of(request, index_types.parse("IVF_PQ"), field)
+    options = index_types.index_options(request, index_types.parse_index_type("IVF_PQ"), field)
     assert options["num_sub_vectors"] == parts
 
 

@@ -7,10 +7,8 @@ from typing import Any
 
 from migrate.sparking import Scene, each_file_by_itself, failed
 
-from lance_bridge.tables.collection import Tables
 from lance_bridge_migrate import Migrations, execute, undo
 from lance_bridge_migrate.commands.running import reconnected
-from lance_bridge_migrate.endpoints import connection_of
 
 ROWS, FILES = 240, 60
 """A task for each file: together they take seconds."""
@@ -35,8 +33,7 @@ def resume(spark: Any, state: str) -> dict[str, Any]:  # noqa: ARG001 - found as
     with reconnected(migration, None, None) as (migration_type, endpoints):
         record = execute(migration_type, endpoints, migration)
         [path] = [each.target for each in record.plan.items if each.rows is not None]
-        connection = connection_of(endpoints.target)
-        dataset = Tables(connection).load(path).open()
+        dataset = endpoints.target_tables.load(path).open()
         named = {file.path for each in dataset.get_fragments() for file in each.data_files()}
         files = {file.name for file in Path(dataset.uri, "data").iterdir()}
         return {

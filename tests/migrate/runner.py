@@ -28,7 +28,6 @@ import lance_bridge_hive.catalog  # noqa: F401 - the same
 import lance_bridge_unity.catalog  # noqa: F401 - the same
 from lance_bridge_migrate import Migrations, RunOptions, execute, undo
 from lance_bridge_migrate.commands.running import reconnected
-from lance_bridge_migrate.endpoints import connection_of
 from lance_bridge_migrate.journal import Event, Journal
 
 _CHANGES = (
@@ -101,7 +100,7 @@ def do(job: Job) -> int:
     source = [f"{key}={value}" for key, value in job.source.items()]
     target = [f"{key}={value}" for key, value in job.target.items()]
     with reconnected(migration, source, target) as (migration_type, endpoints):
-        catalog = connection_of(endpoints.target).catalog
+        catalog = endpoints.target.catalog
         for name in _CHANGES:
             setattr(catalog, name, moments.before(getattr(catalog, name)))
         if job.action == "undo":

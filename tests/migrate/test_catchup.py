@@ -32,7 +32,6 @@ from migrate.sparking import Died, Scene, failed, moments, rows_of
 from pydantic import TypeAdapter
 
 from lance_bridge_migrate import Endpoints, Plan, State, address_of, targets
-from lance_bridge_migrate.endpoints import connection_of
 from lance_bridge_migrate.migration import Work
 from lance_bridge_migrate.migrations import cutover
 from lance_bridge_migrate.migrations.incremental import CatchUpFacts, CatchUpOptions
@@ -52,11 +51,11 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
     path = register_rows(glue, "t_new", lake / "t.lance")
     final = (*path[:-1], "t")
     with glue.connect() as namespace:
-        connection = connection_of(namespace)
+        tables, catalog = namespace.tables, namespace.catalog
         endpoints = Endpoints(None, namespace, SPARK, address_of(namespace))
-        record = connection.catalog.load_table(path)
-        marked = {**record.properties, targets.MARK: "mark"}
-        record = targets.replace_properties(connection, record, marked)
+        entry = tables.load_entry(path)
+        marked = {**entry.record.properties, targets.MARK: "mark"}
+        targets.replace_properties(entry, marked)
         facts = CatchUpFacts(
             source=SourceTable(names=("t",), format="parquet"),
             casts={},
@@ -82,13 +81,13 @@ def test_a_cutover_that_died_between_two_entries_is_finished(glue: Place, lake: 
             (path, final, cutover.switch),
             (final, path, cutover.switch_back),
         ):
-            there = connection.catalog.load_table(old)
-            connection.catalog.copy_table(there, replace(there, path=new))
+            there = catalog.load_table(old)
+            catalog.copy_table(there, replace(there, path=new))
             end(work)
-            assert targets.find_entry(connection, old) is None
-            assert targets.find_entry(connection, new) is not None
+            assert tables.find(old) is None
+            assert tables.find(new) is not None
             end(work)
-            assert targets.find_entry(connection, new) is not None
+            assert tables.find(new) is not None
 
 
 # -- by a column -----------------------------------------------------------------------------------

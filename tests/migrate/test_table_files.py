@@ -10,13 +10,13 @@ import pytest
 from migrate.building import rows
 from migrate.places import files
 
-from lance_bridge.storage.store import TableStorage
+from lance_bridge.storage import TableFiles, TableStorage
 from lance_bridge_migrate.migration import Stopped
-from lance_bridge_migrate.migrations.copy import TableDirectory, copy_files, files_of
+from lance_bridge_migrate.migrations.copy import copy_files, files_of
 
 
-def _directory(path: Path) -> TableDirectory:
-    return TableDirectory(str(path), TableStorage({}))
+def _directory(path: Path) -> TableFiles:
+    return TableFiles(TableStorage({}), str(path))
 
 
 @pytest.fixture

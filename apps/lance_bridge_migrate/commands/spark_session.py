@@ -58,9 +58,8 @@ def has_temporary_catalog(spark: Any) -> bool:
 
 
 def _metastore_uri(namespace: LanceBridgeNamespace) -> str | None:
-    from ..endpoints import connection_of  # noqa: PLC0415 - takes seconds to import
 
-    uri = getattr(connection_of(namespace).config, "uri", "")
+    uri = getattr(namespace.connection.config, "uri", "")
     return uri if uri.startswith("thrift://") else None
 
 

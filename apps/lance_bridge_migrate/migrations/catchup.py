@@ -14,15 +14,13 @@ from typing import Any
 import lance
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
-from lance_bridge.catalog import TableRecord
-from lance_bridge.connection import Connection
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
-from lance_bridge.table import Table
-from lance_bridge.tables.collection import Tables
+from lance_bridge.tables import Tables
 
-from ..endpoints import Endpoints, connection_of
+from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -116,9 +114,9 @@ class CatchUp(MigrationType):
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         become_active(endpoints.source)
         source = CatchUpFacts.of(item).source
-        record = Tables(connection_of(endpoints.target)).load(item.target).record
-        version = int(Table(connection_of(endpoints.target), record).open().version)
-        return _fingerprint(listing.describe_again(endpoints.source, source), record, version)
+        table = endpoints.target_tables.load(item.target)
+        version = int(table.open().version)
+        return _fingerprint(listing.describe_again(endpoints.source, source), table, version)
 
     def steps(self, item: Item) -> Sequence[Step]:
         rows = Step(
@@ -148,17 +146,17 @@ def _item(endpoints: Endpoints, options: CatchUpOptions, tracked: Tracked) -> It
 def _plan_table(
     endpoints: Endpoints, options: CatchUpOptions, tracked: Tracked, item: Item
 ) -> Item:
-    spark, connection = endpoints.source, connection_of(endpoints.target)
+    spark, tables = endpoints.source, endpoints.target_tables
     now = incremental.latest_of(spark, tracked.source)
     inventory = completeness.take_inventory(spark, now)
     if inventory.missing:  # an increment would take their rows for deleted
         return item.with_problems(completeness.missing_problem(inventory))
     if not changes.same_columns(tracked.source, now):
         return item.with_problems(blocker("The columns of the source changed: convert it again"))
-    record = Tables(connection).load(item.target).record
-    if record.properties.get(MARK) != tracked.mark:
+    table = tables.load(item.target)
+    if table.record.properties.get(MARK) != tracked.mark:
         return item.with_problems(blocker(_OTHER_TABLE))
-    dataset = Table(connection, record).open()
+    dataset = table.open()
     version = int(dataset.version)
     target = read_back(spark, address_at(endpoints.target, item.target), version)
     source = schema.as_target(now.read(spark), tracked.casts, tracked.renames)
@@ -174,23 +172,23 @@ def _plan_table(
         mark_of_table=tracked.mark,
         switch_to=options.switch_to and options.switch_to.replace("{table}", now.names[-1]),
     )
-    fingerprint = _fingerprint(now, record, version)
+    fingerprint = _fingerprint(now, table, version)
     item = item.model_copy(update={"facts": facts.to_json(), "fingerprint": fingerprint})
-    problems += _target_problems(connection, item, dataset, tracked.version)
+    problems += _target_problems(tables, item, dataset, tracked.version)
     return _count(spark, options, item.with_problems(*problems), found, target)
 
 
-def _fingerprint(source: SourceTable, record: TableRecord, version: int) -> str:
-    parts = f"{source.fingerprint()} {entry_identity(record)} {version}"
+def _fingerprint(source: SourceTable, entry: TableEntry, version: int) -> str:
+    parts = f"{source.fingerprint()} {entry_identity(entry)} {version}"
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
 
 def _target_problems(
-    connection: Connection, item: Item, dataset: lance.LanceDataset, before: int
+    tables: Tables, item: Item, dataset: lance.LanceDataset, before: int
 ) -> list[Problem]:
     """Return what is wrong with the table: with its rows, and with its final name."""
     is_renamed = CatchUpFacts.of(item).switch_to
-    found = cutover.name_problems(connection, item.target, final_path(item)) if is_renamed else []
+    found = cutover.name_problems(tables, item.target, final_path(item)) if is_renamed else []
     version = origin_version(dataset, before)
     if version is None:
         text = "It is not known what wrote to the table: versions since the last increment were"
@@ -294,9 +292,9 @@ def _unseen(options: CatchUpOptions, total: int, expected: int) -> Problem:
 
 def _checks(work: Work, level: Level) -> Iterator[Check]:
     """Compare all of the source, as the increment read it, with the table."""
-    spark, connection = work.endpoints.source, work.target_connection
+    spark = work.endpoints.source
     path, version = path_now(work.item, work.facts), int(work.facts["version"])
-    dataset = Tables(connection).load(path).open(Ref(version=version))
+    dataset = work.target_tables.load(path).open(Ref(version=version))
     target = read_back(spark, address_at(work.endpoints.target, path), version)
     source = _source_as_read(work, target)
     if level.includes(Level.CHECKSUMS):

@@ -17,13 +17,11 @@ from typing import Any
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import location as locations
-from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
-from lance_bridge.table import Table
 
-from ..endpoints import Endpoints, connection_of
+from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -35,7 +33,7 @@ from ..spark.footers import Footers
 from ..spark.session import become_active, session_at, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back, sample_of
-from ..targets import load_own_entry
+from ..targets import load_own_table
 from .convert_options import ConvertFacts, ConvertOptions, index_problems, indices_on
 from .loading import LOAD, loading_steps
 from .registration import Candidate, EntryFacts, plan_items
@@ -64,11 +62,11 @@ class Convert(MigrationType):
         return session_at(address, secrets)
 
     def survey(self, endpoints: Endpoints, options: ConvertOptions) -> Survey:
-        connection, spark = connection_of(endpoints.target), endpoints.source
+        tables, spark = endpoints.target_tables, endpoints.source
         if "{table}" not in options.name and len(options.paths) != 1:
             raise invalid("The option name must contain {table}, so that names of tables differ")
         completeness.require_all_read(spark)
-        found = _survey_all(spark, options, connection.capabilities.levels)
+        found = _survey_all(spark, options, tables.connection.capabilities.levels)
         candidates = [each for _, each in found if each is not None]
         notes = _unused(options, candidates) if candidates else ["Nothing was selected"]
         left_out = [display(names) for names, each in found if each is None]
@@ -76,8 +74,8 @@ class Convert(MigrationType):
             names = first_names(left_out, _NAMES)
             notes.append(f"{len(left_out)} views and Lance tables are left out: {names}")
         notes += [hint for each in candidates for hint in each.hints]
-        items = plan_items(connection, candidates, make_namespaces=options.make_namespaces)
-        return Survey(items, notes + _space_notes(connection, items))
+        items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)
+        return Survey(items, notes + _space_notes(tables.connection.config.root, items))
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
         become_active(endpoints.source)
@@ -120,9 +118,9 @@ def _target_of(names: Names, options: ConvertOptions, levels: int) -> Names:
     return (*names[:-1][-levels:], table)
 
 
-def _space_notes(connection: Connection, items: Sequence[Item]) -> list[str]:
+def _space_notes(root: str | None, items: Sequence[Item]) -> list[str]:
     """Say where a root on this machine's disks has less space than the sources take."""
-    root = locations.for_lance(connection.config.root) if connection.config.root else ""
+    root = locations.for_lance(root) if root else ""
     if not root.startswith("/"):
         return []
     wanted = sum(item.bytes or 0 for item in items if item.is_to_do)
@@ -285,7 +283,7 @@ def _checks(work: Work, level: Level) -> Iterator[Check]:
     spark, facts = work.endpoints.source, ConvertFacts.of(work.item)
     source = facts.read(spark)
     version = int(work.facts["version"])
-    dataset = Table(work.target_connection, load_own_entry(work)).open(Ref(version=version))
+    dataset = load_own_table(work).open(Ref(version=version))
     yield checksums.schema_check(facts.schema_of_table, dataset.schema)
     count = dataset.count_rows()
     ignore = work.options.ignore_statistics

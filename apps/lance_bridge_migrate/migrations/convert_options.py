@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field, field_validator
 
-from lance_bridge.dataset import index_types
+from lance_bridge.dataset import parse_index_type
 from lance_bridge.errors import display
 from lance_bridge_spark.jobs.indexing import index_request
 
@@ -57,7 +57,7 @@ def index_problems(indices: Sequence[IndexOptions], columns: pa.Schema) -> list[
             found.append(warning(f"There is no column for an index of {each.kind}", each.column))
             continue
         field = columns.field(each.column)
-        index_type = index_types.parse(each.kind)
+        index_type = parse_index_type(each.kind)
         index_request(each.column, each.kind, each.name, each.parameters)
         if not index_type.fits(field):
             text = f"{index_type.name} is for {index_type.needs}, and not for {field.type}"

@@ -14,37 +14,27 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any
 
 import lance
-import obstore
 from lance_namespace.errors import (
     ConcurrentModificationError,
     InvalidTableStateError,
     LanceNamespaceError,
 )
-from obstore.exceptions import AlreadyExistsError
-from obstore.store import LocalStore
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import TableRecord
-from lance_bridge.connection import Connection
-from lance_bridge.dataset.history.references import branches_of
-from lance_bridge.dataset.spark_types import columns_of
+from lance_bridge.dataset import branches_of, columns_of
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import display
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.names import first_names
 from lance_bridge.ref import Ref
-from lance_bridge.storage.store import TableStorage, store_errors
-from lance_bridge.storage.table_files import RESERVED_FILE
+from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import Tables
 
-from ..endpoints import Endpoints, connection_of
+from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Stopped, Survey, Work
@@ -56,8 +46,8 @@ from ..targets import (
     create_entry,
     entry_facts,
     entry_fingerprint,
-    find_own_entry,
-    load_own_entry,
+    find_own_table,
+    load_own_table,
     require_unchanged,
     undo_entry,
 )
@@ -71,7 +61,6 @@ _LARGEST = 2**64 - 1
 """Names of manifests count down from it in Lance's second scheme, which has 20 digits."""
 _DIGITS = 20
 _THREADS = 8
-_CHUNK = 8 * 1024 * 1024
 _COPIED_MANIFESTS = "manifests"
 """The fact with the digests of the manifests that are copied. Others are of other writers."""
 _NAMES = 3
@@ -102,17 +91,16 @@ class Copy(MigrationType):
     options_type = CopyOptions
 
     def survey(self, endpoints: Endpoints, options: CopyOptions) -> Survey:
-        source = connection_of(endpoints.source)
         found, notes = find_candidates(endpoints, options)
         items = plan_items(
-            connection_of(endpoints.target),
-            [_plan_copy(source, record, each) for record, each in found],
+            endpoints.target_tables,
+            [_plan_copy(entry, each) for entry, each in found],
             make_namespaces=options.make_namespaces,
         )
         return Survey(items, notes)
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(Tables(connection_of(endpoints.source)).load(item.source).record)
+        return entry_fingerprint(endpoints.source_tables.load(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:
         if item.type is ItemType.NAMESPACE:
@@ -124,27 +112,28 @@ class Copy(MigrationType):
         if work.item.type is ItemType.NAMESPACE:
             return []
         version = CopyFacts.of(work.item).version
-        made = Table(work.target_connection, load_own_entry(work)).open(Ref(version=version))
+        made = load_own_table(work).open(Ref(version=version))
         return compare(_open_source(work), made, level)
 
 
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _plan_copy(connection: Connection, record: TableRecord, found: Candidate) -> Candidate:
+def _plan_copy(entry: TableEntry, found: Candidate) -> Candidate:
     facts = CopyFacts(properties=found.facts.properties)
     if found.problems:
         return found
     try:
-        if Table(connection, record).is_declared():
+        table = Table.of(entry)
+        if table.is_declared():
             return replace(found, facts=facts, nothing_to_do=NO_DATA)
-        return _plan_data(connection, record, replace(found, facts=facts))
+        return _plan_data(table, replace(found, facts=facts))
     except LanceNamespaceError as error:
         return replace(found, facts=facts, problems=(blocker(str(error)),))
 
 
-def _plan_data(connection: Connection, record: TableRecord, found: Candidate) -> Candidate:
-    dataset = Table(connection, record).open()
+def _plan_data(table: Table, found: Candidate) -> Candidate:
+    dataset = table.open()
     version = int(dataset.version)
     problems = []
     if _has_other_bases(dataset):
@@ -154,7 +143,7 @@ def _plan_data(connection: Connection, record: TableRecord, found: Candidate) ->
             "It has branches, whose versions name files where they are: delete the branches first"
         )
         problems.append(blocker(text))
-    size = sum(files_of(_directory(connection, record), version).values())
+    size = sum(files_of(table.files(), version).values())
     facts = CopyFacts(properties=found.facts.properties, version=version, bytes_before=size)
     rows = dataset.count_rows()
     return replace(found, facts=facts, problems=tuple(problems), rows=rows, bytes=size)
@@ -169,18 +158,9 @@ def _has_other_bases(dataset: lance.LanceDataset) -> bool:
     return any(getattr(file, "base_id", None) is not None for file in kept)
 
 
-def _directory(
-    connection: Connection, record: TableRecord, *, write: bool = False
-) -> TableDirectory:
-    return TableDirectory(
-        record.location or "", TableEntry(connection, record).storage(write=write)
-    )
-
-
 def _open_source(work: Work) -> lance.LanceDataset:
-    record = Tables(work.source_connection).load(work.item.source).record
     version = CopyFacts.of(work.item).version
-    return Table(work.source_connection, record).open(Ref(version=version))
+    return work.source_tables.load(work.item.source).open(Ref(version=version))
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -191,20 +171,19 @@ def _create(work: Work) -> Facts:
     work.note(location=location)
     columns = columns_of(_open_source(work).schema)
     properties = CopyFacts.of(work.item).properties
-    record = create_entry(work, location, properties, declared=True, columns=columns)
-    return {AFTER: entry_facts(record), "location": record.location}
+    table = create_entry(work, location, properties, declared=True, columns=columns)
+    return {AFTER: entry_facts(table), "location": table.location}
 
 
 def _copy(work: Work) -> Facts:
-    record = load_own_entry(work)
-    source_record = Tables(work.source_connection).load(work.item.source).record
-    source = _directory(work.source_connection, source_record)
-    target = _directory(work.target_connection, record, write=True)
+    table = load_own_table(work)
+    source = work.source_tables.load(work.item.source).files()
+    target = table.files(write=True)
     wanted = files_of(source, CopyFacts.of(work.item).version)
     manifests = manifests_of(source, wanted)
     if foreign_manifests(target, manifests):
         raise InvalidTableStateError(
-            f"'{display(record.path)}' already has data: another writer has written to it"
+            f"'{table.name}' already has data: another writer has written to it"
         )
     work.note(**{_COPIED_MANIFESTS: manifests})
     size = copy_files(
@@ -221,57 +200,36 @@ def _copy(work: Work) -> Facts:
 def _check_undo(work: Work) -> None:
     """Raise InvalidTableState (19) where the entry was changed, or others wrote to the table."""
     require_unchanged(work)
-    record = find_own_entry(work)
-    if record is not None:
-        _require_own_files(work, record)
+    table = find_own_table(work)
+    if table is not None:
+        _require_own_files(work, table)
 
 
-def _require_own_files(work: Work, record: TableRecord) -> None:
+def _require_own_files(work: Work, table: Table) -> None:
     """Raise InvalidTableState (19) where the table has versions that were not copied."""
-    table = Table(work.target_connection, record)
     if table.is_declared():
         return
-    directory = _directory(work.target_connection, record)
-    others = foreign_manifests(directory, work.facts.get(_COPIED_MANIFESTS, {}))
+    others = foreign_manifests(table.files(), work.facts.get(_COPIED_MANIFESTS, {}))
     others += [f"branch {name}" for name in sorted(branches_of(table.open()))]
     if others:
         raise InvalidTableStateError(
-            f"'{display(record.path)}' has data that migration {work.plan.id} did not copy "
+            f"'{table.name}' has data that migration {work.plan.id} did not copy "
             f"({first_names(others, _NAMES)}), which undoing would delete"
         )
 
 
 def _undo(work: Work) -> None:
-    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_connection)
+    undo_entry(work, check_files=partial(_require_own_files, work), source=work.source_tables)
 
 
 # -- files -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TableDirectory:
-    """The directory of a table, with the options of its storage."""
-
-    location: str
-    storage: TableStorage
-
-    def store(self) -> Any:
-        """Return an obstore client for it; its calls raise obstore's own errors."""
-        location = locations.for_lance(self.location)
-        if not locations.is_local(location):
-            return self.storage.store_at(location)
-        directory = FilePath(location)
-        directory.mkdir(parents=True, exist_ok=True)
-        return LocalStore(directory)
-
-    def sizes(self) -> dict[str, int]:
-        """Return the bytes of each file, by path."""
-        with store_errors(self.location):
-            batches = obstore.list(self.store())
-            return {str(meta["path"]): int(meta["size"]) for batch in batches for meta in batch}
+def _sizes(files: TableFiles) -> dict[str, int]:
+    return {str(meta["path"]): int(meta["size"]) for meta in files.list("")}
 
 
-def files_of(source: TableDirectory, version: int) -> dict[str, int]:
+def files_of(source: TableFiles, version: int) -> dict[str, int]:
     """Return the bytes of each file of a table, by path, without manifests after a version.
 
     Files that are not the table's are left out.
@@ -279,7 +237,7 @@ def files_of(source: TableDirectory, version: int) -> dict[str, int]:
     Raises:
         InvalidTableStateError: (19) a manifest cannot be read.
     """
-    sizes = source.sizes()
+    sizes = _sizes(source)
     own = itertools.chain.from_iterable(source.storage.files_of_table(source.location).own)
     return {
         path: sizes[path]
@@ -300,32 +258,31 @@ def _version_of(digits: str) -> int:
     return _LARGEST - int(digits) if len(digits) == _DIGITS else int(digits)
 
 
-def manifests_of(source: TableDirectory, wanted: Iterable[str]) -> dict[str, str]:
+def manifests_of(source: TableFiles, wanted: Iterable[str]) -> dict[str, str]:
     """Return a digest of each manifest among some files, by path.
 
     Raises:
         ServiceUnavailableError: (17) or another error of the storage.
     """
     paths = [path for path in wanted if path.startswith(_VERSIONS)]
-    with store_errors(source.location), ThreadPoolExecutor(_THREADS) as pool:
-        store = source.store()
-        return dict(zip(paths, pool.map(partial(_digest, store), paths), strict=True))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(paths, pool.map(partial(_digest, source), paths), strict=True))
 
 
-def foreign_manifests(target: TableDirectory, own: Mapping[str, str]) -> list[str]:
+def foreign_manifests(target: TableFiles, own: Mapping[str, str]) -> list[str]:
     """Return the manifests of a directory that are not those that are copied there.
 
     Args:
         own: As `manifests_of` returns it.
     """
-    present = [path for path in target.sizes() if _MANIFEST.fullmatch(path) is not None]
+    present = [path for path in _sizes(target) if _MANIFEST.fullmatch(path) is not None]
     found = manifests_of(target, present)
     return sorted(path for path, digest in found.items() if own.get(path) != digest)
 
 
 def copy_files(
-    source: TableDirectory,
-    target: TableDirectory,
+    source: TableFiles,
+    target: TableFiles,
     wanted: dict[str, int],
     *,
     stopping: threading.Event,
@@ -344,24 +301,26 @@ def copy_files(
         ConcurrentModificationError: (14) another writer made one of the versions.
         ServiceUnavailableError: (17) or another error of a storage.
     """
-    present = target.sizes()
+    if locations.is_local(target.location):
+        with store_errors(target.location):
+            FilePath(locations.for_lance(target.location)).mkdir(parents=True, exist_ok=True)
+    present = _sizes(target)
     left = {path: size for path, size in wanted.items() if present.get(path) != size}
     manifests = sorted(path for path in wanted if path.startswith(_VERSIONS))
     others = [path for path in left if not path.startswith(_VERSIONS)]
 
-    def one(path: str, write: Callable[[Any, Any, str], None]) -> int:
+    def one(path: str, write: Callable[[TableFiles, str], None]) -> int:
         if stopping.is_set():
             raise Stopped
-        with store_errors(f"{source.location} and {target.location}"):
-            write(source.store(), target.store(), path)
+        write(source, path)
         return wanted[path]
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        for future in as_completed([pool.submit(one, path, _copy_file) for path in others]):
+        for future in as_completed([pool.submit(one, path, target.copy_from) for path in others]):
             advance(future.result())
     # The first version first: a concurrent reader finds a table that is whole.
     for path in sorted(manifests, key=_order):
-        size = one(path, _copy_once)
+        size = one(path, partial(_copy_once, target))
         if path in left:
             advance(size)
     return sum(wanted.values())
@@ -372,26 +331,22 @@ def _order(path: str) -> int:
     return _version_of(match[1]) if match else 0
 
 
-def _copy_file(source: Any, target: Any, path: str) -> None:
-    """Copy a file, a part at a time; it exists, as a whole, once the writer is closed."""
-    writer = obstore.open_writer(target, path)
-    for chunk in obstore.get(source, path).stream(min_chunk_size=_CHUNK):
-        writer.write(chunk)
-    writer.close()
-
-
-def _copy_once(source: Any, target: Any, path: str) -> None:
+def _copy_once(target: TableFiles, source: TableFiles, path: str) -> None:
     """Write a file that does not exist; one that exists must be the same."""
-    content = bytes(obstore.get(source, path).bytes())
-    try:
-        obstore.put(target, path, content, mode="create")
-    except AlreadyExistsError:
-        if _digest(target, path) != hashlib.sha256(content).hexdigest():
-            raise ConcurrentModificationError(
-                f"{path} already exists and is another version: another writer has written to the "
-                "table. It is left as it is"
-            ) from None
+    content = _content(source, path)
+    if not target.put_new(path, content) and target.read(path) != content:
+        raise ConcurrentModificationError(
+            f"{path} already exists and is another version: another writer has written to the "
+            "table. It is left as it is"
+        )
 
 
-def _digest(store: Any, path: str) -> str:
-    return hashlib.sha256(bytes(obstore.get(store, path).bytes())).hexdigest()
+def _content(files: TableFiles, path: str) -> bytes:
+    content = files.read(path)
+    if content is None:
+        raise ConcurrentModificationError(f"{path} at {files.location} was deleted concurrently")
+    return content
+
+
+def _digest(files: TableFiles, path: str) -> str:
+    return hashlib.sha256(_content(files, path)).hexdigest()

@@ -7,10 +7,8 @@ from typing import Any
 from lance_namespace.errors import ConcurrentModificationError, InvalidTableStateError
 
 from lance_bridge.catalog import Path
-from lance_bridge.connection import Connection
-from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, table_not_found
-from lance_bridge.tables.collection import Tables
+from lance_bridge.tables import Tables
 
 from ..migration import Work
 from ..plan import Facts, Problem, blocker
@@ -18,24 +16,23 @@ from ..spark import changes
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, read_back
-from ..targets import find_entry
 from .incremental import CatchUpFacts, CatchUpOptions, final_path, is_table_of, latest_of
 
 _NEXT = "Stop the writers of the source, and run another increment with --switch-to"
 
 
-def name_problems(connection: Connection, path: Path, final: Path) -> list[Problem]:
+def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
     """Return what keeps a table from getting its final name."""
     if path == final:
         return [blocker(f"It already has the name '{final[-1]}': choose another to switch to")]
-    if find_entry(connection, connection.table_path(final)) is not None:
+    if tables.find(tables.connection.table_path(final)) is not None:
         return [blocker(f"The name to switch to, '{display(final)}', is taken")]
     return []
 
 
 def _is_at(work: Work, path: Path) -> bool:
     """Return whether a name is that of the table of the plan."""
-    return is_table_of(work.item, find_entry(work.target_connection, path))
+    return is_table_of(work.item, work.target_tables.find(path))
 
 
 def switch(work: Work) -> Facts:
@@ -50,22 +47,22 @@ def switch(work: Work) -> Facts:
         has_both = work.is_repeated and _is_at(work, final)
         if not has_both:
             _require_nothing_new(work)
-        _rename(work.target_connection, path, final, has_both=has_both)
+        _rename(work.target_tables, path, final, has_both=has_both)
     elif not _is_at(work, final):
         raise table_not_found(path)
     return {"switched": True}
 
 
-def _rename(connection: Connection, path: Path, new_path: Path, *, has_both: bool) -> None:
+def _rename(tables: Tables, path: Path, new_path: Path, *, has_both: bool) -> None:
     """Rename a table, or finish that where an earlier run died before dropping the old entry.
 
     Args:
         has_both: Whether the table has both names.
     """
     if has_both:
-        TableEntry(connection, Tables(connection).load(path).record).remove()
+        tables.load(path).remove()
     else:
-        Tables(connection).rename(path, new_path)
+        tables.rename(path, new_path)
 
 
 def _require_nothing_new(work: Work) -> None:
@@ -148,7 +145,7 @@ def check_switch_back(work: Work) -> None:
     """Raise InvalidTableState (19) where another table has the name that it would get back."""
     path = work.item.target
     is_switched = _is_at(work, final_path(work.item)) and not _is_at(work, path)
-    if is_switched and find_entry(work.target_connection, path) is not None:
+    if is_switched and work.target_tables.find(path) is not None:
         raise InvalidTableStateError(f"The name '{work.item.name}' is taken by another table")
 
 
@@ -157,4 +154,4 @@ def switch_back(work: Work) -> None:
     path, final = work.item.target, final_path(work.item)
     check_switch_back(work)
     if _is_at(work, final):
-        _rename(work.target_connection, final, path, has_both=_is_at(work, path))
+        _rename(work.target_tables, final, path, has_both=_is_at(work, path))

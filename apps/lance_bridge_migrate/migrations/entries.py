@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path, TableRecord
+from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import invalid
-from lance_bridge.properties import visible
 from lance_bridge.ref import Ref
-from lance_bridge.tables.collection import Tables
 
-from ..endpoints import Endpoints, connection_of
+from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -56,55 +55,54 @@ class Entries(MigrationType):
             "and never drop them"
         )
         items = plan_items(
-            connection_of(endpoints.target),
+            endpoints.target_tables,
             [each for _, each in found],
             make_namespaces=options.make_namespaces,
         )
         return Survey(items, [warned, *notes])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(connection_of(endpoints.source).catalog.load_table(item.source))
+        return entry_fingerprint(endpoints.source_tables.load_entry(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:
         return registration_steps(item)
 
     def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
-        return find_entries(connection_of(endpoints.target), items)
+        return find_entries(endpoints.target_tables, items)
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
-        source = work.source_connection
+        source, path = work.source_tables, work.item.source
         return verify_registration(
-            work,
-            level,
-            lambda version: Tables(source).load(work.item.source).open(Ref(version)),
+            work, level, lambda version: source.load(path).open(Ref(version))
         )
 
 
 def find_candidates(
     endpoints: Endpoints, options: EntriesOptions
-) -> tuple[list[tuple[TableRecord, Candidate]], list[str]]:
+) -> tuple[list[tuple[TableEntry, Candidate]], list[str]]:
     """Return the selected Lance tables, with a candidate for each, and notes about other tables.
 
     Raises:
         InvalidInputError: (13) the namespace has more names than the target has levels.
     """
-    levels = connection_of(endpoints.target).capabilities.levels
+    levels = endpoints.target_tables.connection.capabilities.levels
     if len(options.namespace) > levels:
         raise invalid(f"The namespace has more names than the catalog's {levels} levels")
-    records = list(entries_of(connection_of(endpoints.source), options))
-    ours = [each for each in records if each.is_lance]
-    others = len(records) - len(ours)
+    entries = list(entries_of(endpoints.source_tables, options))
+    ours = [each for each in entries if each.record.is_lance]
+    others = len(entries) - len(ours)
     notes = [f"{others} entries that are not Lance tables are left out"] if others else []
     return [(each, _candidate(each, options, levels)) for each in ours], notes
 
 
-def _candidate(record: TableRecord, options: EntriesOptions, levels: int) -> Candidate:
+def _candidate(entry: TableEntry, options: EntriesOptions, levels: int) -> Candidate:
+    *own, name = entry.path
     return Candidate(
-        source=record.path,
-        target=(*_namespace_of(record.path[:-1], options.namespace, levels), record.path[-1]),
-        facts=EntryFacts(location=record.location or "", properties=visible(record.properties)),
-        fingerprint=entry_fingerprint(record),
-        problems=tuple(_problems(record)),
+        source=entry.path,
+        target=(*_namespace_of(tuple(own), options.namespace, levels), name),
+        facts=EntryFacts(location=entry.location, properties=entry.properties),
+        fingerprint=entry_fingerprint(entry),
+        problems=tuple(_problems(entry)),
     )
 
 
@@ -115,17 +113,17 @@ def _namespace_of(own: Path, outer: Path, levels: int) -> Path:
     return (*outer, *inner)
 
 
-def _problems(record: TableRecord) -> list[Problem]:
+def _problems(entry: TableEntry) -> list[Problem]:
     problems = []
-    if not record.location:
+    if not entry.location:
         problems.append(blocker("Its entry has no location"))
-    if record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
+    if entry.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
         problems.append(
             blocker(
                 "The source catalog holds its versions, which would not be seen through the "
                 "target: leave them to its storage first (management --to storage)"
             )
         )
-    if record.link_to:
-        problems.append(warning(f"It is a link to {record.link_to}; the entry will be none"))
+    if entry.record.link_to:
+        problems.append(warning(f"It is a link to {entry.record.link_to}; the entry will be none"))
     return problems

@@ -19,14 +19,13 @@ from lance_namespace.errors import (
 from pydantic import Field
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import TableRecord
+from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import Tables
 
-from ..endpoints import Endpoints, connection_of
+from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
 from ..migration import ItemFacts, MigrationType, PlainLocation, Step, Survey, Work
@@ -91,17 +90,16 @@ class Export(MigrationType):
     def survey(self, endpoints: Endpoints, options: ExportOptions) -> Survey:
         files.require_files(endpoints.target)
         files.require_absolute(options.directory)
-        records = entries_of(connection_of(endpoints.source), options)
-        return Survey([_item(endpoints, each, options) for each in records if each.is_lance])
+        entries = entries_of(endpoints.source_tables, options, lance_only=True)
+        return Survey([_item(endpoints, each, options) for each in entries])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        connection = connection_of(endpoints.source)
-        record = Tables(connection).load(item.source).record
+        table = endpoints.source_tables.load(item.source)
         try:
-            Table(connection, record).open(Ref(version=ExportFacts.of(item).version))
+            table.open(Ref(version=ExportFacts.of(item).version))
         except TableVersionNotFoundError:
             return _CLEANED_UP
-        return entry_fingerprint(record)
+        return entry_fingerprint(table)
 
     def steps(self, item: Item) -> Sequence[Step]:
         written = Step(_FILES, _write, _delete, _require_same_files)
@@ -116,24 +114,21 @@ class Export(MigrationType):
 # -- planning --------------------------------------------------------------------------------------
 
 
-def _item(endpoints: Endpoints, record: TableRecord, options: ExportOptions) -> Item:
-    directory = locations.join(options.directory, *record.path)
-    item = Item(source=record.path, target=(directory,), fingerprint=entry_fingerprint(record))
+def _item(endpoints: Endpoints, entry: TableEntry, options: ExportOptions) -> Item:
+    directory = locations.join(options.directory, *entry.path)
+    item = Item(source=entry.path, target=(directory,), fingerprint=entry_fingerprint(entry))
     try:
-        return _plan_table(endpoints, record, options, item)
+        return _plan_table(endpoints.target, Table.of(entry), options, item)
     except LanceNamespaceError as error:
         return item.with_problems(blocker(str(error)))
 
 
-def _plan_table(
-    endpoints: Endpoints, record: TableRecord, options: ExportOptions, item: Item
-) -> Item:
-    spark, directory = endpoints.target, item.target[0]
-    dataset = Table(connection_of(endpoints.source), record).open()
+def _plan_table(spark: Any, source: Table, options: ExportOptions, item: Item) -> Item:
+    dataset, directory = source.open(), item.target[0]
     columns, size, table = dataset.schema, bytes_of(dataset), None
     problems = parquet_tables.column_problems(columns)
     if options.database is not None:
-        table = (options.database, options.name.replace("{table}", record.path[-1]))
+        table = (options.database, options.name.replace("{table}", source.path[-1]))
         problems += parquet_tables.table_problems(spark, *table)
     if files.listing(spark, directory) is not None:
         problems.append(blocker(f"{directory} already exists: name another directory"))

@@ -13,11 +13,11 @@ from lance_namespace.errors import (
 )
 from pydantic import Field
 
-from lance_bridge.catalog import Path, TableRecord
+from lance_bridge.catalog import Path
+from lance_bridge.entry import TableEntry
 from lance_bridge.lance_datasets import find_commit
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import Tables
 from lance_bridge_spark.functions.rows import change
 from lance_bridge_spark.functions.rows.change import Once
 from lance_bridge_spark.functions.rows.clauses import Clauses, Delete, Insert, Update
@@ -32,7 +32,7 @@ from ..spark.changes import DELETED, ChangeRange, Increment
 from ..spark.session import become_active, spark_errors
 from ..spark.sources import SourceTable
 from ..spark.writing import address_at, append, read_back, transaction_of
-from ..targets import MARK, find_entry
+from ..targets import MARK
 from .loading import writing_options
 from .provenance import origin_version
 
@@ -149,10 +149,10 @@ def path_now(item: Item, facts: Mapping[str, Any]) -> Path:
     return final_path(item) if facts.get("switched") else item.target
 
 
-def is_table_of(item: Item, record: TableRecord | None) -> bool:
+def is_table_of(item: Item, entry: TableEntry | None) -> bool:
     """Return whether an entry is that of the table that the plan is for."""
     mark = CatchUpFacts.of(item).mark_of_table
-    return record is not None and record.properties.get(MARK) == mark
+    return entry is not None and entry.record.properties.get(MARK) == mark
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -167,13 +167,13 @@ def apply(work: Work) -> Facts:
     """
     spark, facts = work.endpoints.source, CatchUpFacts.of(work.item)
     become_active(spark)
-    record = Tables(work.target_connection).load(work.item.target).record
-    if not is_table_of(work.item, record):
+    table = work.target_tables.load(work.item.target)
+    if not is_table_of(work.item, table):
         raise ConcurrentModificationError(
             f"'{work.item.name}' has been recreated since the plan was made"
         )
     if work.is_repeated:
-        made = _version_written(work, Table(work.target_connection, record).open())
+        made = _version_written(work, table.open())
         if made is not None:
             return {"version": made}
     inventory = completeness.take_inventory(spark, facts.source)
@@ -225,30 +225,30 @@ def _merge(work: Work, rows: Any, version: int) -> Facts:
 
 def check_undo(work: Work) -> None:
     """Raise InvalidTableState (19) where others have written since."""
-    _entry_to_restore(work)
+    _table_to_restore(work)
 
 
 def restore(work: Work) -> None:
     """Restore the rows of the version before the increment, as a new version."""
-    record = _entry_to_restore(work)
-    if record is None:
+    table = _table_to_restore(work)
+    if table is None:
         return
-    table, before = Table(work.target_connection, record), CatchUpFacts.of(work.item).version_before
+    before = CatchUpFacts.of(work.item).version_before
     dataset = table.open(Ref(version=before), write=True)
     with table.committing(dataset, f"version {before} was not restored"):
         dataset.restore()  # type: ignore[no-untyped-call]  # pylance gives it no types
 
 
-def _entry_to_restore(work: Work) -> TableRecord | None:
-    """Return the table's entry if the increment has changed rows that still exist, or None.
+def _table_to_restore(work: Work) -> Table | None:
+    """Return the table if the increment has changed rows that still exist, or None.
 
     Raises:
         InvalidTableStateError: (19) others have changed rows since.
     """
-    record = _find_record(work)
-    if record is None:
+    table = _find_table(work)
+    if table is None:
         return None
-    dataset = Table(work.target_connection, record).open()
+    dataset = table.open()
     before = CatchUpFacts.of(work.item).version_before
     made = work.facts.get("version")
     if made is None:
@@ -260,22 +260,22 @@ def _entry_to_restore(work: Work) -> TableRecord | None:
         return None
     # Rows that others wrote between the two would be undone with the increment's.
     if found == made == before + 1:
-        return record
+        return table
     raise InvalidTableStateError(
         f"'{work.item.name}' has rows in version {int(dataset.version)} that migration "
         f"{work.plan.id} did not write, which undoing would delete: skip the table"
     )
 
 
-def _find_record(work: Work) -> TableRecord | None:
-    """Return the table's entry by the name that it has now; None where it is gone."""
+def _find_table(work: Work) -> Table | None:
+    """Return the table by the name that it has now; None where it is gone."""
     names = [work.item.target]
     if CatchUpFacts.of(work.item).switch_to:
         names.append(final_path(work.item))
     for path in names:
-        record = find_entry(work.target_connection, path)
-        if is_table_of(work.item, record):
-            return record
+        entry = work.target_tables.find(path)
+        if entry is not None and is_table_of(work.item, entry):
+            return Table.of(entry)
     return None
 
 

@@ -12,22 +12,19 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsError
 
-from lance_bridge.catalog import TableRecord
-from lance_bridge.connection import Connection
-from lance_bridge.dataset.create import FIRST_VERSION, write_first
-from lance_bridge.dataset.data import Rows
-from lance_bridge.dataset.history.references import branches_of
-from lance_bridge.dataset.indices import describe_indices
-from lance_bridge.dataset.spark_types import columns_of
-from lance_bridge.entry import TableEntry
-from lance_bridge.errors import display, table_already_exists
+from lance_bridge.dataset import (
+    FIRST_VERSION,
+    Rows,
+    branches_of,
+    columns_of,
+    describe_indices,
+    write_first,
+)
+from lance_bridge.errors import table_already_exists
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.managed import conversion
-from lance_bridge.managed_state import parse_state as managed_state
 from lance_bridge.ref import Ref
 from lance_bridge.table import Table
-from lance_bridge.tables.collection import Tables
 from lance_bridge_spark.jobs.indexing import build_index, index_request
 
 from ..migration import Step, Work
@@ -40,8 +37,8 @@ from ..targets import (
     allocate_location,
     create_entry,
     entry_facts,
-    find_own_entry,
-    load_own_entry,
+    find_own_table,
+    load_own_table,
     require_unchanged,
     undo_entry,
 )
@@ -69,24 +66,20 @@ def _create(work: Work) -> Facts:
     location = allocate_location(work)
     work.note(location=location)
     columns = columns_of(facts.schema_of_table)
-    record = create_entry(work, location, facts.properties, declared=True, columns=columns)
+    table = create_entry(work, location, facts.properties, declared=True, columns=columns)
     if facts.managed:
-        record = conversion.begin(TableEntry(work.target_connection, record)).record
-    return {AFTER: entry_facts(record), "location": record.location}
+        table = table.manage()
+    return {AFTER: entry_facts(table), "location": table.location}
 
 
 # -- the rows --------------------------------------------------------------------------------------
 
 
 def _load(work: Work) -> Facts:
-    connection, facts, spark = (
-        work.target_connection,
-        ConvertFacts.of(work.item),
-        work.endpoints.source,
-    )
-    record = load_own_entry(work)
-    _make_first_version(record, facts.schema_of_table, work)
-    removed = _delete_orphans(connection, record, work)
+    facts, spark = ConvertFacts.of(work.item), work.endpoints.source
+    table = load_own_table(work)
+    _make_first_version(table, facts.schema_of_table, work)
+    removed = _delete_orphans(table, work)
     become_active(spark)
     completeness.require_complete(
         spark, facts.source, facts.files, ignore_statistics=work.options.ignore_statistics
@@ -103,65 +96,62 @@ def _load(work: Work) -> Facts:
         options=options,
         alone=True,
     )
-    noted = _written_facts(connection, record, loaded)
+    noted = _written_facts(work, loaded)
     work.advance(rows=loaded.rows, size=noted["bytes_written"])
     if removed:
         noted["orphaned_bytes_deleted"] = removed
     return noted
 
 
-def _written_facts(connection: Connection, record: TableRecord, loaded: Loaded) -> Facts:
+def _written_facts(work: Work, loaded: Loaded) -> Facts:
     """Return what a report says about a write."""
     # The entry itself may say which version is the latest.
-    table = Tables(connection).load(record.path)
+    table = work.target_tables.load(work.item.target)
     size = bytes_of(table.open(Ref(version=loaded.version)))
     return {
         "version": loaded.version,
         "rows_written": loaded.rows,
         "bytes_written": size,
         "bytes_after": size,
-        **_orphans_left(connection, record, table.open()),
+        **_orphans_left(table),
     }
 
 
-def _orphans_left(
-    connection: Connection, record: TableRecord, dataset: lance.LanceDataset
-) -> Facts:
+def _orphans_left(table: Table) -> Facts:
     """Return how many files of data no version names, and their bytes; nothing if there are none.
 
     They are of tasks that failed and were repeated. They stay: the table is visible now, and
     another writer's files look the same before its commit.
     """
-    named = {f"data/{file.path}" for each in dataset.get_fragments() for file in each.data_files()}
-    found = TableEntry(connection, record).storage().sizes(record.location or "", "data")
+    fragments = table.open().get_fragments()
+    named = {f"data/{file.path}" for each in fragments for file in each.data_files()}
+    found = table.storage().sizes(table.location, "data")
     left = {name: size for name, size in found.items() if name not in named}
     if not left:
         return {}
     return {"orphaned_files_left": len(left), "orphaned_bytes_left": sum(left.values())}
 
 
-def _delete_orphans(connection: Connection, record: TableRecord, work: Work) -> int:
+def _delete_orphans(table: Table, work: Work) -> int:
     """Delete what attempts that were interrupted have written; return its bytes.
 
     The journal says that there was an attempt. As long as the table, which is this migration's own,
     has no version but the first, without rows, all files of data in it are of such attempts. Where
     the catalog holds the versions, the last commit of one may be in progress: its files stay.
     """
-    if not work.is_repeated or managed_state(record) is not None:
+    if not work.is_repeated or table.managed is not None:
         return 0
-    dataset = Table(connection, record).open(write=True)
+    dataset = table.open(write=True)
     if int(dataset.version) != FIRST_VERSION or branches_of(dataset):
         return 0
-    with translate_lance_errors(
-        f"The files of interrupted loads of '{display(record.path)}' remain"
-    ):
+    with translate_lance_errors(f"The files of interrupted loads of '{table.name}' remain"):
         stats = dataset.cleanup_old_versions(
             older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
         )
     if stats.bytes_removed:
         _log.warning(
             "%s: %s bytes that interrupted loads had left were deleted",
-            display(record.path),
+            table.name,
             f"{stats.bytes_removed:,}",
         )
     return int(stats.bytes_removed)
@@ -181,9 +171,8 @@ def bytes_of(dataset: lance.LanceDataset) -> int:
     return sum(int(file.file_size_bytes or 0) for file in files)
 
 
-def _make_first_version(record: TableRecord, columns: pa.Schema, work: Work) -> None:
+def _make_first_version(table: Table, columns: pa.Schema, work: Work) -> None:
     """Make version 1, empty; or find the one that an earlier run made."""
-    table = Table(work.target_connection, record)
     if table.is_declared():
         try:
             write_first(table, Rows.from_data(columns.empty_table()))
@@ -192,19 +181,19 @@ def _make_first_version(record: TableRecord, columns: pa.Schema, work: Work) -> 
                 raise
         else:
             return
-    first = Table(work.target_connection, record).open(Ref(version=FIRST_VERSION))
+    first = table.open(Ref(version=FIRST_VERSION))
     is_ours = first.count_rows() == 0 and first.schema.equals(columns)
     if not (work.is_repeated and is_ours):
-        raise table_already_exists(record.path, "another writer has written to it")
+        raise table_already_exists(table.path, "another writer has written to it")
 
 
 # -- indices ---------------------------------------------------------------------------------------
 
 
 def _build_index(index: IndexOptions, work: Work) -> Facts:
-    record = load_own_entry(work)
-    dataset = Table(work.target_connection, record).open()
-    with translate_lance_errors(f"The indices of '{display(record.path)}' could not be read"):
+    table = load_own_table(work)
+    dataset = table.open()
+    with translate_lance_errors(f"The indices of '{table.name}' could not be read"):
         existing = {each.name for each in describe_indices(dataset)}
     if index.index_name in existing or index.column not in dataset.schema.names:
         return {}
@@ -223,14 +212,13 @@ def _build_index(index: IndexOptions, work: Work) -> Facts:
 
 def _check_undo(work: Work) -> None:
     require_unchanged(work)
-    record = find_own_entry(work)
-    if record is not None:
-        _require_own_rows(work, record)
+    table = find_own_table(work)
+    if table is not None:
+        _require_own_rows(work, table)
 
 
-def _require_own_rows(work: Work, record: TableRecord) -> None:
+def _require_own_rows(work: Work, table: Table) -> None:
     """Raise InvalidTableState (19) unless all rows of a table are this migration's."""
-    table = Table(work.target_connection, record)
     if table.is_declared():
         return
     dataset = table.open()
@@ -245,7 +233,7 @@ def _require_own_rows(work: Work, record: TableRecord) -> None:
     else:
         return
     raise InvalidTableStateError(
-        f"The rows of '{display(record.path)}' are not known to be those of migration "
+        f"The rows of '{table.name}' are not known to be those of migration "
         f"{work.plan.id} ({reason}): undoing could delete what others wrote. Skip the table, or "
         "drop it"
     )

@@ -19,12 +19,11 @@ from lance_bridge.catalog import (
     MANAGED_BY,
     STORAGE,
     TABLE_TYPE,
-    TableRecord,
 )
-from lance_bridge.connection import Connection
-from lance_bridge.errors import concurrent_modification, display
+from lance_bridge.entry import TableEntry
+from lance_bridge.errors import concurrent_modification
 
-from ..endpoints import Endpoints, connection_of
+from ..endpoints import Endpoints
 from ..journal import Check
 from ..levels import Level
 from ..migration import ItemFacts, MigrationType, Step, Survey, Work
@@ -36,7 +35,6 @@ from ..targets import (
     entry_facts,
     entry_fingerprint,
     entry_identity,
-    find_entry,
     is_own,
     replace_properties,
 )
@@ -84,41 +82,41 @@ class Properties(MigrationType):
     options_type = PropertiesOptions
 
     def survey(self, endpoints: Endpoints, options: PropertiesOptions) -> Survey:
-        connection = connection_of(endpoints.target)
-        records = [each for each in entries_of(connection, options) if each.is_lance]
-        return Survey([_item(connection, record, options) for record in records])
+        entries = entries_of(endpoints.target_tables, options, lance_only=True)
+        return Survey([_item(entry, options) for entry in entries])
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
-        return entry_fingerprint(connection_of(endpoints.target).catalog.load_table(item.source))
+        return entry_fingerprint(endpoints.target_tables.load_entry(item.source))
 
     def steps(self, item: Item) -> Sequence[Step]:  # noqa: ARG002 - the same for all items
         return [Step("properties", _change, _change_back, _check_undo)]
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:  # noqa: ARG002 - the same
         facts = PropertiesFacts.of(work.item)
-        record = find_entry(work.target_connection, work.item.target)
-        found = None if record is None else _format_properties(record)
+        entry = work.target_tables.find(work.item.target)
+        found = None if entry is None else _format_properties(entry)
         before = facts.before["location"]
-        now = None if record is None else entry_facts(record)["location"]
+        now = None if entry is None else entry_facts(entry)["location"]
         return [
             Check(name="properties", ok=found == facts.wanted, expected=facts.wanted, found=found),
             Check(name="location", ok=now == before, expected=before, found=now),
         ]
 
 
-def _format_properties(record: TableRecord) -> dict[str, str]:
-    return {key: record.properties.get(key, "") for key in (TABLE_TYPE, MANAGED_BY)}
+def _format_properties(entry: TableEntry) -> dict[str, str]:
+    return {key: entry.record.properties.get(key, "") for key in (TABLE_TYPE, MANAGED_BY)}
 
 
-def _item(connection: Connection, record: TableRecord, options: PropertiesOptions) -> Item:
-    facts = PropertiesFacts(wanted=options.wanted(), before=entry_facts(record))
+def _item(entry: TableEntry, options: PropertiesOptions) -> Item:
+    record, connection = entry.record, entry.connection
+    facts = PropertiesFacts(wanted=options.wanted(), before=entry_facts(entry))
     item = Item(
-        source=record.path,
-        target=record.path,
+        source=entry.path,
+        target=entry.path,
         facts=facts.to_json(),
-        fingerprint=entry_fingerprint(record),
+        fingerprint=entry_fingerprint(entry),
     )
-    is_ours = _format_properties(record) == facts.wanted
+    is_ours = _format_properties(entry) == facts.wanted
     if record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
         holder = "its catalog" if LATEST in record.properties else "another implementation"
         why = f"Its versions are managed by {holder}, which these properties do not change"
@@ -136,51 +134,47 @@ def _item(connection: Connection, record: TableRecord, options: PropertiesOption
 
 
 def _change(work: Work) -> Facts:
-    facts, record = PropertiesFacts.of(work.item), _load(work)
-    if is_own(work, record):
-        return {AFTER: entry_facts(record)}
-    if entry_facts(record) != facts.before:
-        raise concurrent_modification(record.path)
+    facts, entry = PropertiesFacts.of(work.item), work.target_tables.load_entry(work.item.target)
+    if is_own(work, entry):
+        return {AFTER: entry_facts(entry)}
+    if entry_facts(entry) != facts.before:
+        raise concurrent_modification(entry.path)
     # On disk before the change: what the entry was, whatever other migration had marked it.
-    work.note(identity=entry_identity(record))
-    kept = {k: v for k, v in record.properties.items() if k not in facts.wanted}
+    work.note(identity=entry_identity(entry))
+    kept = {k: v for k, v in entry.record.properties.items() if k not in facts.wanted}
     new = {**kept, **{k: v for k, v in facts.wanted.items() if v}, MARK: work.mark}
-    return {AFTER: entry_facts(replace_properties(work.target_connection, record, new))}
-
-
-def _load(work: Work) -> TableRecord:
-    return work.target_connection.catalog.load_table(work.item.target)
+    return {AFTER: entry_facts(replace_properties(entry, new))}
 
 
 def _check_undo(work: Work) -> None:
     _entry_to_change_back(work)
 
 
-def _entry_to_change_back(work: Work) -> TableRecord | None:
+def _entry_to_change_back(work: Work) -> TableEntry | None:
     """Return the entry if it is as this migration left it; None if nothing is left to undo.
 
     Raises:
         InvalidTableStateError: (19) it was changed or replaced since.
     """
-    record = find_entry(work.target_connection, work.item.target)
-    if record is None:
+    entry = work.target_tables.find(work.item.target)
+    if entry is None:
         return None
-    now, after = entry_facts(record), work.facts.get(AFTER)
+    now, after = entry_facts(entry), work.facts.get(AFTER)
     if now == PropertiesFacts.of(work.item).before:
         return None
-    if is_own(work, record) and after in (None, now):
-        return record
+    if is_own(work, entry) and after in (None, now):
+        return entry
     raise InvalidTableStateError(
-        f"'{display(record.path)}' was changed since migration {work.plan.id} changed its "
+        f"'{entry.name}' was changed since migration {work.plan.id} changed its "
         "properties: undo that change first, or skip the table"
     )
 
 
 def _change_back(work: Work) -> None:
-    record = _entry_to_change_back(work)
-    if record is None:
+    entry = _entry_to_change_back(work)
+    if entry is None:
         return
-    facts, seen = PropertiesFacts.of(work.item), entry_facts(record)["properties"]
-    hidden = {k: v for k, v in record.properties.items() if k not in seen}
+    facts, seen = PropertiesFacts.of(work.item), entry_facts(entry)["properties"]
+    hidden = {k: v for k, v in entry.record.properties.items() if k not in seen}
     before = {**hidden, **facts.before["properties"]}
-    replace_properties(work.target_connection, record, before, facts.ownership)
+    replace_properties(entry, before, facts.ownership)

@@ -25,10 +25,9 @@ from lance_bridge import identifier
 from lance_bridge import location as locations
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
-from lance_bridge.storage.store import store_errors
-from lance_bridge.storage.table_files import RESERVED_FILE
+from lance_bridge.storage import RESERVED_FILE, store_errors
 
-from ..endpoints import Directory, Endpoints, connection_of, directory_at
+from ..endpoints import Directory, Endpoints, directory_at
 from ..journal import Check
 from ..levels import Level
 from ..migration import MigrationType, Step, Survey, Work
@@ -82,11 +81,12 @@ class Register(MigrationType):
         return directory_at(address, secrets)
 
     def survey(self, endpoints: Endpoints, options: RegisterOptions) -> Survey:
-        connection, source = connection_of(endpoints.target), endpoints.source
-        identifier.parse_table_namespace(options.namespace, connection.capabilities)
+        tables, source = endpoints.target_tables, endpoints.source
+        capabilities = tables.connection.capabilities
+        identifier.parse_table_namespace(options.namespace, capabilities)
         found = [each for each in tables_in(source) if options.takes(each.names)]
-        candidates = [_candidate(each, options, connection.capabilities.levels) for each in found]
-        items = plan_items(connection, candidates, make_namespaces=options.make_namespaces)
+        candidates = [_candidate(each, options, capabilities.levels) for each in found]
+        items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)
         return Survey(items, () if found else (f"There are no tables in {source.root}",))
 
     def fingerprint(self, endpoints: Endpoints, item: Item) -> str:
@@ -99,7 +99,7 @@ class Register(MigrationType):
         return registration_steps(item)
 
     def prefetch(self, endpoints: Endpoints, items: Sequence[Item]) -> Mapping[str, Any]:
-        return find_entries(connection_of(endpoints.target), items)
+        return find_entries(endpoints.target_tables, items)
 
     def verify(self, work: Work, level: Level) -> Sequence[Check]:
         def open_source(version: int) -> lance.LanceDataset:

@@ -11,15 +11,12 @@ from lance_namespace.errors import InvalidInputError, NamespaceNotFoundError
 from pydantic import Field
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.connection import Connection
+from lance_bridge.catalog import Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
-from lance_bridge.managed import conversion
 from lance_bridge.properties import check_properties
 from lance_bridge.table import Table
-from lance_bridge.tables import creation
-from lance_bridge.tables.locations import LazyNamespace
+from lance_bridge.tables import Tables
 
 from ..journal import Check
 from ..levels import Level
@@ -29,8 +26,9 @@ from ..plan import Facts, Item, ItemType, Problem, blocker, warning
 from ..targets import (
     AFTER,
     create_entry,
+    entries_in,
     entry_facts,
-    load_own_entry,
+    load_own_table,
     require_unchanged,
     undo_entry,
 )
@@ -77,38 +75,38 @@ class Candidate:
 
 
 def plan_items(
-    connection: Connection, candidates: Iterable[Candidate], *, make_namespaces: bool
+    tables: Tables, candidates: Iterable[Candidate], *, make_namespaces: bool
 ) -> list[Item]:
     """Return the items of a plan: the namespaces that are missing, and the tables.
 
     Args:
         make_namespaces: Whether missing namespaces are created, or else block their tables.
     """
-    tables = [_plan_table(connection, each) for each in candidates]
-    wanted = {item.target for item in tables if item.is_to_do}
-    missing = missing_namespaces(connection, wanted)
+    planned = [_plan_table(tables, each) for each in candidates]
+    wanted = {item.target for item in planned if item.is_to_do}
+    missing = missing_namespaces(tables.connection, wanted)
     absent = {item.target for item in missing}
     parents = {path[:-1] for path in wanted} - absent
-    existing = _entries_in(connection, parents)
-    managing = {path for path in parents if _manages_versions(connection, path)}
+    existing = entries_in(tables, parents)
+    managing = {path for path in parents if _manages_versions(tables, path)}
     if not make_namespaces:
-        tables = [_require_namespace(item, absent) for item in tables]
-    tables = [_compare_with_entry(item, existing.get(item.target)) for item in tables]
+        planned = [_require_namespace(item, absent) for item in planned]
+    planned = [_compare_with_entry(item, existing.get(item.target)) for item in planned]
     managed = {"managed": True}
     return [*(missing if make_namespaces else []), *(
         item.model_copy(update={"facts": {**item.facts, **managed}})
         if item.target[:-1] in managing else item
-        for item in tables
+        for item in planned
     )]  # fmt: skip
 
 
-def _plan_table(connection: Connection, found: Candidate) -> Item:
+def _plan_table(tables: Tables, found: Candidate) -> Item:
     """Return the item of a table, with the problems of its names, location and properties."""
     problems = list(found.problems)
     target, location = found.target, found.facts.location
     if not problems:
         try:
-            target = connection.table_path(found.target)
+            target = tables.connection.table_path(found.target)
             location = locations.check(location) if location else ""
         except InvalidInputError as error:
             problems.append(blocker(str(error)))
@@ -146,33 +144,22 @@ def _require_namespace(item: Item, absent: set[Path]) -> Item:
     return item.with_problems(blocker(f"{text} create it"))
 
 
-def _entries_in(connection: Connection, namespaces: Iterable[Path]) -> dict[Path, TableRecord]:
-    found: dict[Path, TableRecord] = {}
-    for namespace in sorted(namespaces):
-        with suppress(NamespaceNotFoundError):  # dropped since it was found
-            found.update({each.path: each for each in connection.catalog.scan_tables(namespace)})
-    return found
-
-
-def _manages_versions(connection: Connection, namespace: Path) -> bool:
+def _manages_versions(tables: Tables, namespace: Path) -> bool:
     """Return whether the catalog is to hold the versions of a namespace's new tables."""
     with suppress(NamespaceNotFoundError):
-        return creation.wants_management(
-            (*namespace, ""), LazyNamespace(connection, namespace), None
-        )
+        return tables.wants_management((*namespace, ""))
     return False
 
 
-def _compare_with_entry(item: Item, entry: TableRecord | None) -> Item:
+def _compare_with_entry(item: Item, entry: TableEntry | None) -> Item:
     """Return an item with what the entry means for it that has its name already."""
     if entry is None or not item.is_to_do:
         return item
     location = item.facts["location"] and locations.key(item.facts["location"])
-    if entry.is_lance and entry.location and locations.key(entry.location) == location:
+    is_lance = entry.record.is_lance
+    if is_lance and entry.location and locations.key(entry.location) == location:
         return item.model_copy(update={"nothing_to_do": "It has an entry for that location"})
-    found = (
-        f"a Lance table at {entry.location}" if entry.is_lance else creation.describe_type(entry)
-    )
+    found = f"a Lance table at {entry.location}" if is_lance else entry.describe_type()
     return item.with_problems(blocker(f"The name is taken by {found}"))
 
 
@@ -196,11 +183,7 @@ def _create(work: Work) -> Facts:
 
 def manage_versions(work: Work) -> Facts:
     """Have the catalog hold the versions of the table."""
-    return {
-        AFTER: entry_facts(
-            conversion.begin(TableEntry(work.target_connection, load_own_entry(work))).record
-        )
-    }
+    return {AFTER: entry_facts(load_own_table(work).manage())}
 
 
 def verify_registration(
@@ -215,12 +198,12 @@ def verify_registration(
     """
     if work.item.type is ItemType.NAMESPACE:
         return []
-    record: TableRecord | None = work.prefetched
+    entry: TableEntry | None = work.prefetched
     expected = EntryFacts.of(work.item).location
-    found = record.location if record is not None and record.is_lance else None
+    found = entry.record.location if entry is not None and entry.record.is_lance else None
     is_same = found is not None and locations.key(found) == locations.key(expected)
     checks = [Check(name="entry", ok=is_same, expected=expected, found=found)]
-    if record is None or not is_same:
+    if entry is None or not is_same:
         return checks
-    dataset = Table(work.target_connection, record).open()
+    dataset = Table.of(entry).open()
     return checks + compare(open_source(int(dataset.version)), dataset, level)

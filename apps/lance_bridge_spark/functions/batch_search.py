@@ -22,24 +22,27 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, StructType
 
-from lance_bridge.dataset import expressions, index_types
-from lance_bridge.dataset.expressions import translate_query_errors
-from lance_bridge.dataset.query import nearest as vectors
+from lance_bridge.dataset import (
+    check_predicate,
+    parse_nearest,
+    translate_query_errors,
+    vector_of,
+)
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.ref import Ref
 
 from ..addresses import Access
 from ..source import arrays, planning
-from ..source.types import batch_schema
+from ..source.search import DISTANCE
+from ..source.types import ROW_ID, batch_schema
 from .filters import Condition, sql_of
 from .reading import DEFAULT_K
-from .rows.snapshot import ROW_ID, Snapshot
+from .rows.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DISTANCE = "_distance"
 _QUERY = "_lance_bridge_query"
 _VECTOR = "_lance_bridge_vector"
 _PART = "_lance_bridge_part"
@@ -135,17 +138,17 @@ def _search(
     names: tuple[str, ...],
     condition: str | None,
 ) -> Search:
-    kind = index_types.vector_of(target.schema.field(column))
+    kind = vector_of(target.schema.field(column))
     if kind is None:
         raise invalid(f"Column '{column}' of table '{target.name}' holds no vectors")
     size = int(kind.list_size)
     zeros = QueryTableRequestVector(single_vector=[0.0] * size)
     request = QueryTableRequest(vector=zeros, vector_column=column, **wanted)
-    checked = vectors.parse(target.dataset, target.table, request)
+    checked = parse_nearest(target.dataset, target.table, request)
     if checked is None:
         raise invalid(f"Column '{column}' of table '{target.name}' has vectors of no numbers")
     if condition is not None:
-        expressions.check_predicate(target.dataset, target.name, condition, "Filter")
+        check_predicate(target.dataset, target.name, condition, "Filter")
     return Search(
         target.access(),
         {key: value for key, value in checked.options.items() if key != "q"},

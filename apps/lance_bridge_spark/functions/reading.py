@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError
 
-from lance_bridge.dataset import read as tables
-from lance_bridge.dataset.history.versions import directory_of
+from lance_bridge.dataset import count_rows, directory_of
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line, is_refusal, translate_lance_errors
 from lance_bridge.ref import LATEST, Ref
@@ -107,7 +106,7 @@ def count(
     """
     found = find_table(address_of(spark, table))
     ref = Ref.of(version, tag, branch)
-    return tables.count_rows(found, ref, sql_of(filter))
+    return count_rows(found, ref, sql_of(filter))
 
 
 def take(

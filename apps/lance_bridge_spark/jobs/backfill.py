@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import ConcurrentModificationError
 
-from lance_bridge.dataset import expressions, paths
+from lance_bridge.dataset import check_predicate, field_ids
 from lance_bridge.errors import concurrent_modification, invalid
 from lance_bridge.ref import LATEST, Ref
 
@@ -188,7 +188,7 @@ def _operation(
 ) -> Any:
     changed = [each.fragment for each in filled.values()]
     if not filling.is_new:
-        ids = paths.ids_in(dataset, [order.column]) if changed else []
+        ids = field_ids(dataset, [order.column]) if changed else []
         return lance.LanceOperation.Update(updated_fragments=changed, fields_modified=ids)
     if not filled:
         raise invalid(f"Table '{order.table.address.name}' has no rows: add the column without")
@@ -241,7 +241,7 @@ def _filling(order: Backfill, dataset: lance.LanceDataset) -> Filling:
     names: list[str] = schema.names
     name = order.table.address.name
     if order.where is not None:
-        expressions.check_predicate(dataset, name, order.where, "where")
+        check_predicate(dataset, name, order.where, "where")
     read = _columns(order, names)
     is_new = order.column not in names
     if is_new:

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_bridge.dataset.batch_stream import ErrorCapturingReader
-from lance_bridge.dataset.expressions import translate_query_errors
+from lance_bridge.dataset import ErrorCapturingReader, translate_query_errors
 from lance_bridge.errors import invalid
 
 from ..addresses import Access
 from ..source.arrays import stored, to_spark
+from ..source.types import ROW_ADDRESS, ROW_ID
 from .tasks import answer, done
 
 Function = Callable[[pa.RecordBatch], Any]
@@ -30,8 +30,6 @@ TASK = "__lance_bridge_task"
 ROW = "__lance_bridge_row"
 CHOSEN = "__lance_bridge_chosen"
 VALUE = "__lance_bridge_value"
-_ID = "_rowid"
-_PLACE = "_rowaddr"
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Filling:
         if self.is_new and self.where is not None:
             chosen = f"({self.where}\n)"
         scanner = self._fragment(fragment).scanner(
-            columns={**wanted, ROW: _PLACE if self.is_new else _ID, CHOSEN: chosen},
+            columns={**wanted, ROW: ROW_ADDRESS if self.is_new else ROW_ID, CHOSEN: chosen},
             filter=None if self.is_new else self.where,
             batch_size=self.batch_size,
         )
@@ -74,7 +72,7 @@ class Filling:
     def computed(self, fragment: int, sql: str) -> Iterator[pa.RecordBatch]:
         """Yield what Lance computes for the chosen rows of a fragment: `ROW`, and `VALUE`."""
         scanner = self._fragment(fragment).scanner(
-            columns={VALUE: sql, ROW: _ID}, filter=self.where, batch_size=self.batch_size
+            columns={VALUE: sql, ROW: ROW_ID}, filter=self.where, batch_size=self.batch_size
         )
         with translate_query_errors(f"Column '{self.field.name}' was not filled"):
             yield from scanner.to_batches()
@@ -87,12 +85,12 @@ class Filling:
         with passing.reraise_source_error():
             if self.is_new:
                 return Filled(*target.merge_columns(reader))
-            return Filled(target.update_columns(reader, left_on=_ID, right_on=_ID)[0])
+            return Filled(target.update_columns(reader, left_on=ROW_ID, right_on=ROW_ID)[0])
 
     def _written(self) -> pa.Schema:
         # Lance fills rows that are left out with null, also where no value may be null.
         field = self.field.with_nullable(True)
-        return pa.schema([field] if self.is_new else [field, pa.field(_ID, pa.uint64())])
+        return pa.schema([field] if self.is_new else [field, pa.field(ROW_ID, pa.uint64())])
 
     def _new(self, values: Values) -> Iterator[pa.RecordBatch]:
         last = -1

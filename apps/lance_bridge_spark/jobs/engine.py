@@ -102,5 +102,5 @@ def address_in(namespace: LanceNamespace, path: Path) -> TableAddress:
     own = require_lance_bridge(namespace, type(namespace).__name__)
     kind = type(own)
     impl = f"{kind.__module__}.{kind.__qualname__}"
-    properties = {"impl": impl, **own._properties}
+    properties = {"impl": impl, **own.properties}
     return TableAddress(CatalogAddress(own.configured_name or kind.impl, properties), path)

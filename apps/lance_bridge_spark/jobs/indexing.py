@@ -15,9 +15,15 @@ from lance_namespace import CreateTableIndexRequest
 from lance_namespace.errors import TableIndexAlreadyExistsError
 from pydantic import ValidationError
 
-from lance_bridge.dataset import index_types, paths
-from lance_bridge.dataset.index_types import IndexType
-from lance_bridge.dataset.indices import describe_indices
+from lance_bridge.dataset import (
+    Column,
+    IndexType,
+    describe_indices,
+    find_column,
+    index_options,
+    parse_index_type,
+    stored_type,
+)
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
 
@@ -88,7 +94,7 @@ class _Plan:
 
     table: SparkTable
     dataset: lance.LanceDataset
-    column: paths.Column
+    column: Column
     kind: IndexType
     name: str
     options: dict[str, Any]
@@ -197,13 +203,13 @@ def index_request(
 
 
 def _plan(table: SparkTable, request: CreateTableIndexRequest, *, replace: bool) -> _Plan:
-    wanted = index_types.parse(request.index_type)
+    wanted = parse_index_type(request.index_type)
     dataset = table.open(write=True)
-    at = paths.find(dataset, table, request.column)
+    at = find_column(dataset, table, request.column)
     field = at.field.to_arrow()
     if not wanted.fits(field):
         raise invalid(f"{wanted.name} is for {wanted.needs}; '{at.path}' is {field.type}")
-    options = index_types.options_of(request, wanted, field)
+    options = index_options(request, wanted, field)
     name = f"{at.path}_idx" if request.name is None else request.name
     removed = _to_remove(table, dataset, name, replace)
     return _Plan(table, dataset, at, wanted, name, options, removed)
@@ -241,9 +247,7 @@ def _shares_model(plan: _Plan) -> bool:
     It trains product quantization on the distance to centroids, and with ``dot`` encodes without
     them: such a model finds next to nothing.
     """
-    if not plan.kind.is_vector or pa.types.is_list(
-        index_types.stored(plan.column.field.to_arrow())
-    ):
+    if not plan.kind.is_vector or pa.types.is_list(stored_type(plan.column.field.to_arrow())):
         return False
     metric = plan.options["metric"]
     return metric != "hamming" and not (metric == "dot" and "PQ" in plan.kind.name)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance import optimize
 
-from lance_bridge.dataset import maintenance as cleanup
-from lance_bridge.dataset.maintenance import DEFAULT_AGE, Cleaned
+from lance_bridge.dataset import DEFAULT_AGE, Cleaned
+from lance_bridge.dataset import clean_up as clean_up_table
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
 
@@ -187,13 +187,9 @@ def clean_up(
         InvalidInputError: (13) an age that is not safe.
         ServiceUnavailableError: (17) some files may be gone; clean up again.
     """
-    cleanup.check_ages(older_than, keep_versions)
     with phases(f"clean up {table}", 1) as progress:
         progress.begin("explain" if dry_run else "delete")
         found = find_table(address_of(spark, table))
-        return cleanup.clean_up(
-            found,
-            older_than=older_than,
-            keep_versions=keep_versions,
-            dry_run=dry_run,
+        return clean_up_table(
+            found, older_than=older_than, keep_versions=keep_versions, dry_run=dry_run
         )

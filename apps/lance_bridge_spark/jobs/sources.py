@@ -15,7 +15,7 @@ import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.config import named_catalogs
-from lance_bridge.dataset import expressions
+from lance_bridge.dataset import columns_in
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.names import parts_of, quoted
@@ -213,7 +213,7 @@ def read_columns(sql: str, names: list[str]) -> tuple[str, ...]:
     """Return the columns that SQL may read: all where it has a star for columns."""
     if _STAR.search(blank_literals(sql)):
         return tuple(names)
-    found = set(expressions.columns_in(sql, names))
+    found = set(columns_in(sql, names))
     return tuple(name for name in names if name in found)
 
 

@@ -18,8 +18,7 @@ import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from lance_bridge.dataset import paths
-from lance_bridge.dataset.batch_stream import ErrorCapturingReader
+from lance_bridge.dataset import ErrorCapturingReader, field_ids
 from lance_bridge.errors import invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
@@ -296,7 +295,7 @@ class _Job:
             updated_fragments=[] if gone else there[:1],
             new_fragments=fragments,
             # None of the new rows is covered by an index.
-            fields_for_preserving_frag_bitmap=paths.ids_in(self.dataset, self.dataset.schema.names),
+            fields_for_preserving_frag_bitmap=field_ids(self.dataset, self.dataset.schema.names),
         )
 
 

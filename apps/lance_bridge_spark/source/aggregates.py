@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_bridge.dataset.expressions import translate_query_errors
+from lance_bridge.dataset import translate_query_errors
 from lance_bridge.errors import invalid
 
 from . import planning

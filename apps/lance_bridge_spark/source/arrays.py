@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
-from lance_bridge.dataset.arrow_compat import align
-from lance_bridge.dataset.batch_stream import ErrorCapturingReader
+from lance_bridge.dataset import ErrorCapturingReader, align
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import LANCE_ERRORS, as_namespace_error, first_line, is_refusal
 

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lance_bridge.dataset import expressions
+from lance_bridge.dataset import check_predicate
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.ref import Ref
 
@@ -76,7 +76,7 @@ class LanceSource(DataSource):
             if scan is None or scan.aggregate is None:
                 types.check_readable(schema, dataset.schema, name, search)
             if read.filter is not None:
-                expressions.check_predicate(dataset, name, read.filter, "Option 'filter'")
+                check_predicate(dataset, name, read.filter, "Option 'filter'")
             return LanceReader(Reading(access, schema, scan or Scan(), read, search), dataset)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -87,9 +87,7 @@ class LanceSource(DataSource):
             reading, dataset = reading_of(stream, schema, read)
             types.check_readable(schema, dataset.schema, stream.address.name, None)
             if read.filter is not None:
-                expressions.check_predicate(
-                    dataset, stream.address.name, read.filter, "Option 'filter'"
-                )
+                check_predicate(dataset, stream.address.name, read.filter, "Option 'filter'")
             return _stream_reader(stream, reading)
 
     def _found(

@@ -11,8 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lance_bridge.dataset.expressions import in_brackets, translate_query_errors
-from lance_bridge.dataset.query.projection import ROW_ID
+from lance_bridge.dataset import in_brackets, translate_query_errors
 
 from ..addresses import Access
 from . import aggregates, arrays, planning
@@ -21,7 +20,7 @@ from .options import BATCH_ROWS, ReadOptions
 from .planning import Fragments
 from .requests import Aggregate, Scan
 from .search import Search
-from .types import ROW_ADDRESS, batch_schema
+from .types import ROW_ADDRESS, ROW_ID, batch_schema
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from lance_namespace_urllib3_client.models import (
     StringFtsQuery,
 )
 
-from lance_bridge.dataset.query import full_text, nearest
-from lance_bridge.dataset.query.projection import DISTANCE, SCORE
+from lance_bridge.dataset import parse_full_text, parse_nearest
 from lance_bridge.errors import invalid
 
 from .options import Options
@@ -27,6 +26,8 @@ from .options import Options
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable
 
+DISTANCE, _SCORE = "_distance", "_score"
+"""What Lance calls the columns of a search."""
 _NEAREST = "nearest."
 _FULL_TEXT = "full_text."
 
@@ -64,14 +65,14 @@ def of(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Sear
 def _by_vector(options: Options, table: SparkTable, dataset: lance.LanceDataset) -> Search:
     request = QueryTableRequest(
         id=list(table.path),
-        k=options.number("nearest.k") or nearest.DEFAULT_K,
+        k=options.number("nearest.k") or 0,
         vector=_vector(options.json("nearest.query")),
         vector_column=options.text("nearest.column"),
         distance_type=options.text("nearest.metric"),
         nprobes=options.number("nearest.nprobes"),
         refine_factor=options.number("nearest.refine"),
     )
-    found = nearest.parse(dataset, table, request)
+    found = parse_nearest(dataset, table, request)
     if found is None:
         raise invalid("Option 'nearest.query' is an empty vector")
     prefilter = options.text("nearest.prefilter") is None or options.flag("nearest.prefilter")
@@ -96,7 +97,7 @@ def _by_text(options: Options, table: SparkTable, dataset: lance.LanceDataset) -
     query = StringFtsQuery(
         query=options.text("full_text.query") or "", columns=list(columns) if columns else None
     )
-    found = full_text.parse(dataset, table, QueryTableRequestFullTextQuery(string_query=query))
+    found = parse_full_text(dataset, table, QueryTableRequestFullTextQuery(string_query=query))
     return Search(
-        SCORE, {"full_text_query": found, "prefilter": True}, options.number("full_text.k")
+        _SCORE, {"full_text_query": found, "prefilter": True}, options.number("full_text.k")
     )

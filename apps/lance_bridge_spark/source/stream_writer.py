@@ -23,7 +23,6 @@ from pyspark.sql.types import StructType
 from lance_bridge.errors import invalid
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
-from lance_bridge.storage.manifests import TableFiles
 
 from ..addresses import TableAddress
 from .errors import as_spark_errors
@@ -113,7 +112,7 @@ class Batch:
             InvalidTableStateError: (19) a version was cleaned up that may have been the batch's.
             ServiceUnavailableError: (17) a version, or the note, cannot be read or written.
         """
-        files = TableFiles(table.storage(write=True), table.location)
+        files = table.files(write=True)
         path = f"{_DIRECTORY}/{self.query}.stream.json"
         with translate_lance_errors(
             f"The versions of table '{table.address.name}' could not be read"

@@ -18,7 +18,6 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import FloatType, LongType, StructField, StructType
 
-from lance_bridge.dataset.query.projection import ROW_ID
 from lance_bridge.errors import invalid
 
 from .options import ReadOptions
@@ -150,9 +149,10 @@ def nullable(schema: spark.StructType) -> spark.StructType:
     return spark.StructType(fields)
 
 
-ROW_ADDRESS = "_rowaddr"
+ROW_ID, ROW_ADDRESS = "_rowid", "_rowaddr"
 ADDED = (ROW_ID, ROW_ADDRESS)
-"""Where rows are, which any read can have."""
+"""A row's identifier, which compaction keeps where the table has stable ones, and its fragment and
+offset in a version. Any read can have them."""
 
 
 def read_schema(

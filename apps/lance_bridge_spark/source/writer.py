@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from lance_bridge import location as locations
 from lance_bridge.properties import ENTRY_ID
 from lance_bridge.ref import Ref
-from lance_bridge.storage.manifests import MAIN
+from lance_bridge.storage import MAIN
 
 from ..addresses import Access, TableAddress
 from ..lookup import create_table, find_table

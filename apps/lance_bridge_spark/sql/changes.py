@@ -17,12 +17,17 @@ from lance_bridge.catalog import (
     RESERVED_PREFIX,
     TABLE_TYPE,
 )
-from lance_bridge.dataset import paths
-from lance_bridge.dataset import schema_evolution as evolve
-from lance_bridge.dataset import schema_evolution as metadata
-from lance_bridge.entry import TableEntry
+from lance_bridge.dataset import (
+    RESERVED_COLUMNS,
+    alter_columns,
+    canonical,
+    drop_columns,
+    find_column,
+    metadata_of,
+    siblings,
+    update_field_metadata,
+)
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.managed import conversion
 from lance_bridge.properties import check_properties, manager_in
 from lance_bridge.ref import LATEST
 from lance_bridge.table import Table
@@ -62,7 +67,7 @@ def _refuse_impossible(table: Table, change: Change) -> None:
     if kind not in _STEPS:
         raise unsupported(f"Table '{name}': ALTER TABLE cannot do '{kind}' with Lance")
     if kind == "add_column":
-        column = paths.canonical(change["field"])
+        column = canonical(change["field"])
         if not change.get("nullable", True):
             raise invalid(f"Column '{column}' cannot be NOT NULL: existing rows have no value")
         if change.get("position"):
@@ -97,10 +102,10 @@ def _names_in(dataset: Any, table: Table, parents: tuple[str, ...]) -> list[str]
         InvalidInputError: (13) it is no struct.
     """
     if parents:
-        parent = paths.find(dataset, table, paths.canonical(parents))
+        parent = find_column(dataset, table, canonical(parents))
         if not pa.types.is_struct(_type_of(dataset, parents)):
             raise invalid(f"Column '{parent.path}' is no struct: nothing can be added to it")
-    return paths.siblings(dataset, parents)
+    return siblings(dataset, parents)
 
 
 def _type_of(dataset: Any, segments: Sequence[str]) -> pa.DataType:
@@ -114,10 +119,10 @@ def _type_of(dataset: Any, segments: Sequence[str]) -> pa.DataType:
 
 
 def _require_new(table: Table, parents: tuple[str, ...], name: str, taken: Sequence[str]) -> None:
-    column = paths.canonical((*parents, name))
+    column = canonical((*parents, name))
     if name.lower() in {each.lower() for each in taken}:
         raise invalid(f"Column '{column}' exists already in table '{table.name}'")
-    if not name or "\0" in name or (not parents and ("." in name or name in evolve.RESERVED)):
+    if not name or "\0" in name or (not parents and ("." in name or name in RESERVED_COLUMNS)):
         raise invalid(f"{column!r} cannot be a column's name in Lance")
 
 
@@ -134,7 +139,7 @@ def _nested(parents: Sequence[str], field: pa.Field) -> pa.Field:
 
 
 def _drop_columns(table: Table, changes: Sequence[Change]) -> None:
-    wanted = [paths.canonical(change["field"]) for change in changes]
+    wanted = [canonical(change["field"]) for change in changes]
     optional = {
         path for path, change in zip(wanted, changes, strict=True) if change.get("if_exists")
     }
@@ -142,19 +147,19 @@ def _drop_columns(table: Table, changes: Sequence[Change]) -> None:
         dataset = table.open()
         wanted = [path for path in wanted if path not in optional or _has(dataset, table, path)]
     if wanted:
-        evolve.drop_columns(table, LATEST, wanted)
+        drop_columns(table, LATEST, wanted)
 
 
 def _has(dataset: Any, table: Table, path: str) -> bool:
     try:
-        paths.find(dataset, table, path)
+        find_column(dataset, table, path)
     except TableColumnNotFoundError:
         return False
     return True
 
 
 def _alter_columns(table: Table, changes: Sequence[Change]) -> None:
-    evolve.alter_columns(table, LATEST, [_altered(change) for change in changes])
+    alter_columns(table, LATEST, [_altered(change) for change in changes])
     _note_lengths(table.refreshed(), changes)
 
 
@@ -164,16 +169,16 @@ def _note_lengths(table: Table, changes: Sequence[Change]) -> None:
     notes: list[UpdateFieldMetadataEntry] = []
     for change in changes:
         if change["kind"] == "update_type":
-            path, length = paths.canonical(change["field"]), schemas.length_in(change["type"])
-            before = paths.metadata_of(paths.find(found, table, path)).get(schemas.TYPE)
+            path, length = canonical(change["field"]), schemas.length_in(change["type"])
+            before = metadata_of(find_column(found, table, path)).get(schemas.TYPE)
             if length != before:
                 notes.append(UpdateFieldMetadataEntry(path=path, metadata={schemas.TYPE: length}))
     if notes:
-        metadata.update_field_metadata(table, LATEST, notes)
+        update_field_metadata(table, LATEST, notes)
 
 
 def _altered(change: Change) -> AlterColumnsEntry:
-    path = paths.canonical(change["field"])
+    path = canonical(change["field"])
     if change["kind"] == "rename_column":
         return AlterColumnsEntry(path=path, rename=change["to"])
     if change["kind"] == "update_nullability":
@@ -186,7 +191,7 @@ def _plain_type(change: Change) -> dict[str, Any]:
     kind = schemas.to_arrow_type(change["type"])
     if pa.types.is_nested(kind):
         raise unsupported(
-            f"Column '{paths.canonical(change['field'])}' cannot become {change['type']}: Lance "
+            f"Column '{canonical(change['field'])}' cannot become {change['type']}: Lance "
             "changes types of plain values only"
         )
     if pa.types.is_decimal(kind):
@@ -200,12 +205,12 @@ _NAMES = {"float": "float32", "double": "float64", "string": "utf8"}
 def _comment(table: Table, changes: Sequence[Change]) -> None:
     found = [
         UpdateFieldMetadataEntry(
-            path=paths.canonical(change["field"]),
+            path=canonical(change["field"]),
             metadata={COMMENT: change.get("comment") or None},
         )
         for change in changes
     ]
-    metadata.update_field_metadata(table, LATEST, found)
+    update_field_metadata(table, LATEST, found)
 
 
 # -- properties ----------------------------------------------------------------------------------
@@ -249,15 +254,14 @@ def _require_settable(table: Table, key: str) -> None:
 
 def _alter_properties(table: Table, changes: Sequence[Change]) -> None:
     wanted = _Properties.after(table, changes)
-    record = table.record
-    TableEntry(table.connection, record).require_settable(wanted.own)
+    table.require_settable(wanted.own)
     if wanted.manager is not None:
         is_managed = table.managed is not None
         if wanted.manager == IMPLEMENTATION and not is_managed:
-            record = conversion.begin(TableEntry(table.connection, record)).record
+            table = table.manage()
         elif wanted.manager != IMPLEMENTATION and is_managed:
-            record = conversion.end(TableEntry(table.connection, record)).record
-    TableEntry(table.connection, record).set_properties(wanted.own)
+            table = table.release()
+    table.set_properties(wanted.own)
 
 
 _STEPS: Mapping[str, _Step] = {

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from lance_namespace import (
+    CreateNamespaceRequest,
+    DescribeNamespaceRequest,
+    DropNamespaceRequest,
+    ListNamespacesRequest,
+)
+
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, NamespaceWords, Path
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid, require_text, unsupported
 from lance_bridge.identifier import parse_namespace
 from lance_bridge.lost_replies import retry_after_readback
-from lance_bridge.managed import conversion
-from lance_bridge.modes import CreateMode, DropBehavior, DropMode
-from lance_bridge.tables import namespaces
 
 from ..addresses import CatalogAddress
 
@@ -26,9 +30,9 @@ def list_children(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: NamespaceNotFound, InvalidInput.
     """
-    connection, path = _found(catalog, args)
-    names = sorted(namespaces.list_children(connection, path))
-    return {"namespaces": [[*path, name] for name in names]}
+    path = list(args["namespace"])
+    found = catalog.connect().list_namespaces(ListNamespacesRequest(id=path))
+    return {"namespaces": [[*path, name] for name in sorted(found.namespaces)]}
 
 
 def load(catalog: CatalogAddress, args: Args) -> Answer:
@@ -37,7 +41,8 @@ def load(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: NamespaceNotFound, InvalidInput.
     """
     connection, path = _found(catalog, args)
-    found = namespaces.describe(connection, path)
+    request = DescribeNamespaceRequest(id=list(path))
+    found = catalog.connect().describe_namespace(request).properties or {}
     to_spark = {theirs: ours for ours, theirs in _spelling(connection, path).items()}
     return {"properties": {to_spark.get(key, key): value for key, value in found.items()}}
 
@@ -50,7 +55,8 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     """
     connection, path = _found(catalog, args)
     properties = _to_catalog_spelling(connection, path, args["properties"])
-    namespaces.create(connection, path, CreateMode.CREATE, properties)
+    request = CreateNamespaceRequest(id=list(path), mode="Create", properties=properties)
+    catalog.connect().create_namespace(request)
     return {}
 
 
@@ -70,9 +76,7 @@ def alter(catalog: CatalogAddress, args: Args) -> Answer:
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
     if wanted.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        conversion.require_possible(
-            connection.capabilities, f"Tables of namespace '{display(path)}'"
-        )
+        connection.require_manageable(f"Tables of namespace '{display(path)}'")
     _alter(connection, path, wanted, unwanted)
     _require_comment(connection, path, wanted, spelling.get("comment"))
     return {}
@@ -124,9 +128,9 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: Unsupported, NamespaceNotFound, NamespaceNotEmpty, InvalidInput, InvalidTableState.
     """
-    connection, path = _found(catalog, args)
-    behavior = DropBehavior.CASCADE if args.get("cascade") else DropBehavior.RESTRICT
-    namespaces.drop(connection, path, DropMode.FAIL, behavior)
+    behavior = "Cascade" if args.get("cascade") else "Restrict"
+    request = DropNamespaceRequest(id=args["namespace"], mode="Fail", behavior=behavior)
+    catalog.connect().drop_namespace(request)
     return {}
 
 

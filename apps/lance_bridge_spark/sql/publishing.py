@@ -19,11 +19,8 @@ from lance.fragment import FragmentMetadata
 from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.connection import Connection
-from lance_bridge.dataset.create import FIRST_VERSION, not_written
-from lance_bridge.dataset.spark_types import columns_of
-from lance_bridge.entry import TableEntry
+from lance_bridge.catalog import Path
+from lance_bridge.dataset import FIRST_VERSION, columns_of, not_written
 from lance_bridge.errors import (
     OutcomeUnknownError,
     display,
@@ -32,13 +29,10 @@ from lance_bridge.errors import (
     unsupported,
 )
 from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
-from lance_bridge.managed import conversion
 from lance_bridge.properties import check_properties
-from lance_bridge.storage.manifests import TableFiles, VersionDirectory
-from lance_bridge.storage.table_files import RESERVED_FILE, VERSIONS
+from lance_bridge.storage import RESERVED_FILE, VersionDirectory
 from lance_bridge.table import Table
-from lance_bridge.tables import creation
-from lance_bridge.tables.locations import LazyNamespace
+from lance_bridge.tables import Tables
 
 from . import schemas
 
@@ -65,7 +59,7 @@ class Data:
         return [FragmentMetadata.from_json(each) for each in self.fragments]
 
 
-def publish_new(connection: Connection, definition: Definition, data: Data) -> TableRecord:
+def publish_new(tables: Tables, definition: Definition, data: Data) -> Table:
     """Commit version 1, then add the entry; undo the one where the other fails.
 
     Raises:
@@ -76,41 +70,20 @@ def publish_new(connection: Connection, definition: Definition, data: Data) -> T
         OutcomeUnknownError: (17) the entry may be there; the data stays.
         ServiceUnavailableError: (17) the storage did not take the data.
     """
-    managed = is_to_be_managed(connection, definition)
-    place = TableRecord(definition.path, data.location)
+    path, properties = definition.path, definition.properties
+    tables.wants_management(path, properties)  # raises before anything is written
+    new = tables.at(path, data.location)
     had_reservation = (
-        not data.is_own_location
-        and _files(Table(connection, place)).head(RESERVED_FILE) is not None
+        not data.is_own_location and new.files(write=True).head(RESERVED_FILE) is not None
     )
-    _commit_first(Table(connection, place), data)
+    _commit_first(new, data)
     try:
-        record = _add_entry(connection, definition, data)
-        with creation.removed_on_failure(TableEntry(connection, record)):
-            return conversion.begin(TableEntry(connection, record)).record if managed else record
+        return tables.add(path, data.location, properties, columns=columns_of(data.schema))
     except OutcomeUnknownError:
         raise
     except LanceNamespaceError:
-        _remove_dataset(Table(connection, place), data, [] if had_reservation else [RESERVED_FILE])
+        _remove_dataset(new, data, [] if had_reservation else [RESERVED_FILE])
         raise
-
-
-def is_to_be_managed(connection: Connection, definition: Definition) -> bool:
-    """Return whether the catalog is to hold the versions. Raises 0 and 1."""
-    home = LazyNamespace(connection, definition.path[:-1])
-    return creation.wants_management(definition.path, home, definition.properties)
-
-
-def _add_entry(connection: Connection, definition: Definition, data: Data) -> TableRecord:
-    table, is_new = creation.add_or_find(
-        connection,
-        definition.path,
-        data.location,
-        check_properties(definition.properties),
-        columns=columns_of(data.schema),
-    )
-    if not is_new:
-        raise table_already_exists(definition.path, "another creator was first")
-    return table.record
 
 
 def _commit_first(table: Table, data: Data) -> None:
@@ -150,14 +123,15 @@ def _remove_dataset(table: Table, data: Data, marks: Sequence[str]) -> None:
         if data.is_own_location:
             table.storage(write=True).delete_table(data.location)
             return
-        files = _files(table)
-        made = VersionDirectory(files).list()
+        files = table.files(write=True)
+        directory = VersionDirectory(files)
+        made = directory.list()
         if [each.version for each in made] != [FIRST_VERSION]:
             logger.warning(
                 "%s has been written to concurrently: its version 1 is kept", data.location
             )
             return
-        versions = [f"{VERSIONS}/{name}" for name in (made[0].name, _HINT)]
+        versions = [directory.within(name) for name in (made[0].name, _HINT)]
         transaction = f"_transactions/0-{data.uuid}.txn"
         files.remove([*versions, transaction, *marks, *_data_files(data.metadata())])
     except LanceNamespaceError as error:
@@ -170,13 +144,9 @@ def remove_files(table: Table, fragments: Sequence[str]) -> None:
     if not paths:
         return
     try:
-        _files(table).remove(paths)
+        table.files(write=True).remove(paths)
     except LanceNamespaceError as error:
         logger.warning("files of '%s' remain at %s: %s", table.path, table.record.location, error)
-
-
-def _files(table: Table) -> TableFiles:
-    return TableFiles(table.storage(write=True), table.location)
 
 
 def _data_files(fragments: Sequence[FragmentMetadata]) -> list[str]:

@@ -27,16 +27,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
-from lance_bridge.catalog import IMPLEMENTATION, TableRecord
-from lance_bridge.connection import Connection
-from lance_bridge.entry import TableEntry
+from lance_bridge.catalog import IMPLEMENTATION
 from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.managed import conversion
 from lance_bridge.properties import check_properties, manager_in
-from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.table import Table
-from lance_bridge.tables.locations import LazyNamespace, default_location
+from lance_bridge.tables import Tables
 
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import find_table
@@ -110,8 +106,8 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: Unsupported, NamespaceNotFound, InvalidInput.
     """
-    connection = catalog.connect().connection
-    return _stage_answer(_new(connection, _defined(connection, args)))
+    tables = catalog.connect().tables
+    return _stage_answer(_new(tables, _defined(tables, args)))
 
 
 def replace(catalog: CatalogAddress, args: Args) -> Answer:
@@ -120,14 +116,14 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, TableNotFound, InvalidInput, PermissionDenied,
         ServiceUnavailable, InvalidTableState.
     """
-    connection = catalog.connect().connection
-    definition = _defined(connection, args)
+    tables = catalog.connect().tables
+    definition = _defined(tables, args)
     try:
         table = find_table(TableAddress(catalog, definition.path))
     except TableNotFoundError:
         if not args.get("or_create"):
             raise
-        return _stage_answer(_new(connection, definition))
+        return _stage_answer(_new(tables, definition))
     _require_replaceable(table, definition)
     stage = Stage(
         str(uuid.uuid4()),
@@ -140,18 +136,18 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
     return _stage_answer(stage)
 
 
-def _defined(connection: Connection, args: Args) -> Definition:
-    definition = Definition.of(connection.table_path(args["table"]), args)
+def _defined(tables: Tables, args: Args) -> Definition:
+    definition = Definition.of(tables.connection.table_path(args["table"]), args)
     if not definition.has_columns:
         raise invalid(f"Table '{display(definition.path)}' needs at least one column")
     definition.schema()
     return definition
 
 
-def _new(connection: Connection, definition: Definition) -> Stage:
-    publishing.is_to_be_managed(connection, definition)
+def _new(tables: Tables, definition: Definition) -> Stage:
+    tables.wants_management(definition.path, definition.properties)  # raises where it cannot be
     name = str(uuid.uuid4())
-    place, given = _own_location(connection, definition, name), definition.location
+    place, given = _own_location(tables, definition, name), definition.location
     return Stage(
         name,
         definition.path,
@@ -162,13 +158,11 @@ def _new(connection: Connection, definition: Definition) -> Stage:
     )
 
 
-def _own_location(connection: Connection, definition: Definition, name: str) -> str:
+def _own_location(tables: Tables, definition: Definition, name: str) -> str:
     """Return a place that no other creator of the same name is given."""
     if definition.location is not None:
         return ""
-    home = LazyNamespace(connection, definition.path[:-1])
-    plain = default_location(definition.path, home).removesuffix(".lance")
-    return f"{plain}-{name[:8]}.lance"
+    return f"{tables.default_location(definition.path).removesuffix('.lance')}-{name[:8]}.lance"
 
 
 def _require_replaceable(table: SparkTable, definition: Definition) -> None:
@@ -178,9 +172,7 @@ def _require_replaceable(table: SparkTable, definition: Definition) -> None:
             f"Table '{display(definition.path)}' is at {table.record.location}, and REPLACE cannot "
             "move it: leave LOCATION out"
         )
-    TableEntry(table.connection, table.record).require_settable(
-        check_properties(definition.properties)
-    )
+    table.require_settable(check_properties(definition.properties))
 
 
 def _stage_answer(stage: Stage) -> Answer:
@@ -207,13 +199,12 @@ class StagedAccess(Access):
 
 def access(catalog: CatalogAddress, stage: Stage) -> Access:
     """Return what tasks need to write the stage's rows."""
-    connection = catalog.connect().connection
     return StagedAccess(
         TableAddress(catalog, stage.table),
         locations.for_lance(stage.location),
         stage.replaces,
         write=True,
-        storage=TableEntry(connection, _record_of(stage)).storage_options(write=True) or {},
+        storage=_table_of(catalog, stage).storage_options(write=True) or {},
         stage=stage,
     )
 
@@ -224,25 +215,21 @@ def keep(catalog: CatalogAddress, stage: Stage, fragments: Sequence[str]) -> Non
     Raises:
         ServiceUnavailableError: (17)
     """
-    connection = catalog.connect().connection
     place = locations.for_lance(stage.location)
     if locations.is_local(place):
         # Without rows, no task has made the directory.
         Path(place).mkdir(parents=True, exist_ok=True)
-    _files(connection, stage).put_over(stage.file, json.dumps(list(fragments)).encode())
+    files = _table_of(catalog, stage).files(write=True)
+    files.put_over(stage.file, json.dumps(list(fragments)).encode())
 
 
-def _load_fragments(connection: Connection, stage: Stage) -> list[str] | None:
-    content = _files(connection, stage).read(stage.file)
+def _load_fragments(catalog: CatalogAddress, stage: Stage) -> list[str] | None:
+    content = _table_of(catalog, stage).files(write=True).read(stage.file)
     return None if content is None else [str(each) for each in json.loads(content)]
 
 
-def _files(connection: Connection, stage: Stage) -> TableFiles:
-    return TableFiles(TableEntry(connection, _record_of(stage)).storage(write=True), stage.location)
-
-
-def _record_of(stage: Stage) -> TableRecord:
-    return TableRecord(stage.table, stage.location)
+def _table_of(catalog: CatalogAddress, stage: Stage) -> Table:
+    return catalog.connect().tables.at(stage.table, stage.location)
 
 
 # -- ending --------------------------------------------------------------------------------------
@@ -257,8 +244,7 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, ServiceUnavailable, Internal, InvalidTableState.
     """
     stage = Stage.from_json(args["stage"])
-    connection = catalog.connect().connection
-    kept = _load_fragments(connection, stage)
+    kept = _load_fragments(catalog, stage)
     if kept is None and args.get("written"):
         raise InternalError(
             f"Table '{display(stage.table)}' is not made: there is no record of its rows at "
@@ -270,8 +256,8 @@ def commit(catalog: CatalogAddress, args: Args) -> Answer:
         data = publishing.Data(
             stage.location, stage.schema(), kept or [], stage.uuid, stage.is_own_location
         )
-        publishing.publish_new(connection, stage.definition, data)
-        _delete_fragment_list(connection, stage)
+        publishing.publish_new(catalog.connect().tables, stage.definition, data)
+        _delete_fragment_list(catalog, stage)
     return {}
 
 
@@ -282,13 +268,12 @@ def _replace(catalog: CatalogAddress, stage: Stage, kept: Sequence[str]) -> None
         kept, lambda fragments: lance.LanceOperation.Overwrite(stage.schema(), fragments)
     )
     # From here on, the files are those of a version: nothing may take them for the stage's own.
-    _delete_fragment_list(catalog.connect().connection, stage)
+    _delete_fragment_list(catalog, stage)
     table = find_table(address)
     try:
-        record = table.record
         if manager_in(stage.properties) == IMPLEMENTATION:
-            record = conversion.begin(TableEntry(table.connection, record)).record
-        TableEntry(table.connection, record).set_properties(check_properties(stage.properties))
+            table = table.manage()
+        table.set_properties(check_properties(stage.properties))
     except LanceNamespaceError as error:
         raise type(error)(
             f"Table '{display(stage.table)}' has its new rows, but its new properties are not "
@@ -302,9 +287,9 @@ def _commit_of(address: TableAddress, stage: Stage) -> Commit:
     return Commit(address, place, stage.replaces, stage.uuid, alone=True)
 
 
-def _delete_fragment_list(connection: Connection, stage: Stage) -> None:
+def _delete_fragment_list(catalog: CatalogAddress, stage: Stage) -> None:
     try:
-        _files(connection, stage).remove([stage.file])
+        _table_of(catalog, stage).files(write=True).remove([stage.file])
     except LanceNamespaceError as error:
         logger.warning("%s remains at %s: %s", stage.file, stage.location, error)
 
@@ -318,16 +303,14 @@ def abort(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: ServiceUnavailable.
     """
     stage = Stage.from_json(args["stage"])
-    connection = catalog.connect().connection
     if _is_committed(catalog, stage):
         return {}
+    table = _table_of(catalog, stage)
     if stage.is_own_location:
-        TableEntry(connection, _record_of(stage)).storage(write=True).delete_table(stage.location)
+        table.storage(write=True).delete_table(stage.location)
         return {}
-    publishing.remove_files(
-        Table(connection, _record_of(stage)), _load_fragments(connection, stage) or []
-    )
-    _delete_fragment_list(connection, stage)
+    publishing.remove_files(table, _load_fragments(catalog, stage) or [])
+    _delete_fragment_list(catalog, stage)
     return {}
 
 

@@ -8,15 +8,17 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
+from lance_namespace import DescribeNamespaceRequest
 from lance_namespace.errors import NamespaceNotFoundError, TableNotFoundError
 
-from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.connection import Connection
-from lance_bridge.dataset import change
-from lance_bridge.dataset.create import NewTable, create_table
-from lance_bridge.dataset.data import Rows
-from lance_bridge.dataset.expressions import translate_query_errors
-from lance_bridge.entry import TableEntry
+from lance_bridge.catalog import Path
+from lance_bridge.dataset import (
+    NewTable,
+    Rows,
+    create_table,
+    delete_rows,
+    translate_query_errors,
+)
 from lance_bridge.errors import display, invalid
 from lance_bridge.identifier import parse_namespace
 from lance_bridge.lance_errors import translate_lance_errors
@@ -25,13 +27,13 @@ from lance_bridge.modes import CreateMode
 from lance_bridge.properties import ENTRY_ID
 from lance_bridge.ref import LATEST, Ref
 from lance_bridge.table import Table
-from lance_bridge.tables import namespaces
-from lance_bridge.tables.collection import Tables
+from lance_bridge.tables import Tables
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table
 from ..source import requests
 from ..source.options import Options, ReadOptions
+from ..source.types import ROW_ADDRESS
 from ..spark_tables import SparkTable
 from . import publishing, schemas
 from .publishing import LANCE, Definition
@@ -54,12 +56,12 @@ def list_names(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: NamespaceNotFound, InvalidInput.
     """
-    connection = catalog.connect().connection
-    path = parse_namespace(args["namespace"], connection.capabilities)
-    if len(path) < connection.capabilities.levels:
-        namespaces.describe(connection, path)
+    namespace = catalog.connect()
+    path = parse_namespace(args["namespace"], namespace.capabilities)
+    if len(path) < namespace.capabilities.levels:
+        namespace.describe_namespace(DescribeNamespaceRequest(id=list(path)))
         return {"tables": []}
-    return {"tables": list(connection.catalog.list_tables(path, lance_only=True))}
+    return {"tables": list(namespace.catalog.list_tables(path, lance_only=True))}
 
 
 def exists(catalog: CatalogAddress, args: Args) -> Answer:
@@ -151,37 +153,30 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, ServiceUnavailable.
     """
-    connection = catalog.connect().connection
-    definition = Definition.of(connection.table_path(args["table"]), args)
+    tables = catalog.connect().tables
+    definition = Definition.of(tables.connection.table_path(args["table"]), args)
     if not definition.has_columns:
-        record = _registered(connection, definition)
+        table = _registered(tables, definition)
     elif definition.location is not None:
-        record = publishing.publish_new(
-            connection, definition, publishing.Data(definition.location, definition.schema())
-        )
+        data = publishing.Data(definition.location, definition.schema())
+        table = publishing.publish_new(tables, definition, data)
     else:
         empty = Rows.from_data(definition.schema().empty_table())
         new = NewTable(definition.path, empty, CreateMode.CREATE, definition.properties)
-        table, _ = create_table(connection, new)
-        record = table.refreshed().record
-    table = Table(connection, record)
+        made, _ = create_table(tables.connection, new)
+        table = made.refreshed()
     return describe(table, table.open())
 
 
-def _registered(connection: Connection, definition: Definition) -> TableRecord:
+def _registered(tables: Tables, definition: Definition) -> Table:
     name, place = display(definition.path), definition.location
     if place is None:
         raise invalid(
             f"Table '{name}' has no columns: name them, or give the LOCATION of a Lance table"
         )
-    there = TableRecord(definition.path, place)
-    if not TableEntry(connection, there).storage().has_dataset(place):
+    if not tables.at(definition.path, place).storage().has_dataset(place):
         raise invalid(f"Table '{name}' has no columns, and there is no Lance table at {place}")
-    return (
-        Tables(connection)
-        .add(definition.path, place, definition.properties, overwrite=False)
-        .record
-    )
+    return tables.add(definition.path, place, definition.properties)
 
 
 def drop(catalog: CatalogAddress, args: Args) -> Answer:
@@ -189,8 +184,8 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
 
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
     """
-    connection = catalog.connect().connection
-    Tables(connection).drop(connection.table_path(args["table"]))
+    tables = catalog.connect().tables
+    tables.drop(tables.connection.table_path(args["table"]))
     return {}
 
 
@@ -202,10 +197,10 @@ def rename(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: Unsupported, NamespaceNotFound, TableNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, InvalidTableState.
     """
-    connection = catalog.connect().connection
-    path = connection.table_path(args["table"])
+    tables = catalog.connect().tables
+    path = tables.connection.table_path(args["table"])
     target = _target(catalog, path, tuple(args["to"]))
-    Tables(connection).rename(path, connection.table_path(target))
+    tables.rename(path, tables.connection.table_path(target))
     return {}
 
 
@@ -236,7 +231,7 @@ def delete_where(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, ServiceUnavailable, InvalidTableState.
     """
     table = find(catalog, args)
-    version, _ = change.delete(table, args["where"], LATEST)
+    version, _ = delete_rows(table, args["where"], LATEST)
     return {"version": version}
 
 
@@ -269,7 +264,7 @@ def _fragments_with(dataset: lance.LanceDataset, wanted: str) -> set[int]:
     found: set[int] = set()
     scanner = dataset.scanner(columns=[], filter=wanted, with_row_address=True, scan_in_order=False)
     for batch in scanner.to_batches():
-        addresses = batch.column("_rowaddr").cast(pa.uint64()).to_numpy()
+        addresses = batch.column(ROW_ADDRESS).cast(pa.uint64()).to_numpy()
         found.update(np.unique(addresses >> np.uint64(_FRAGMENT_BITS)).tolist())
     return found
 

@@ -3,10 +3,85 @@
 All modules share `expressions` (SQL in requests) and `paths` (fields by name). Rows come in by
 `data`, and are written by `create`, `insert`, `merge` and `change`. `query` finds rows,
 `schema_evolution` changes columns, and `history` has versions, tags, branches and transactions.
+
+Applications import the names in ``__all__`` from here, and none of the modules. A name is imported
+when it is first used: the tasks of an engine need few of them, and none that asks a catalog.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .arrow_compat import align
+    from .batch_stream import ErrorCapturingReader
+    from .change import delete_rows
+    from .create import FIRST_VERSION, NewTable, create_table, not_written, write_first
+    from .data import Rows
+    from .expressions import check_predicate, columns_in, in_brackets, translate_query_errors
+    from .history.references import branches_of
+    from .history.versions import directory_of
+    from .index_types import IndexType, index_options, parse_index_type, stored_type, vector_of
+    from .indices import describe_indices
+    from .maintenance import DEFAULT_AGE, Cleaned, clean_up, compact
+    from .paths import Column, canonical, field_ids, find_column, metadata_of, siblings
+    from .query.full_text import parse_full_text
+    from .query.nearest import parse_nearest
+    from .read import count_rows
+    from .schema_evolution import (
+        RESERVED_COLUMNS,
+        alter_columns,
+        drop_columns,
+        update_field_metadata,
+    )
+    from .spark_types import columns_of
 
 SMALL_FRAGMENT = 1024 * 1024
 """Rows below which compaction merges a fragment with others by default.
 
 It is defined here because the help of a command shows it, without importing Lance.
 """
+
+__all__ = [
+    "DEFAULT_AGE", "FIRST_VERSION", "RESERVED_COLUMNS", "SMALL_FRAGMENT", "Cleaned", "Column",
+    "ErrorCapturingReader", "IndexType", "NewTable", "Rows", "align", "alter_columns",
+    "branches_of", "canonical", "check_predicate", "clean_up", "columns_in",
+    "columns_of", "compact", "count_rows", "create_table", "delete_rows", "describe_indices",
+    "directory_of", "drop_columns", "field_ids", "find_column", "in_brackets", "index_options",
+    "metadata_of", "not_written", "parse_full_text", "parse_index_type", "parse_nearest",
+    "siblings", "stored_type", "translate_query_errors", "update_field_metadata", "vector_of",
+    "write_first",
+]  # fmt: skip
+
+_MODULES = {
+    "arrow_compat": ("align",),
+    "batch_stream": ("ErrorCapturingReader",),
+    "change": ("delete_rows",),
+    "create": ("FIRST_VERSION", "NewTable", "create_table", "not_written", "write_first"),
+    "data": ("Rows",),
+    "expressions": ("check_predicate", "columns_in", "in_brackets", "translate_query_errors"),
+    "history.references": ("branches_of",),
+    "history.versions": ("directory_of",),
+    "index_types": ("IndexType", "index_options", "parse_index_type", "stored_type", "vector_of"),
+    "indices": ("describe_indices",),
+    "maintenance": ("DEFAULT_AGE", "Cleaned", "clean_up", "compact"),
+    "paths": ("Column", "canonical", "field_ids", "find_column", "metadata_of", "siblings"),
+    "query.full_text": ("parse_full_text",),
+    "query.nearest": ("parse_nearest",),
+    "read": ("count_rows",),
+    "schema_evolution": (
+        "RESERVED_COLUMNS",
+        "alter_columns",
+        "drop_columns",
+        "update_field_metadata",
+    ),
+    "spark_types": ("columns_of",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used (PEP 562)."""
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{module}", __name__), name)
+    return value

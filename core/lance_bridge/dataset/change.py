@@ -37,7 +37,7 @@ class Updated:
     properties: Mapping[str, str] | None
 
 
-def delete(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None]:
+def delete_rows(table: Table, predicate: str, ref: Ref) -> tuple[int, str | None]:
     """Delete the rows for which ``predicate`` (SQL) holds; return version and transaction.
 
     Source: DeleteFromTable. A version is created even if no row matches.

@@ -150,7 +150,7 @@ def _check_request(
     dataset: lance.LanceDataset, table: Table, request: AlterTableBackfillColumnsRequest
 ) -> tuple[Column, str]:
     """Return the column and its expression, checked to fit the table."""
-    column = paths.find(dataset, table, request.column)
+    column = paths.find_column(dataset, table, request.column)
     expression = _expression(column)
     found = expressions.types_of(dataset, table.name, {column.name: expression})[column.name]
     if found != column.field.to_arrow().type:
@@ -189,7 +189,7 @@ def _commit(dataset: lance.LanceDataset, column: Column, expression: str, where:
         # Lance fills omitted rows with null, even if the expression is never null.
         rows = rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
         updated.append(fragment.update_columns(rows, left_on="_rowid", right_on="_rowid")[0])
-    changed = paths.ids_in(dataset, [column.name]) if updated else []
+    changed = paths.field_ids(dataset, [column.name]) if updated else []
     operation = lance.LanceOperation.Update(updated_fragments=updated, fields_modified=changed)
     transaction = lance.Transaction(
         read_version=dataset.version, operation=operation, uuid=str(uuid.uuid4())

@@ -58,7 +58,7 @@ class IndexType:
     bits: tuple[int, ...] = ()
 
 
-def stored(field: pa.Field) -> pa.DataType:
+def stored_type(field: pa.Field) -> pa.DataType:
     """Return a column's type, or the storage type of an extension type."""
     kind = field.type
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
@@ -79,7 +79,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _has_order(field: pa.Field) -> bool:
-    kind, is_ = stored(field), pa.types
+    kind, is_ = stored_type(field), pa.types
     return bool(
         is_.is_boolean(kind)
         or is_.is_integer(kind)
@@ -93,7 +93,7 @@ def _has_order(field: pa.Field) -> bool:
 
 
 def _fits_bloom_filter(field: pa.Field) -> bool:
-    kind, is_ = stored(field), pa.types
+    kind, is_ = stored_type(field), pa.types
     return bool(
         is_.is_integer(kind)
         or is_.is_float32(kind)
@@ -105,16 +105,16 @@ def _fits_bloom_filter(field: pa.Field) -> bool:
 
 
 def _is_list_of_plain(field: pa.Field) -> bool:
-    kind = stored(field)
+    kind = stored_type(field)
     return _is_list(kind) and not pa.types.is_nested(kind.value_type)
 
 
 def _is_text_column(field: pa.Field) -> bool:
-    return _is_text(stored(field))
+    return _is_text(stored_type(field))
 
 
 def _is_searchable(field: pa.Field) -> bool:
-    kind = stored(field)
+    kind = stored_type(field)
     return _extension(field) == "lance.json" or _is_text(
         kind.value_type if _is_list(kind) else kind
     )
@@ -135,7 +135,7 @@ def _extension(field: pa.Field) -> str:
 
 def vector_of(field: pa.Field) -> pa.DataType | None:
     """Return the type of a column's vectors as a fixed-size list, or None."""
-    kind = stored(field)
+    kind = stored_type(field)
     if isinstance(field.type, pa.FixedShapeTensorType) and len(field.type.shape) != 1:
         return None
     if pa.types.is_list(kind):
@@ -189,7 +189,7 @@ _ALIASES = {"INVERTED": "FTS", "SCALAR": "BTREE", "VECTOR": "IVFPQ"}
 """Other names, some of them of Lance itself."""
 
 
-def parse(name: str) -> IndexType:
+def parse_index_type(name: str) -> IndexType:
     """Return the type of index that a request or Lance names, in any letter case.
 
     Raises InvalidInput (13).
@@ -211,7 +211,7 @@ def to_request_name(name: str) -> str:
     return name if kind is None else kind.name
 
 
-def options_of(
+def index_options(
     request: CreateTableIndexRequest, kind: IndexType, field: pa.Field
 ) -> dict[str, Any]:
     """Return the options of a request, with those that pylance requires, by pylance's names.
@@ -263,7 +263,7 @@ def _distance(name: str, kind: IndexType, field: pa.Field) -> str:
             )
     elif distance == "hamming":
         raise invalid("distance_type hamming is for vectors of uint8, not of floats")
-    if pa.types.is_list(stored(field)) and distance != "cosine":
+    if pa.types.is_list(stored_type(field)) and distance != "cosine":
         raise invalid(f"distance_type for lists of vectors is cosine, not {distance}")
     return distance
 

@@ -52,16 +52,16 @@ def create(
             one of the type or is refused by Lance.
         ConcurrentModificationError: (14)
     """
-    kind = index_types.parse(request.index_type)
+    kind = index_types.parse_index_type(request.index_type)
     if only_scalar and kind.is_vector:
         raise invalid(f"{kind.name} is not a scalar index: use CreateTableIndex")
     dataset = table.open(ref, write=True)
-    column = paths.find(dataset, table, request.column)
+    column = paths.find_column(dataset, table, request.column)
     field = column.field.to_arrow()
     if not kind.fits(field):
         raise invalid(f"{kind.name} is for {kind.needs}; '{column.path}' is {field.type}")
     _require_outside_lists(dataset, column)
-    options = index_types.options_of(request, kind, field)
+    options = index_types.index_options(request, kind, field)
     name = _check_new_name(dataset, table, request.name, f"{column.path}_idx")
     build: Any = dataset.create_index if kind.is_vector else dataset.create_scalar_index
     with table.committing(dataset, f"no index was built on column '{column.path}'"):

@@ -337,7 +337,7 @@ def _require_key(
 ) -> None:
     """Check that table and rows have the fields of the key."""
     for path in on:
-        column = paths.find(dataset, table, path)
+        column = paths.find_column(dataset, table, path)
         if column.segments[0] not in rows.names:
             raise TableSchemaValidationError(
                 f"The rows for table '{table.name}' lack a column of the key: '{path}'"

@@ -76,7 +76,7 @@ def canonical(segments: Sequence[str]) -> str:
     )
 
 
-def find(dataset: lance.LanceDataset, table: Table, text: str) -> Column:
+def find_column(dataset: lance.LanceDataset, table: Table, text: str) -> Column:
     """Return the field that ``text`` names.
 
     Raises:
@@ -101,7 +101,7 @@ def find_each(dataset: lance.LanceDataset, table: Table, texts: Sequence[str]) -
         raise invalid("The request names no column")
     columns: dict[tuple[str, ...], Column] = {}
     for text in texts:
-        column = find(dataset, table, text)
+        column = find_column(dataset, table, text)
         if column.segments in columns:
             raise invalid(f"Column '{column.path}' is named twice")
         columns[column.segments] = column
@@ -128,7 +128,7 @@ def walk(dataset: lance.LanceDataset) -> Iterator[Column]:
         ]
 
 
-def ids_in(dataset: lance.LanceDataset, names: Collection[str]) -> list[int]:
+def field_ids(dataset: lance.LanceDataset, names: Collection[str]) -> list[int]:
     """Return the ids of columns and of all fields inside them, for an operation of Lance.
 
     Lance keeps an index unless the operation lists a field of the index as changed.

@@ -23,7 +23,7 @@ from . import computed_columns, expressions, paths
 from . import schema_json as schemas
 from .paths import Column
 
-RESERVED = frozenset(
+RESERVED_COLUMNS = frozenset(
     {
         "_rowid",
         "_rowaddr",
@@ -106,7 +106,7 @@ def _check_name(name: str, *, is_nested: bool) -> None:
         return
     if "." in name:
         raise invalid(f"{name!r} cannot be a column's name: dots are for the fields of structs")
-    if name in RESERVED:
+    if name in RESERVED_COLUMNS:
         raise invalid(f"{name!r} cannot be a column's name: Lance itself has a column of that name")
 
 
@@ -308,7 +308,7 @@ def update_field_metadata(
     }
     with table.committing(dataset, "no metadata was changed"):
         dataset.update_field_metadata(updates)
-    now = [paths.find(dataset, table, column.path) for column in columns]
+    now = [paths.find_column(dataset, table, column.path) for column in columns]
     return int(dataset.version), {column.path: paths.metadata_of(column) for column in now}
 
 

@@ -7,3 +7,7 @@ storage that were not committed through the catalog are not shown; `out_of_band`
 them. `conversion` makes a table implementation-managed and returns it to its storage; `view` is the
 namespace that pylance commits through.
 """
+
+from .out_of_band import OutOfBand
+
+__all__ = ["OutOfBand"]

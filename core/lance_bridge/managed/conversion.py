@@ -12,12 +12,12 @@ from lance_namespace.errors import (
     LanceNamespaceError,
 )
 
-from ..catalog import GUARD, MANAGED_BY, Capabilities
+from ..catalog import GUARD, MANAGED_BY
 from ..entry import EntryT, TableEntry
-from ..errors import concurrent_modification, unsupported
+from ..errors import concurrent_modification
 from ..lost_replies import retry_after_readback
 from ..managed_state import State, as_managed, as_unmanaged
-from ..storage.manifests import Manifest, Scheme, TableFiles, VersionDirectory
+from ..storage.manifests import Manifest, Scheme, VersionDirectory
 from . import compare_and_set
 from .versions import managed_directory
 
@@ -26,27 +26,9 @@ _ATTEMPTS = 5
 logger = logging.getLogger(__name__)
 
 
-def require_possible(capabilities: Capabilities, what: str) -> None:
-    """Raise UnsupportedOperation (0) where the catalog cannot hold a table's versions."""
-    reason = capabilities.no_managed_tables or capabilities.no_alter
-    if reason:
-        raise unsupported(f"{what} cannot be managed by the catalog: {reason}")
-
-
 def begin(table: EntryT) -> EntryT:
-    """Have the catalog hold a table's versions from now on; return the table then.
-
-    The versions in the storage become the table's. Writers that opened the table before continue
-    to write to the storage, and those versions are not shown: stop these writers first.
-
-    Raises:
-        UnsupportedOperationError: (0) the catalog cannot, or another implementation manages it.
-        InvalidTableStateError: (19) the table has branches, or manifests of the first naming
-            scheme.
-        ConcurrentModificationError: (14) other clients change the entry all the time.
-        TableNotFoundError: (4) the table was dropped meanwhile.
-    """
-    require_possible(table.connection.capabilities, f"Table '{table.name}'")
+    """Do what `Table.manage` says."""
+    table.connection.require_manageable(f"Table '{table.name}'")
     has_begun = False
     for _ in range(_ATTEMPTS):
         table.require_own_versions()
@@ -93,12 +75,8 @@ def finish_latest(table: TableEntry) -> None:
 
 
 def latest_in_storage(table: TableEntry) -> int:
-    """Return the latest version at a table's location, or 0; Lance commits on top of it.
-
-    Raises:
-        InvalidTableStateError: (19) it is a table whose versions no catalog can hold.
-    """
-    files = TableFiles(table.storage(write=True), table.location)
+    """Do what `Table.latest_in_storage` says."""
+    files = table.files(write=True)
     if files.list("tree") or files.list("_refs/branches"):
         raise InvalidTableStateError(
             f"Table '{table.name}' has branches, which its catalog cannot hold: delete them first"
@@ -115,17 +93,7 @@ def latest_in_storage(table: TableEntry) -> int:
 
 
 def end(table: EntryT, holder: str = "") -> EntryT:
-    """Return a table's versions to its storage; return the table then.
-
-    Args:
-        holder: As in `compare_and_set.held`: the id of a holder that may continue after it died.
-
-    Raises:
-        InvalidInputError: (13) its storage manages the table already.
-        InvalidTableStateError: (19) some versions were never committed: adopt or discard them
-            first.
-        ConcurrentModificationError: (14) another client commits.
-    """
+    """Do what `Table.release` says."""
     with compare_and_set.held(table, holder=holder) as held:
         directory = managed_directory(held, write=True)
         directory.finish()

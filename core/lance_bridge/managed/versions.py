@@ -250,4 +250,4 @@ def managed_directory(table: TableEntry, *, write: bool = False) -> ManagedDirec
         InvalidInputError: (13) its storage manages the table.
     """
     state = table.managed_state()
-    return ManagedDirectory(TableFiles(table.storage(write=write), table.location), state)
+    return ManagedDirectory(table.files(write=write), state)

@@ -124,5 +124,5 @@ class DataOperations(Operations):
         """
         ref = Ref.of(branch=request.branch)
         table = self._lance_table(request.id)
-        version, transaction_id = change.delete(table, request.predicate, ref)
+        version, transaction_id = change.delete_rows(table, request.predicate, ref)
         return api.DeleteFromTableResponse(version=version, transaction_id=transaction_id)

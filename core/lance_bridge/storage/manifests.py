@@ -36,6 +36,7 @@ MAIN = "main"
 """The name of the branch that every table has."""
 
 _ENDING = ".manifest"
+_CHUNK = 8 * 1024 * 1024
 
 
 class Scheme(str, Enum):
@@ -111,7 +112,7 @@ class TableFiles:
     """
 
     def __init__(self, storage: TableStorage, location: str) -> None:
-        self._storage = storage
+        self.storage = storage
         self.location = location
 
     def list(self, inside: str) -> list[Any]:
@@ -165,6 +166,14 @@ class TableFiles:
         # The store may have retried a write whose reply was lost, and found its own file.
         return self.read(path) == data
 
+    def copy_from(self, source: TableFiles, path: str) -> None:
+        """Copy a file of another location, or replace it; it is seen once all of it is written."""
+        with store_errors(f"{source.location} and {self.location}"):
+            writer = obstore.open_writer(self._open_existing(), path)
+            for chunk in obstore.get(source._open_existing(), path).stream(min_chunk_size=_CHUNK):
+                writer.write(chunk)
+            writer.close()
+
     def put_over(self, path: str, data: bytes) -> None:
         """Write a file, or replace it."""
         with store_errors(self.location):
@@ -185,7 +194,7 @@ class TableFiles:
     @cached_property
     def _remote(self) -> Any:
         """One client for all calls, because each new client opens new connections."""
-        return self._storage.store_at(self.location)
+        return self.storage.store_at(self.location)
 
     def _open(self) -> Any | None:
         """Return the store at the location, or None if a local directory does not exist."""

@@ -4,3 +4,7 @@
 module: `creation`, `dropping`, `rename`; `namespaces` does the same for namespaces. They share
 `locations` of new tables, and `overlap` of locations.
 """
+
+from .collection import Tables
+
+__all__ = ["Tables"]

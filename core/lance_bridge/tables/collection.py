@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lance_namespace.errors import InvalidTableStateError
-
-from ..catalog import Path
+from ..catalog import Column, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
-from ..errors import display, invalid
 from ..managed import conversion
 from ..paging import PageRequest
 from ..table import Table
-from . import creation, dropping, listing, rename
+from . import creation, dropping, listing, locations, overlap, rename
 
 NamesPage = tuple[list[str], str | None]
 """Names of tables, and the token of the next page or None."""
@@ -34,6 +31,10 @@ class Tables:
         record = self.connection.find_table(path)
         return None if record is None else TableEntry(self.connection, record)
 
+    def at(self, path: Path, location: str) -> Table:
+        """Return a table at a location, whether the catalog has an entry for it or not."""
+        return Table(self.connection, TableRecord(path, location))
+
     def load_entry(self, path: Path) -> TableEntry:
         """Return any entry, Lance's or not.
 
@@ -52,19 +53,7 @@ class Tables:
             InvalidInputError: (13) the entry is not a Lance table.
             InvalidTableStateError: (19) the entry has no location.
         """
-        entry = self._load_lance_entry(path)
-        if not entry.location:
-            raise InvalidTableStateError(
-                f"Table '{entry.name}' has no location: deregister it, and register it with one"
-            )
-        return Table(self.connection, entry.record)
-
-    def _load_lance_entry(self, path: Path) -> TableEntry:
-        entry = self.load_entry(path)
-        if not entry.record.is_lance:
-            what = creation.describe_type(entry.record)
-            raise invalid(f"'{display(path)}' is not a Lance table but {what}")
-        return entry
+        return Table.of(self.load_entry(path))
 
     def list(
         self, namespace: Path, page: PageRequest, *, include_declared: bool = True
@@ -82,14 +71,78 @@ class Tables:
         """Return a page of the paths of all Lance tables, by namespace."""
         return listing.list_all_tables(self.connection, page, include_declared=include_declared)
 
-    def scan(self, namespace: Path) -> Iterator[TableEntry]:
-        """Yield all entries of a namespace, Lance's or not, by name.
+    def scan(
+        self, namespace: Path, *, lance_only: bool = False, after: str | None = None
+    ) -> Iterator[TableEntry]:
+        """Yield the entries of a namespace by name; see `Catalog.scan_tables`.
 
         Raises:
             NamespaceNotFoundError: (1)
         """
-        for record in self.connection.catalog.scan_tables(namespace):
+        catalog = self.connection.catalog
+        for record in catalog.scan_tables(namespace, lance_only=lance_only, after=after):
             yield TableEntry(self.connection, record)
+
+    def namespaces(self) -> Iterator[Path]:
+        """Yield the paths of all namespaces that can hold tables, sorted."""
+        return overlap.innermost_namespaces(self.connection)
+
+    # -- new tables --------------------------------------------------------------------------------
+
+    def default_location(self, path: Path) -> str:
+        """Return ``<root>/<namespace>.db/<table>.lance``, or that of the namespace's location.
+
+        Raises:
+            InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
+            NamespaceNotFoundError: (1)
+        """
+        return locations.default_location(path, self._namespace_of(path))
+
+    def allocate_location(self, path: Path) -> str:
+        """Return the default location, with a short unique suffix if that is occupied.
+
+        Raises:
+            InvalidInputError: (13), NamespaceNotFoundError: (1) as `default_location`.
+            ServiceUnavailableError: (17) or another error of the storage.
+        """
+        return locations.allocate(path, self._namespace_of(path), must_read=True)
+
+    def wants_management(self, path: Path, properties: Mapping[str, str] | None = None) -> bool:
+        """Return whether the catalog is to hold a new table's versions.
+
+        The table's own properties decide, else those of its namespace.
+
+        Raises:
+            UnsupportedOperationError: (0) the properties say so, and the catalog cannot.
+            NamespaceNotFoundError: (1)
+        """
+        return creation.wants_management(path, self._namespace_of(path), properties)
+
+    def _namespace_of(self, path: Path) -> locations.LazyNamespace:
+        return locations.LazyNamespace(self.connection, path[:-1])
+
+    def add_entry(
+        self,
+        path: Path,
+        location: str,
+        properties: Mapping[str, str],
+        *,
+        declared: bool = False,
+        columns: tuple[Column, ...] = (),
+    ) -> Table:
+        """Add a Lance entry, with properties that are checked already.
+
+        Args:
+            declared: Whether the data is still to be written.
+            columns: Those of the data, where they are known.
+
+        Raises:
+            TableAlreadyExistsError: (5) any entry has the name.
+            NamespaceNotFoundError: (1)
+        """
+        return creation.add(
+            self.connection, path, location, properties, declared=declared, columns=columns
+        )
 
     # -- changing ----------------------------------------------------------------------------------
 
@@ -111,9 +164,12 @@ class Tables:
         properties: Mapping[str, str] | None,
         *,
         overwrite: bool = False,
+        columns: tuple[Column, ...] = (),
     ) -> Table:
         """Register data that exists; raises as `creation.register`."""
-        return creation.register(self.connection, path, location, properties, overwrite=overwrite)
+        return creation.register(
+            self.connection, path, location, properties, overwrite=overwrite, columns=columns
+        )
 
     def remove(self, path: Path) -> TableEntry:
         """Remove a Lance table's entry and no file. Source: DeregisterTable.
@@ -123,7 +179,8 @@ class Tables:
             NamespaceNotFoundError: (1)
             InvalidInputError: (13) the entry is not a Lance table.
         """
-        entry = self._load_lance_entry(path)
+        entry = self.load_entry(path)
+        entry.require_lance()
         conversion.finish_latest(entry)
         entry.remove()
         return entry
@@ -133,6 +190,35 @@ class Tables:
         table = self.load(path)
         dropping.drop(table)
         return table
+
+    def require_droppable(self, table: TableEntry) -> None:
+        """Check that `drop_with_data` would delete no file of another entry.
+
+        Raises:
+            InvalidTableStateError: (19) as `dropping.require_droppable`.
+        """
+        dropping.require_droppable(table, overlap.LocationIndex(self.connection, [table.path[:-1]]))
+
+    def require_unshared(self, table: TableEntry, namespace: Path) -> None:
+        """Check that no entry of this catalog overlaps the location of one of another catalog.
+
+        Args:
+            namespace: The one to read where `drop.check-sharing` says not to read all.
+
+        Raises:
+            InvalidTableStateError: (19) one does, or cannot be read.
+        """
+        index = overlap.LocationIndex(self.connection, [namespace])
+        index.refuse_shared(table.record, of_another_catalog=True)
+
+    def drop_with_data(self, table: TableEntry) -> None:
+        """Remove the entry, then the files, without the checks of `require_droppable`.
+
+        Raises:
+            OutcomeUnknownError: (17) the entry may be gone; no file is deleted.
+            ServiceUnavailableError: (17) or another error of the storage: files are left.
+        """
+        dropping.drop_with_data(table)
 
     def rename(self, path: Path, new_path: Path) -> None:
         """Give a table's entry another name; raises as `load` and `rename.rename`."""

@@ -62,21 +62,14 @@ def plan_declaration(
 def wants_management(
     path: Path, namespace: LazyNamespace, properties: Mapping[str, str] | None
 ) -> bool:
-    """Return whether the catalog is to hold a new table's versions.
-
-    The table's own properties decide, else those of its namespace.
-
-    Raises:
-        UnsupportedOperationError: (0) its own properties say so, and the catalog cannot.
-        NamespaceNotFoundError: (1)
-    """
-    capabilities = namespace.connection.capabilities
+    """Do what `Tables.wants_management` says."""
+    connection = namespace.connection
     manager = table_properties.manager_in(properties)
     if manager is not None:
         if manager == IMPLEMENTATION:
-            conversion.require_possible(capabilities, f"Table '{display(path)}'")
+            connection.require_manageable(f"Table '{display(path)}'")
         return manager == IMPLEMENTATION
-    if capabilities.no_managed_tables or capabilities.no_alter:
+    if connection.capabilities.no_managed_tables or connection.capabilities.no_alter:
         return False
     return namespace.record.properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION
 
@@ -157,8 +150,13 @@ def register(
     properties: Mapping[str, str] | None,
     *,
     overwrite: bool,
+    columns: tuple[Column, ...] = (),
 ) -> Table:
     """Add an entry for data that exists; the data is neither read nor changed.
+
+    Args:
+        overwrite: Whether a Lance table of that name gets the location and properties.
+        columns: Those of the data, where they are known; a new entry gets them.
 
     Raises:
         TableAlreadyExistsError: (5) the name is taken; with ``overwrite``, by an entry that is not
@@ -169,7 +167,7 @@ def register(
     checked_location = locations.check(location)
     checked = table_properties.check_properties(properties)
     is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
-    table, is_new = add_or_find(connection, path, checked_location, checked)
+    table, is_new = add_or_find(connection, path, checked_location, checked, columns=columns)
     if is_new:
         with removed_on_failure(table):
             return conversion.begin(table) if is_managed else table
@@ -226,18 +224,13 @@ def add_or_find(
         else:
             return made, True
         try:
-            record = connection.load_table(path)
+            entry = TableEntry(connection, connection.load_table(path))
         except TableNotFoundError:
             continue  # dropped meanwhile
-        if not record.is_lance or not record.location:
-            raise table_already_exists(path, f"as {describe_type(record)}") from cause
-        return Table(connection, record), False
+        if not entry.record.is_lance or not entry.location:
+            raise table_already_exists(path, f"as {entry.describe_type()}") from cause
+        return Table.of(entry), False
     raise concurrent_modification(path)
-
-
-def describe_type(record: TableRecord) -> str:
-    """Return what the catalog calls an entry, for messages."""
-    return f"an entry of kind {record.kind or 'unknown'}"
 
 
 def add(
@@ -249,16 +242,7 @@ def add(
     declared: bool = False,
     columns: tuple[Column, ...] = (),
 ) -> Table:
-    """Create a Lance entry at ``location``; ``properties`` are checked already.
-
-    Args:
-        declared: Whether the data is still to be written.
-        columns: Those of the data, where it is known.
-
-    Raises:
-        TableAlreadyExistsError: (5) any entry has the name.
-        NamespaceNotFoundError: (1)
-    """
+    """Do what `Tables.add_entry` says."""
     own = table_properties.for_new_table(properties)
     if declared:
         own[DECLARED_AT] = now()

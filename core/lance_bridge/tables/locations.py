@@ -34,12 +34,7 @@ class LazyNamespace:
 
 
 def default_location(path: Path, namespace: LazyNamespace) -> str:
-    """Return ``<root>/<namespace>.db/<table>.lance``, or ``<namespace's location>/<table>.lance``.
-
-    Raises:
-        InvalidInputError: (13) there is no root, and the namespace has no location for Lance.
-        NamespaceNotFoundError: (1)
-    """
+    """Do what `Tables.default_location` says."""
     record = namespace.record
     file_name = locations.file_name(path[-1], ".lance")
     root = namespace.connection.config.root

@@ -27,7 +27,6 @@ from ..errors import (
     unsupported,
 )
 from ..lost_replies import retry_after_readback
-from ..managed import conversion
 from ..modes import CreateMode, DropBehavior, DropMode
 from ..names import first_names
 from . import dropping
@@ -84,9 +83,7 @@ def _refuse_reserved(properties: Mapping[str, str]) -> None:
 def _require_manager(connection: Connection, path: Path, properties: Mapping[str, str]) -> None:
     """Check who is to hold the versions of the namespace's new tables."""
     if properties.get(MANAGED_BY, "").lower() == IMPLEMENTATION:
-        conversion.require_possible(
-            connection.capabilities, f"Tables of namespace '{display(path)}'"
-        )
+        connection.require_manageable(f"Tables of namespace '{display(path)}'")
 
 
 def _on_existing(

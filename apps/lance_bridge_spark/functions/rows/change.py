@@ -19,14 +19,15 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError
 
-from lance_bridge.dataset import paths
+from lance_bridge.dataset import field_ids
 from lance_bridge.errors import invalid
 from lance_bridge.properties import ENTRY_ID
 
 from ...source.commit import NO_FRAGMENT, Commit, guarded
+from ...source.types import ROW_ID
 from ...source.writer import Target
 from . import tasks
-from .snapshot import ROW_ID, Snapshot
+from .snapshot import Snapshot
 from .tasks import Action, Job, Kind
 
 if TYPE_CHECKING:
@@ -258,6 +259,6 @@ def build_operation(
         new_fragments=new,
         fields_modified=[],
         # Rows that keep a stable id are still covered by indices, except those on these.
-        fields_for_preserving_frag_bitmap=paths.ids_in(dataset, values),
+        fields_for_preserving_frag_bitmap=field_ids(dataset, values),
         update_mode="rewrite_rows",
     )

@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from lance_bridge.errors import invalid
 from lance_bridge.names import quoted
 
+from ...source.types import ROW_ADDRESS, ROW_ID
 from . import change, tasks
 from .change import Changed, Plan
 from .clauses import SOURCE, TARGET, Clauses, Step, clauses_of, step_of
-from .snapshot import ROW_ADDRESS, ROW_ID, Snapshot
+from .snapshot import Snapshot
 from .tasks import Action, Kind
 from .updates import ROW_KEY_COLUMNS, alias_values, as_column, cast_values
 

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
     from ...spark_tables import SparkTable
 
-ROW_ID = "_rowid"
-"""What a row is read by; the same after compaction where the table keeps stable ids."""
-ROW_ADDRESS = "_rowaddr"
-"""Where a row is in this version: fragment and offset."""
-
 _ALL = re.compile(r"(?:^|[(.,])\s*\*")
 """A star that stands for columns, and does not multiply."""
 

@@ -24,8 +24,8 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 from lance_bridge.lance_errors import translate_lance_errors
 
 from ...source import arrays
+from ...source.types import ROW_ADDRESS, ROW_ID
 from ...source.writer import Target
-from .snapshot import ROW_ADDRESS, ROW_ID
 
 ACTION = "_lance_bridge_action"
 """The column with the action for a row: the place of an `Action` in the job's."""

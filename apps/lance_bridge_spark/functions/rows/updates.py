@@ -12,9 +12,10 @@ from pyspark.sql import types as spark
 
 from lance_bridge.errors import invalid
 
+from ...source.types import ROW_ADDRESS, ROW_ID
 from . import change, tasks
 from .change import Changed, Plan
-from .snapshot import ROW_ADDRESS, ROW_ID, Snapshot
+from .snapshot import Snapshot
 from .tasks import Action, Kind
 
 if TYPE_CHECKING:

@@ -164,7 +164,7 @@ def _drop_unfinished(table: Table, name: str) -> bool:
 
 
 def _directory(table: Table, name: str) -> VersionDirectory:
-    return VersionDirectory(TableFiles(table.storage(write=True), table.location), name)
+    return VersionDirectory(table.files(write=True), name)
 
 
 def delete(table: Table, name: str) -> None:

@@ -23,7 +23,6 @@ from ...lance_errors import (
     translate_lance_errors,
 )
 from ...ref import Ref
-from ...storage.manifests import TableFiles
 from ...table import Table
 from .references import check_tag_name, tags_of
 from .versions import directory_of
@@ -150,7 +149,7 @@ def _target(table: Table, ref: Ref) -> tuple[lance.LanceDataset, Tagged]:
 
 def _read(table: Table, name: str) -> Tagged | None:
     """Return what a tag points to, from its one file, or None if it does not exist."""
-    files = TableFiles(table.storage(), table.location)
+    files = table.files()
     content = files.read(f"_refs/tags/{name}.json")
     if content is None:
         return None

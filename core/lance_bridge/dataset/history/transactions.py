@@ -68,7 +68,7 @@ def describe(table: Table, name: str) -> Transaction:
         InvalidInputError: (13) the name has none of these forms.
     """
     dataset = table.open()
-    files = TableFiles(table.storage(), table.location)
+    files = table.files()
     if name.isascii() and name.isdigit():
         main = VersionChain(dataset, files, _directory(table, files, None))
         found = main.made(int(name)) if int(name) in main.present else None

@@ -24,7 +24,7 @@ from ...managed.versions import managed_directory
 from ...paging import PageRequest
 from ...ref import Ref
 from ...storage import staging
-from ...storage.manifests import MAIN, Manifest, TableFiles, VersionDirectory, sorting_key
+from ...storage.manifests import MAIN, Manifest, VersionDirectory, sorting_key
 from ...storage.staging import Commit, Staged
 from ...table import Table, transaction_id
 from .references import branches_of, is_branch_name, needed_versions
@@ -51,8 +51,7 @@ def directory_of(
     name = None if branch in (None, MAIN) else branch
     if name is not None:
         _require_branch(table, name, write=write)
-    files = TableFiles(table.storage(write=write), table.location)
-    return VersionDirectory(files, name)
+    return VersionDirectory(table.files(write=write), name)
 
 
 def _require_branch(table: Table, name: str, *, write: bool) -> None:

@@ -36,7 +36,7 @@ Query = dict[str, Any] | lance_query.FullTextQuery
 """What the scanner of pylance takes as ``full_text_query``."""
 
 
-def parse(
+def parse_full_text(
     dataset: lance.LanceDataset, table: Table, query: QueryTableRequestFullTextQuery | None
 ) -> Query | None:
     """Return the full-text query that a request asks for, or None.
@@ -144,7 +144,7 @@ class _Builder:
     def _columns(self, column: str | None) -> list[str]:
         if column is None:
             return self._indexed()
-        paths.find(self._dataset, self._table, column)
+        paths.find_column(self._dataset, self._table, column)
         return [column]
 
     def _indexed(self) -> list[str]:

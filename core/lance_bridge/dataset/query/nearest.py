@@ -60,7 +60,7 @@ class Nearest:
     """Whether each vector is a separate query, numbered in the column ``query_index``."""
 
 
-def parse(dataset: lance.LanceDataset, table: Table, request: Request) -> Nearest | None:
+def parse_nearest(dataset: lance.LanceDataset, table: Table, request: Request) -> Nearest | None:
     """Return the search by vector that a request asks for, or None.
 
     Several vectors are several queries, but one query for a column with several vectors per row.
@@ -75,14 +75,14 @@ def parse(dataset: lance.LanceDataset, table: Table, request: Request) -> Neares
         return None
     _check_numbers(request)
     path = request.vector_column or _default_column(dataset, table.name)
-    field = paths.find(dataset, table, path).field.to_arrow()
+    field = paths.find_column(dataset, table, path).field.to_arrow()
     kind = index_types.vector_of(field)
     if kind is None:
         raise invalid(
             f"Column {path!r} of table '{table.name}' holds no vectors: those are fixed-size lists "
             "of float16, float32, float64 or uint8"
         )
-    has_several_per_row = pa.types.is_list(index_types.stored(field))
+    has_several_per_row = pa.types.is_list(index_types.stored_type(field))
     query = [_check_vector(vector, i, path, kind) for i, vector in enumerate(vectors)]
     options = {"column": path, "q": query if many else query[0], **_options(dataset, request)}
     return Nearest(options, batch=many and not has_several_per_row)
@@ -183,7 +183,7 @@ def _vector_fields(
 ) -> Iterator[tuple[str, ...]]:
     """Yield the paths of fields with vectors, those in structs too."""
     for field in fields:
-        kind, path = index_types.stored(field), (*above, field.name)
+        kind, path = index_types.stored_type(field), (*above, field.name)
         if pa.types.is_struct(kind):
             yield from _vector_fields((kind.field(i) for i in range(kind.num_fields)), path)
         elif index_types.vector_of(field) is not None:

@@ -102,8 +102,8 @@ def parse(table: Table, request: Request) -> Query:
     columns = projection.in_brackets(requested, table.name, partial(_is_field, dataset))
     if request.filter is not None:
         expressions.require_sound(request.filter, _describe_bad_filter(request.filter, table.name))
-    vector = nearest.parse(dataset, table, request)
-    text = full_text.parse(dataset, table, request.full_text_query)
+    vector = nearest.parse_nearest(dataset, table, request)
+    text = full_text.parse_full_text(dataset, table, request.full_text_query)
     if text is not None and vector is not None and vector.batch:
         raise unsupported(
             "A full-text query with several vectors is not supported: send one vector"

@@ -33,7 +33,7 @@ from .lance_errors import (
 )
 from .managed import out_of_band
 from .managed.view import TableView
-from .ref import LATEST, Ref
+from .requests import LATEST, Ref
 from .storage.store import TableStorage
 
 

@@ -18,7 +18,7 @@ from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables.collection import Tables
 

@@ -20,7 +20,7 @@ from lance_bridge import location as locations
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 
 from ..endpoints import Endpoints, connection_of

@@ -38,7 +38,7 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.names import first_names
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.storage.store import TableStorage, store_errors
 from lance_bridge.storage.table_files import RESERVED_FILE
 from lance_bridge.table import Table

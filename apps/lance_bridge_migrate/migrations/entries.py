@@ -8,7 +8,7 @@ from typing import Any
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path, TableRecord
 from lance_bridge.errors import invalid
 from lance_bridge.properties import visible
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.tables.collection import Tables
 
 from ..endpoints import Endpoints, connection_of

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables.collection import Tables
 from lance_bridge_spark.functions.rows import change

@@ -25,7 +25,7 @@ from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
 from lance_bridge.managed_state import parse_state as managed_state
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge.tables.collection import Tables
 from lance_bridge_spark.jobs.indexing import build_index, index_request

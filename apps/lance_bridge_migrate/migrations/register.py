@@ -21,10 +21,10 @@ import obstore
 from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
 from pydantic import Field
 
-from lance_bridge import identifier
 from lance_bridge import location as locations
 from lance_bridge.errors import display
 from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
+from lance_bridge.requests import parse_table_namespace
 from lance_bridge.storage.store import store_errors
 from lance_bridge.storage.table_files import RESERVED_FILE
 
@@ -83,7 +83,7 @@ class Register(MigrationType):
 
     def survey(self, endpoints: Endpoints, options: RegisterOptions) -> Survey:
         connection, source = connection_of(endpoints.target), endpoints.source
-        identifier.parse_table_namespace(options.namespace, connection.capabilities)
+        parse_table_namespace(options.namespace, connection.capabilities)
         found = [each for each in tables_in(source) if options.takes(each.names)]
         candidates = [_candidate(each, options, connection.capabilities.levels) for each in found]
         items = plan_items(connection, candidates, make_namespaces=options.make_namespaces)

@@ -27,7 +27,7 @@ from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.dataset.query import nearest as vectors
 from lance_bridge.errors import invalid
 from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 
 from ..addresses import Access
 from ..source import arrays, planning

@@ -19,7 +19,7 @@ from lance_bridge.dataset import expressions
 from lance_bridge.lance_datasets import transaction_at
 from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.names import parts_of, quoted
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress, address_of, catalogs_of
 from ..lookup import find_table

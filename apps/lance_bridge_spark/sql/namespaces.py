@@ -9,10 +9,9 @@ from typing import Any
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, NamespaceWords, Path
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid, require_text, unsupported
-from lance_bridge.identifier import parse_namespace
 from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.managed import conversion
-from lance_bridge.modes import CreateMode, DropBehavior, DropMode
+from lance_bridge.requests import CreateMode, DropBehavior, DropMode, parse_namespace
 from lance_bridge.tables import namespaces
 
 from ..addresses import CatalogAddress

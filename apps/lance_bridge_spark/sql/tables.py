@@ -18,12 +18,10 @@ from lance_bridge.dataset.data import Rows
 from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
-from lance_bridge.identifier import parse_namespace
 from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.location import for_lance
-from lance_bridge.modes import CreateMode
 from lance_bridge.properties import ENTRY_ID
-from lance_bridge.ref import LATEST, Ref
+from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace
 from lance_bridge.table import Table
 from lance_bridge.tables import namespaces
 from lance_bridge.tables.collection import Tables

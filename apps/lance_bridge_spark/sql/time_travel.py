@@ -10,7 +10,7 @@ import lance
 from lance_namespace.errors import TableVersionNotFoundError
 
 from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.ref import LATEST, Ref
+from lance_bridge.requests import LATEST, Ref
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable

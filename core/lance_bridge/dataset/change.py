@@ -11,7 +11,7 @@ from lance_namespace.errors import LanceNamespaceError
 
 from .. import properties as entry_properties
 from ..errors import unsupported
-from ..ref import Ref
+from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
 

@@ -29,8 +29,8 @@ from ..lance_errors import (
     translate_lance_errors,
 )
 from ..managed import conversion
-from ..modes import CreateMode
 from ..properties import manager_in
+from ..requests import CreateMode
 from ..table import Table, raise_view_failure
 from ..tables import creation
 from ..tables.locations import LazyNamespace, allocate

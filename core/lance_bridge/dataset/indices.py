@@ -18,7 +18,7 @@ from .. import location as locations
 from ..errors import invalid, require_text
 from ..lance_errors import translate_lance_errors
 from ..paging import PageRequest
-from ..ref import Ref
+from ..requests import Ref
 from ..table import Table, transaction_id
 from . import index_types, paths
 from .expressions import truncate

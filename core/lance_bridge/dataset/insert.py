@@ -18,7 +18,7 @@ from lance_namespace.errors import (
 
 from ..errors import concurrent_modification
 from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
-from ..ref import Ref
+from ..requests import Ref
 from ..table import Table
 from .arrow_compat import no_rows
 from .create import write_first

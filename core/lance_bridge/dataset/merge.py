@@ -26,7 +26,7 @@ from tenacity import (
 
 from ..errors import concurrent_modification, invalid, unsupported
 from ..lance_errors import LANCE_ERRORS, panics_as_errors
-from ..ref import Ref
+from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
 from .arrow_compat import no_rows

@@ -10,7 +10,7 @@ from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary
 
 from .. import location as locations
 from ..lance_errors import translate_lance_errors
-from ..ref import LATEST, Ref
+from ..requests import LATEST, Ref
 from ..table import Table
 from . import SMALL_FRAGMENT, expressions
 from . import schema_json as schemas

@@ -11,11 +11,10 @@ from typing import Any
 from lance_namespace import LanceNamespace
 from lance_namespace.errors import LanceNamespaceError
 
-from .. import identifier
 from ..catalog import Path
 from ..connection import Connection
 from ..errors import internal, is_callers_own, is_panic
-from ..requests import as_model
+from ..requests import as_model, parse_namespace
 from ..table import Table
 from ..tables.collection import Tables
 
@@ -39,7 +38,7 @@ class Operations(LanceNamespace):
                 setattr(cls, name, _as_operation(function))
 
     def _namespace(self, names: Sequence[str] | None) -> Path:
-        return identifier.parse_namespace(names, self.connection.capabilities)
+        return parse_namespace(names, self.connection.capabilities)
 
     def _table(self, names: Sequence[str] | None) -> Path:
         return self.connection.table_path(names)

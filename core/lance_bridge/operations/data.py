@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import lance_namespace as api
 
-from .. import modes
 from ..dataset import change, create, insert, merge, read
 from ..dataset.data import Data, Rows
-from ..ref import Ref
+from ..requests import CreateMode, Ref, parse_mode
 from .base import Operations
 
 
@@ -24,7 +23,7 @@ class DataOperations(Operations):
         InvalidTableState.
         """
         path = self._table(request.id)
-        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
+        mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
         table = create.NewTable(
             path,
             Rows.from_data(request_data),
@@ -59,7 +58,7 @@ class DataOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         ServiceUnavailable, InvalidTableState, TableSchemaValidation, TableBranchNotFound.
         """
-        mode = modes.parse(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
+        mode = parse_mode(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
         ref = Ref.of(branch=request.branch)
         rows = Rows.from_data(request_data)
         table = self._lance_table(request.id)

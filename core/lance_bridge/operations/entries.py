@@ -5,11 +5,11 @@ from __future__ import annotations
 import lance_namespace as api
 from lance_namespace.errors import TableAlreadyExistsError
 
-from .. import modes
 from ..dataset import read
 from ..entry import TableEntry
 from ..errors import invalid, unsupported
 from ..paging import PageRequest
+from ..requests import CreateMode, DropBehavior, DropMode, RegisterMode, parse_mode
 from ..table import Table
 from ..tables import namespaces
 from .base import Operations
@@ -30,7 +30,7 @@ class EntryOperations(Operations):
         NamespaceNotEmpty (Overwrite), InvalidInput.
         """
         path = self._namespace(request.id)
-        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
+        mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
         properties = namespaces.create(self.connection, path, mode, request.properties)
         return api.CreateNamespaceResponse(properties=properties)
 
@@ -60,8 +60,8 @@ class EntryOperations(Operations):
         (Cascade).
         """
         path = self._namespace(request.id)
-        mode = modes.parse(modes.DropMode, request.mode, modes.DropMode.FAIL)
-        behavior = modes.parse(modes.DropBehavior, request.behavior, modes.DropBehavior.RESTRICT)
+        mode = parse_mode(DropMode, request.mode, DropMode.FAIL)
+        behavior = parse_mode(DropBehavior, request.behavior, DropBehavior.RESTRICT)
         properties = namespaces.drop(self.connection, path, mode, behavior)
         return api.DropNamespaceResponse(properties=properties)
 
@@ -90,14 +90,14 @@ class EntryOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification.
         """
-        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
-        if mode is modes.CreateMode.OVERWRITE:
+        mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
+        if mode is CreateMode.OVERWRITE:
             raise unsupported("CreateEmptyTable overwrites nothing: use CreateTable for that")
         path = self._table(request.id)
         try:
             table, options = self.tables.declare(path, None, request.properties)
         except TableAlreadyExistsError:
-            if mode is modes.CreateMode.CREATE:
+            if mode is CreateMode.CREATE:
                 raise
             table = self._lance_table(request.id)
             options = table.storage_options(write=True)
@@ -154,12 +154,12 @@ class EntryOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, InvalidTableState.
         """
-        mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
+        mode = parse_mode(RegisterMode, request.mode, RegisterMode.CREATE)
         table = self.tables.add(
             self._table(request.id),
             request.location,
             request.properties,
-            overwrite=mode is modes.RegisterMode.OVERWRITE,
+            overwrite=mode is RegisterMode.OVERWRITE,
         )
         return api.RegisterTableResponse(location=table.uri, properties=table.properties)
 

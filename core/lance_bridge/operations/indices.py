@@ -6,7 +6,7 @@ import lance_namespace as api
 
 from ..dataset import indices, read
 from ..paging import PageRequest
-from ..ref import Ref
+from ..requests import Ref
 from .base import Operations
 
 

@@ -6,7 +6,7 @@ import lance_namespace as api
 
 from .. import engine
 from ..dataset import computed_columns, schema_evolution
-from ..ref import Ref
+from ..requests import Ref
 from .base import Operations
 
 

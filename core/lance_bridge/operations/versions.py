@@ -10,7 +10,7 @@ from ..dataset.history import batches, branches, tags, versions
 from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
-from ..ref import Ref
+from ..requests import Ref
 from ..storage.staging import Staged
 from .base import Operations
 

@@ -28,8 +28,8 @@ from ..errors import (
 )
 from ..lost_replies import retry_after_readback
 from ..managed import conversion
-from ..modes import CreateMode, DropBehavior, DropMode
 from ..names import first_names
+from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
 from .overlap import LocationIndex
 

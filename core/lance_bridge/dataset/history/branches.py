@@ -33,7 +33,7 @@ from ...lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from ...ref import Ref
+from ...requests import Ref
 from ...storage.manifests import TableFiles, VersionDirectory, discard
 from ...table import Table
 from .references import branches_of, check_branch_name, tags_of

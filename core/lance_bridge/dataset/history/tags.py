@@ -22,7 +22,7 @@ from ...lance_errors import (
     panics_as_errors,
     translate_lance_errors,
 )
-from ...ref import Ref
+from ...requests import Ref
 from ...storage.manifests import TableFiles
 from ...table import Table
 from .references import check_tag_name, tags_of

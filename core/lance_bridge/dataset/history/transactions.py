@@ -19,7 +19,7 @@ from lance_namespace_urllib3_client.models import AlterTransactionAction
 from ...errors import invalid, unsupported
 from ...lance_datasets import transaction_at
 from ...lance_errors import translate_lance_errors
-from ...ref import Ref
+from ...requests import Ref
 from ...storage.manifests import TableFiles, VersionDirectory
 from ...table import Table
 from .references import branches_of

@@ -21,7 +21,7 @@ from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
 from ...errors import invalid, unsupported
 from ...lance_errors import panics_as_errors
-from ...ref import Ref
+from ...requests import Ref
 from ...table import Table
 from .. import expressions, paths
 from . import full_text, nearest, projection

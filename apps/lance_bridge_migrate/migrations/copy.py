@@ -35,8 +35,7 @@ from lance_bridge.connection import Connection
 from lance_bridge.dataset.history.references import branches_of
 from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import display
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import display, translate_lance_errors
 from lance_bridge.names import first_names
 from lance_bridge.requests import Ref
 from lance_bridge.storage.store import TableStorage, store_errors

@@ -20,9 +20,8 @@ from lance_bridge.dataset.history.references import branches_of
 from lance_bridge.dataset.indices import describe_indices
 from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import display, table_already_exists
+from lance_bridge.errors import display, table_already_exists, translate_lance_errors
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.managed import conversion
 from lance_bridge.managed_state import parse_state as managed_state
 from lance_bridge.requests import Ref

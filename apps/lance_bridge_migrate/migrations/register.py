@@ -22,8 +22,7 @@ from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
 from pydantic import Field
 
 from lance_bridge import location as locations
-from lance_bridge.errors import display
-from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
+from lance_bridge.errors import LANCE_ERRORS, display, translate_lance_errors
 from lance_bridge.requests import parse_table_namespace
 from lance_bridge.storage.store import store_errors
 from lance_bridge.storage.table_files import RESERVED_FILE

@@ -25,8 +25,7 @@ from pyspark.sql.types import FloatType, IntegerType, LongType, StructField, Str
 from lance_bridge.dataset import expressions, index_types
 from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.dataset.query import nearest as vectors
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import invalid, translate_lance_errors
 from lance_bridge.requests import Ref
 
 from ..addresses import Access

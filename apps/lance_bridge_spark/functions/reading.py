@@ -12,8 +12,13 @@ from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.dataset import read as tables
 from lance_bridge.dataset.history.versions import directory_of
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import LANCE_ERRORS, first_line, is_refusal, translate_lance_errors
+from lance_bridge.errors import (
+    LANCE_ERRORS,
+    first_line,
+    invalid,
+    is_refusal,
+    translate_lance_errors,
+)
 from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of

@@ -18,8 +18,7 @@ from pydantic import ValidationError
 from lance_bridge.dataset import index_types, paths
 from lance_bridge.dataset.index_types import IndexType
 from lance_bridge.dataset.indices import describe_indices
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import invalid, translate_lance_errors
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import find_table

@@ -20,9 +20,8 @@ from lance.fragment import write_fragments
 
 from lance_bridge.dataset import paths
 from lance_bridge.dataset.batch_stream import ErrorCapturingReader
-from lance_bridge.errors import invalid
+from lance_bridge.errors import LANCE_ERRORS, invalid
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import LANCE_ERRORS
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import create_table, find_table

@@ -12,8 +12,7 @@ import pyarrow.types as arrow
 
 from lance_bridge.dataset.arrow_compat import align
 from lance_bridge.dataset.batch_stream import ErrorCapturingReader
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import LANCE_ERRORS, as_namespace_error, first_line, is_refusal
+from lance_bridge.errors import LANCE_ERRORS, as_namespace_error, first_line, invalid, is_refusal
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -25,13 +25,14 @@ from lance_bridge.dataset.create import FIRST_VERSION, not_written
 from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import (
+    LANCE_ERRORS,
     OutcomeUnknownError,
     display,
     invalid,
     table_already_exists,
+    translate_lance_errors,
     unsupported,
 )
-from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
 from lance_bridge.managed import conversion
 from lance_bridge.properties import check_properties
 from lance_bridge.storage.manifests import TableFiles, VersionDirectory

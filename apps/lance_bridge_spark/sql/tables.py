@@ -17,8 +17,7 @@ from lance_bridge.dataset.create import NewTable, create_table
 from lance_bridge.dataset.data import Rows
 from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.entry import TableEntry
-from lance_bridge.errors import display, invalid
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.location import for_lance
 from lance_bridge.properties import ENTRY_ID
 from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
-from ..errors import invalid
-from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
+from ..errors import LANCE_ERRORS, first_line, invalid, panics_as_errors
 
 _ANYWHERE = (pa.null(), pa.bool_(), pa.binary(1))
 _NUMBERS = (

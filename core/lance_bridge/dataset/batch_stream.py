@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..errors import invalid
-from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
+from ..errors import LANCE_ERRORS, first_line, invalid, panics_as_errors
 
 _PIECE = 16 * 2**20
 """Bytes read from a file at once. Some files allocate the size requested, which may be wrong."""

@@ -20,12 +20,14 @@ from .. import location as locations
 from .. import properties as table_properties
 from ..catalog import IMPLEMENTATION, Path
 from ..connection import Connection
-from ..errors import concurrent_modification, invalid, table_already_exists
-from ..lance_errors import (
+from ..errors import (
     LANCE_ERRORS,
     as_namespace_error,
+    concurrent_modification,
     first_line,
+    invalid,
     is_refusal,
+    table_already_exists,
     translate_lance_errors,
 )
 from ..managed import conversion

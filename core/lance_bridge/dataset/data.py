@@ -16,8 +16,7 @@ from typing import Any
 import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidationError
 
-from ..errors import invalid, marking_callers_own
-from ..lance_errors import first_line
+from ..errors import first_line, invalid, marking_callers_own
 from . import batch_stream
 from .arrow_compat import align, align_batch, check_types, require_storable
 from .batch_stream import ErrorCapturingReader

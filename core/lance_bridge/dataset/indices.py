@@ -15,8 +15,7 @@ from lance_namespace.errors import TableIndexAlreadyExistsError, TableIndexNotFo
 from lance_namespace_urllib3_client.models import IndexContent
 
 from .. import location as locations
-from ..errors import invalid, require_text
-from ..lance_errors import translate_lance_errors
+from ..errors import invalid, require_text, translate_lance_errors
 from ..paging import PageRequest
 from ..requests import Ref
 from ..table import Table, transaction_id

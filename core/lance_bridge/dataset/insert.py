@@ -16,8 +16,7 @@ from lance_namespace.errors import (
     TableSchemaValidationError,
 )
 
-from ..errors import concurrent_modification
-from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
+from ..errors import LANCE_ERRORS, concurrent_modification, first_line, panics_as_errors
 from ..requests import Ref
 from ..table import Table
 from .arrow_compat import no_rows

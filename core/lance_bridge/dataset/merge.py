@@ -24,8 +24,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from ..errors import concurrent_modification, invalid, unsupported
-from ..lance_errors import LANCE_ERRORS, panics_as_errors
+from ..errors import LANCE_ERRORS, concurrent_modification, invalid, panics_as_errors, unsupported
 from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths

@@ -16,12 +16,7 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import TagContents
 
-from ...lance_errors import (
-    LANCE_ERRORS,
-    as_namespace_error,
-    panics_as_errors,
-    translate_lance_errors,
-)
+from ...errors import LANCE_ERRORS, as_namespace_error, panics_as_errors, translate_lance_errors
 from ...requests import Ref
 from ...storage.manifests import TableFiles
 from ...table import Table

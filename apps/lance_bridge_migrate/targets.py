@@ -25,7 +25,7 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, display, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback
 from lance_bridge.managed import conversion
-from lance_bridge.properties import ENTRY_ID
+from lance_bridge.records import ENTRY_ID
 from lance_bridge.tables import creation, dropping
 from lance_bridge.tables import locations as placement
 from lance_bridge.tables.overlap import LocationIndex

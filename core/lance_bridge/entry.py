@@ -15,7 +15,7 @@ from .connection import Connection
 from .errors import concurrent_modification, display, invalid, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, is_managed_by_implementation, parse_state, with_state
-from .properties import ENTRY_ID, replace_visible, visible
+from .records import ENTRY_ID, replace_visible, visible_properties
 from .storage.manifests import MAIN
 from .storage.store import TableStorage
 
@@ -56,7 +56,7 @@ class TableEntry:
     @property
     def properties(self) -> dict[str, str]:
         """The properties that users see, without those that lance-bridge keeps for itself."""
-        return visible(self.record.properties)
+        return visible_properties(self.record.properties)
 
     @property
     def entry_id(self) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path, TableRecord
 from lance_bridge.errors import invalid
-from lance_bridge.properties import visible
+from lance_bridge.records import visible_properties
 from lance_bridge.requests import Ref
 from lance_bridge.tables.collection import Tables
 
@@ -102,7 +102,9 @@ def _candidate(record: TableRecord, options: EntriesOptions, levels: int) -> Can
     return Candidate(
         source=record.path,
         target=(*_namespace_of(record.path[:-1], options.namespace, levels), record.path[-1]),
-        facts=EntryFacts(location=record.location or "", properties=visible(record.properties)),
+        facts=EntryFacts(
+            location=record.location or "", properties=visible_properties(record.properties)
+        ),
         fingerprint=entry_fingerprint(record),
         problems=tuple(_problems(record)),
     )

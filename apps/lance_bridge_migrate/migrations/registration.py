@@ -16,7 +16,7 @@ from lance_bridge.connection import Connection
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.managed import conversion
-from lance_bridge.properties import check_properties
+from lance_bridge.records import check_properties
 from lance_bridge.table import Table
 from lance_bridge.tables import creation
 from lance_bridge.tables.locations import LazyNamespace

@@ -22,7 +22,7 @@ from lance_bridge.errors import (
     translate_lance_errors,
 )
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.properties import ENTRY_ID
+from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress

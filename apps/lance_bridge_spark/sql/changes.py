@@ -23,7 +23,7 @@ from lance_bridge.dataset import schema_evolution as metadata
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import invalid, unsupported
 from lance_bridge.managed import conversion
-from lance_bridge.properties import check_properties, manager_in
+from lance_bridge.records import check_properties, manager_in
 from lance_bridge.requests import LATEST
 from lance_bridge.table import Table
 

@@ -34,7 +34,7 @@ from lance_bridge.errors import (
     unsupported,
 )
 from lance_bridge.managed import conversion
-from lance_bridge.properties import check_properties
+from lance_bridge.records import check_properties
 from lance_bridge.storage.manifests import TableFiles, VersionDirectory
 from lance_bridge.storage.table_files import RESERVED_FILE, VERSIONS
 from lance_bridge.table import Table

@@ -33,7 +33,7 @@ from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import find_commit
 from lance_bridge.managed import conversion
-from lance_bridge.properties import check_properties, manager_in
+from lance_bridge.records import check_properties, manager_in
 from lance_bridge.storage.manifests import TableFiles
 from lance_bridge.table import Table
 from lance_bridge.tables.locations import LazyNamespace, default_location

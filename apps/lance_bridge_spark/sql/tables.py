@@ -19,7 +19,7 @@ from lance_bridge.dataset.expressions import translate_query_errors
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.location import for_lance
-from lance_bridge.properties import ENTRY_ID
+from lance_bridge.records import ENTRY_ID
 from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace
 from lance_bridge.table import Table
 from lance_bridge.tables import namespaces

@@ -17,7 +17,6 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from .. import properties as table_properties
 from ..catalog import IMPLEMENTATION, Path
 from ..connection import Connection
 from ..errors import (
@@ -31,7 +30,7 @@ from ..errors import (
     translate_lance_errors,
 )
 from ..managed import conversion
-from ..properties import manager_in
+from ..records import check_properties, manager_in
 from ..requests import CreateMode
 from ..table import Table, raise_view_failure
 from ..tables import creation
@@ -76,7 +75,7 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
     """
     requested = new.properties
     if requested is not None:
-        new = replace(new, properties=table_properties.check_properties(requested))
+        new = replace(new, properties=check_properties(requested))
     new = replace(new, manager=manager_in(requested))
     _check_names(new.rows.schema)
     new.rows.require_storable()

@@ -17,7 +17,6 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from .. import properties as table_properties
 from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
 from ..connection import Connection
 from ..declarations import DECLARED_AT, now
@@ -25,6 +24,7 @@ from ..entry import TableEntry
 from ..errors import concurrent_modification, display, table_already_exists
 from ..lost_replies import retry_after_readback
 from ..managed import conversion
+from ..records import check_properties, manager_in, properties_of_new_table
 from ..table import Table
 from .locations import LazyNamespace, allocate, reserved
 
@@ -51,7 +51,7 @@ def plan_declaration(
     Raises:
         UnsupportedOperationError: (0), InvalidInputError: (13) as `declare`.
     """
-    checked = table_properties.check_properties(properties)
+    checked = check_properties(properties)
     given = locations.check(location) if location is not None else None
     namespace = LazyNamespace(connection, path[:-1])
     is_managed = wants_management(path, namespace, properties)
@@ -71,7 +71,7 @@ def wants_management(
         NamespaceNotFoundError: (1)
     """
     capabilities = namespace.connection.capabilities
-    manager = table_properties.manager_in(properties)
+    manager = manager_in(properties)
     if manager is not None:
         if manager == IMPLEMENTATION:
             conversion.require_possible(capabilities, f"Table '{display(path)}'")
@@ -167,7 +167,7 @@ def register(
         InvalidInputError: (13) bad location or properties.
     """
     checked_location = locations.check(location)
-    checked = table_properties.check_properties(properties)
+    checked = check_properties(properties)
     is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
     table, is_new = add_or_find(connection, path, checked_location, checked)
     if is_new:
@@ -190,7 +190,7 @@ def _move_registration(table: Table, location: str, properties: Mapping[str, str
         replace(
             table.record,
             location=locations.for_catalog(location),
-            properties=table_properties.for_new_table(properties),
+            properties=properties_of_new_table(properties),
         )
     )
     retry_after_readback(
@@ -259,7 +259,7 @@ def add(
         TableAlreadyExistsError: (5) any entry has the name.
         NamespaceNotFoundError: (1)
     """
-    own = table_properties.for_new_table(properties)
+    own = properties_of_new_table(properties)
     if declared:
         own[DECLARED_AT] = now()
     table = Table(

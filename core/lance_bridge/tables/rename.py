@@ -16,7 +16,7 @@ from ..entry import EntryT, TableEntry
 from ..errors import concurrent_modification, display, table_already_exists, unsupported
 from ..lost_replies import retry_after_readback
 from ..managed.compare_and_set import held, release
-from ..properties import ENTRY_ID
+from ..records import ENTRY_ID
 from .locations import reserve_if_free
 
 

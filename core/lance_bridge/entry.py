@@ -14,7 +14,7 @@ from .catalog import LATEST, MANAGED_BY, Path, TableRecord
 from .connection import Connection
 from .errors import concurrent_modification, display, invalid, unsupported
 from .lost_replies import retry_after_readback
-from .managed_state import State, is_managed_by_implementation, parse_state, with_state
+from .managed_state import State, parse_state, with_state
 from .records import ENTRY_ID, replace_visible, visible_properties
 from .storage.manifests import MAIN
 from .storage.store import TableStorage
@@ -157,7 +157,7 @@ class TableEntry:
         Raises:
             InvalidTableStateError: (19) the entry has it in a form that is not ours.
         """
-        return parse_state(self.record)
+        return parse_state(self.record) if self.record.is_managed else None
 
     def managed_state(self) -> State:
         """Return the state of an implementation-managed table.
@@ -183,7 +183,7 @@ class TableEntry:
         Raises:
             UnsupportedOperationError: (0)
         """
-        if is_managed_by_implementation(self.record) and LATEST not in self.record.properties:
+        if self.record.is_managed and LATEST not in self.record.properties:
             raise unsupported(
                 f"The versions of table '{self.name}' are managed by another implementation "
                 f"({MANAGED_BY}={self.record.properties[MANAGED_BY]}), and only that can change "

@@ -113,6 +113,11 @@ class TableRecord:
         """True if the entry has ``table_type=lance`` in any letter case."""
         return self.properties.get(TABLE_TYPE, "").lower() == LANCE
 
+    @property
+    def is_managed(self) -> bool:
+        """True if a catalog holds the versions: this implementation's, or another's."""
+        return self.properties.get(MANAGED_BY, STORAGE).lower() == IMPLEMENTATION
+
     def with_properties(self, properties: Mapping[str, str]) -> TableRecord:
         """Return the same entry with its parameters replaced."""
         return replace(self, properties=dict(properties))

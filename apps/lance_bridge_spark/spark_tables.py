@@ -12,7 +12,7 @@ from lance_namespace.errors import TableNotFoundError
 
 from lance_bridge.catalog import TableRecord
 from lance_bridge.dataset.create import write_first
-from lance_bridge.dataset.data import Rows
+from lance_bridge.dataset.rows import Rows
 from lance_bridge.entry import TableEntry
 from lance_bridge.managed import conversion
 from lance_bridge.table import Table

@@ -10,8 +10,9 @@ the text of an error only, and decide by it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -33,6 +34,7 @@ __all__ = [
     "REFUSALS",
     "STORAGE_ERROR",
     "TOO_MANY_WRITERS",
+    "ErrorCapturingReader",
     "LanceNamespaceError",
     "LancePanicError",
     "OutcomeUnknownError",
@@ -276,3 +278,39 @@ def first_line(error: BaseException | str) -> str:
     """Return the first line of pylance's message, without its source locations."""
     line = str(error).split("\n", 1)[0]
     return re.split(r", (?:location: )?(?=/|\S+\.rs:\d)", line, maxsplit=1)[0][:300]
+
+
+class ErrorCapturingReader(Iterator[Any]):
+    """Batches of rows as they arrive, and the error that ended them.
+
+    pylance reports only the text of an error that its source of batches raises.
+    """
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self.begin(batches)
+
+    def begin(self, batches: Iterable[Any]) -> None:
+        """Read other batches from here on."""
+        self._batches = iter(batches)
+        self.failure: BaseException | None = None
+        """The error that ended the batches, or None."""
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    @contextmanager
+    def reraise_source_error(self) -> Iterator[None]:
+        """Raise the error that ended the batches instead of the one that pylance raises for it."""
+        try:
+            with panics_as_errors():
+                yield
+        except LANCE_ERRORS:
+            if self.failure is not None:
+                raise self.failure from None
+            raise

@@ -15,9 +15,9 @@ from lance_namespace.errors import InvalidTableStateError, TableAlreadyExistsErr
 from lance_bridge.catalog import TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.dataset.create import FIRST_VERSION, write_first
-from lance_bridge.dataset.data import Rows
 from lance_bridge.dataset.history.references import branches_of
 from lance_bridge.dataset.indices import describe_indices
+from lance_bridge.dataset.rows import Rows
 from lance_bridge.dataset.spark_types import columns_of
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, table_already_exists, translate_lance_errors

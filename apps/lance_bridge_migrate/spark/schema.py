@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from lance_bridge.dataset.data import Rows
+from lance_bridge.dataset.rows import Rows
 from lance_bridge.errors import LANCE_ERRORS, first_line, invalid
 from lance_bridge.names import quoted
 from lance_bridge_spark.source import schema_compat

@@ -19,8 +19,7 @@ import pyarrow as pa
 from lance.fragment import write_fragments
 
 from lance_bridge.dataset import paths
-from lance_bridge.dataset.batch_stream import ErrorCapturingReader
-from lance_bridge.errors import LANCE_ERRORS, invalid
+from lance_bridge.errors import LANCE_ERRORS, ErrorCapturingReader, invalid
 from lance_bridge.lance_datasets import transaction_at
 
 from ..addresses import Access, TableAddress, address_of

@@ -11,8 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.types as arrow
 
 from lance_bridge.dataset.arrow_compat import align
-from lance_bridge.dataset.batch_stream import ErrorCapturingReader
-from lance_bridge.errors import LANCE_ERRORS, as_namespace_error, first_line, invalid, is_refusal
+from lance_bridge.errors import (
+    LANCE_ERRORS,
+    ErrorCapturingReader,
+    as_namespace_error,
+    first_line,
+    invalid,
+    is_refusal,
+)
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -14,8 +14,8 @@ from lance_bridge.catalog import Path, TableRecord
 from lance_bridge.connection import Connection
 from lance_bridge.dataset import change
 from lance_bridge.dataset.create import NewTable, create_table
-from lance_bridge.dataset.data import Rows
 from lance_bridge.dataset.expressions import translate_query_errors
+from lance_bridge.dataset.rows import Rows
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.location import for_lance

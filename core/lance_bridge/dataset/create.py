@@ -35,7 +35,7 @@ from ..requests import CreateMode
 from ..table import Table, raise_view_failure
 from ..tables import creation
 from ..tables.locations import LazyNamespace, allocate
-from .data import Rows
+from .rows import Rows
 from .spark_types import columns_of
 
 FIRST_VERSION = 1

@@ -21,7 +21,7 @@ from ..requests import Ref
 from ..table import Table
 from .arrow_compat import no_rows
 from .create import write_first
-from .data import Rows
+from .rows import Rows
 
 ResultT = TypeVar("ResultT")
 

@@ -29,8 +29,8 @@ from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
 from .arrow_compat import no_rows
-from .data import Rows
 from .insert import open_or_none, require_fit, write_first_or_retry
+from .rows import Rows
 
 _ATTEMPTS = 11
 _RETRY_TIME = timedelta(seconds=30)

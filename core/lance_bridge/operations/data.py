@@ -5,7 +5,7 @@ from __future__ import annotations
 import lance_namespace as api
 
 from ..dataset import change, create, insert, merge, read
-from ..dataset.data import Data, Rows
+from ..dataset.rows import Data, Rows
 from ..requests import CreateMode, Ref, parse_mode
 from .base import Operations
 

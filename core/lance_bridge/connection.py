@@ -17,7 +17,7 @@ from .catalog import Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .declarations import Declarations
-from .errors import invalid, table_not_found
+from .errors import invalid
 from .requests import parse_table, parse_table_namespace
 from .storage.manifests import BaseLocations
 
@@ -55,19 +55,6 @@ class Connection:
     def table_namespace_path(self, parts: Sequence[str] | None) -> Path:
         """Return the path of the namespace whose tables a request names. Raises InvalidInput."""
         return parse_table_namespace(parts, self.capabilities, self.default_namespace)
-
-    def load_table(self, path: Path) -> TableRecord:
-        """Return any entry, Lance's or not.
-
-        Raises:
-            TableNotFoundError: (4) the namespace exists, and the table does not.
-            NamespaceNotFoundError: (1) the namespace does not exist.
-        """
-        try:
-            return self.catalog.load_table(path)
-        except TableNotFoundError as error:
-            self.catalog.load_namespace(path[:-1])
-            raise table_not_found(path) from error
 
     def find_table(self, path: Path) -> TableRecord | None:
         """Return any entry, or None where it or its namespace does not exist."""

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from lance_namespace.errors import ConcurrentModificationError, TableBranchNotFoundError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    TableBranchNotFoundError,
+    TableNotFoundError,
+)
 
 from . import location as locations
 from .catalog import LATEST, MANAGED_BY, Path, TableRecord
 from .connection import Connection
-from .errors import concurrent_modification, display, invalid, unsupported
+from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
 from .lost_replies import retry_after_readback
 from .managed_state import State, parse_state, with_state
 from .records import ENTRY_ID, replace_visible, visible_properties
@@ -234,6 +238,20 @@ class TableEntry:
         if vend is False:
             options = self.connection.config.without_credentials(options)
         return options or None
+
+
+def load_entry(connection: Connection, path: Path) -> TableEntry:
+    """Return any entry, Lance's or not.
+
+    Raises:
+        TableNotFoundError: (4) the namespace exists, and the table does not.
+        NamespaceNotFoundError: (1) the namespace does not exist.
+    """
+    try:
+        return TableEntry(connection, connection.catalog.load_table(path))
+    except TableNotFoundError as error:
+        connection.catalog.load_namespace(path[:-1])
+        raise table_not_found(path) from error
 
 
 def _identity(record: TableRecord) -> object:

@@ -1,4 +1,4 @@
-"""Reading a request: its model, the names in it, its modes, and the state of a table it means.
+"""Reading a request: its model, the names in it, its modes, and the version that it means.
 
 pylance's and LanceDB's Rust code calls a namespace with a `dict` that has a `model_dump` method, so
 a request is a model of the API or a mapping of the same fields.
@@ -6,16 +6,18 @@ a request is a model of the API or a mapping of the same fields.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 
 from .catalog import Capabilities, NameRule, Path
-from .errors import invalid
+from .errors import LanceNamespaceError, internal, invalid, is_callers_own, is_panic
 from .storage.manifests import MAIN
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -57,6 +59,36 @@ def _describe(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     shown = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems[:3]]
     return "; ".join(shown)[:300]
+
+
+def as_operation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method so that it takes any form of request, and raises errors of the API only."""
+    takes_request = "request" in inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def operation(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            if not takes_request:
+                return function(self, *arguments, **options)
+            request, *more = arguments or (options.pop("request"),)
+            model = as_model(_request_type(function), request)
+            return function(self, model, *more, **options)
+        except LanceNamespaceError:
+            raise
+        except BaseException as error:
+            is_failure = isinstance(error, Exception) or is_panic(error)
+            if not is_failure or is_callers_own(error):
+                raise
+            raise internal(function.__name__, error) from error
+
+    return operation
+
+
+@functools.cache
+def _request_type(function: Callable[..., Any]) -> type[Any]:
+    """Return the type of an operation's request; resolved at its first call, for a fast import."""
+    request_type: type[Any] = get_type_hints(function)["request"]
+    return request_type
 
 
 # -- identifiers -----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class DataOperations(Operations):
         ConcurrentModification, PermissionDenied, Unauthenticated, ServiceUnavailable,
         InvalidTableState.
         """
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
         table = create.NewTable(
             path,
@@ -46,7 +46,7 @@ class DataOperations(Operations):
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         count = read.count_rows(table, ref, request.predicate)
         return api.CountTableRowsResponse(count=count)
 
@@ -61,7 +61,7 @@ class DataOperations(Operations):
         mode = parse_mode(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
         ref = Ref.of(branch=request.branch)
         rows = Rows.from_data(request_data)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         done = insert.insert(table, rows, mode, ref)
         return api.InsertIntoTableResponse(
             transaction_id=done.transaction_id, num_inserted_rows=done.rows, version=done.version
@@ -88,7 +88,7 @@ class DataOperations(Operations):
         )
         ref = Ref.of(branch=request.branch)
         rows = Rows.from_data(request_data)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         done = merge.merge(table, rows, wanted, ref)
         return api.MergeInsertIntoTableResponse(
             transaction_id=done.transaction_id,
@@ -107,7 +107,7 @@ class DataOperations(Operations):
         """
         ref = Ref.of(branch=request.branch)
         wanted = change.Update(request.updates, request.predicate, request.properties)
-        done = change.update(self._lance_table(request.id), wanted, ref)
+        done = change.update(self.tables.load_by_id(request.id), wanted, ref)
         return api.UpdateTableResponse(
             transaction_id=done.transaction_id,
             updated_rows=done.rows,
@@ -122,6 +122,6 @@ class DataOperations(Operations):
         ConcurrentModification, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         version, transaction_id = change.delete(table, request.predicate, ref)
         return api.DeleteFromTableResponse(version=version, transaction_id=transaction_id)

@@ -20,7 +20,7 @@ from .. import location as locations
 from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
 from ..connection import Connection
 from ..declarations import DECLARED_AT, now
-from ..entry import TableEntry
+from ..entry import TableEntry, load_entry
 from ..errors import concurrent_modification, display, table_already_exists
 from ..lost_replies import retry_after_readback
 from ..managed import conversion
@@ -226,7 +226,7 @@ def add_or_find(
         else:
             return made, True
         try:
-            record = connection.load_table(path)
+            record = load_entry(connection, path).record
         except TableNotFoundError:
             continue  # dropped meanwhile
         if not record.is_lance or not record.location:

@@ -23,7 +23,7 @@ from lance_namespace.errors import (
 
 from lance_bridge.catalog import NamespaceRecord, Path, TableRecord
 from lance_bridge.errors import OutcomeUnknownError, display
-from lance_bridge.properties import ENTRY_ID
+from lance_bridge.records import ENTRY_ID
 
 from .errors import ErrorReply
 

@@ -107,7 +107,7 @@ def require_catalog(name: str) -> None:
 
 def load_table(namespace: LanceBridgeNamespace, names: Sequence[str]) -> Table:
     """Return a table, with the one catalog call that this takes."""
-    return namespace.tables.load(namespace.connection.table_path(names))
+    return namespace.tables.load(namespace.tables.path_of(names))
 
 
 def parse_key_values(given: Sequence[str] | None) -> dict[str, str]:

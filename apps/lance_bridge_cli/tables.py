@@ -131,7 +131,7 @@ def _add_sql_types(
     fields: dict[str, Any], namespace: LanceBridgeNamespace, names: list[str]
 ) -> None:
     """Add types of the Arrow schema: the response's JSON leaves out units and time zones."""
-    from lance_bridge.ref import Ref  # noqa: PLC0415 - takes seconds to import
+    from lance_bridge.requests import Ref  # noqa: PLC0415 - takes seconds to import
 
     from .sql_types import sql_type  # noqa: PLC0415 - takes seconds to import
 

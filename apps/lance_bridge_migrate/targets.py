@@ -22,7 +22,7 @@ from lance_bridge.catalog import LATEST, RESERVED_PREFIX, Column, Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import concurrent_modification, table_already_exists
 from lance_bridge.lost_replies import retry_after_readback
-from lance_bridge.properties import ENTRY_ID
+from lance_bridge.records import ENTRY_ID
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 

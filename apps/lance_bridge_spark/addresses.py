@@ -19,8 +19,7 @@ from lance_namespace import DescribeTableRequest, DescribeTableResponse, LanceNa
 
 from lance_bridge.config import named_catalogs
 from lance_bridge.credentials import EXPIRES_AT
-from lance_bridge.errors import display, invalid
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.names import parts_of
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ def load_table(
     """
     if entry is not None:
         return Table(namespace.connection, entry)
-    return namespace.tables.load(namespace.connection.table_path(path))
+    return namespace.tables.load(namespace.tables.path_of(path))
 
 
 # -- locations -------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ from lance_namespace.errors import (
     TableNotFoundError,
 )
 
-from . import identifier, names
+from . import names
 from .catalog import Capabilities, Catalog, Path, TableRecord
 from .config import CatalogConfig
 from .credentials import VendedCredentials
 from .declarations import Declarations
-from .errors import invalid, table_not_found, unsupported
+from .errors import invalid, unsupported
+from .requests import parse_table_namespace
 from .storage.manifests import BaseLocations
 
 
@@ -43,30 +44,13 @@ class Connection:
         if text is None:
             return ()
         try:
-            return identifier.parse_table_namespace(names.parts_of(text), self.capabilities)
+            return parse_table_namespace(names.parts_of(text), self.capabilities)
         except InvalidInputError as error:
             raise invalid(f"Property 'default-namespace': {error}") from error
 
-    def table_path(self, parts: Sequence[str] | None) -> Path:
-        """Return the path of the table that a request names. Raises InvalidInput."""
-        return identifier.parse_table(parts, self.capabilities, self.default_namespace)
-
     def table_namespace_path(self, parts: Sequence[str] | None) -> Path:
         """Return the path of the namespace whose tables a request names. Raises InvalidInput."""
-        return identifier.parse_table_namespace(parts, self.capabilities, self.default_namespace)
-
-    def load_table(self, path: Path) -> TableRecord:
-        """Return any entry, Lance's or not.
-
-        Raises:
-            TableNotFoundError: (4) the namespace exists, and the table does not.
-            NamespaceNotFoundError: (1) the namespace does not exist.
-        """
-        try:
-            return self.catalog.load_table(path)
-        except TableNotFoundError as error:
-            self.catalog.load_namespace(path[:-1])
-            raise table_not_found(path) from error
+        return parse_table_namespace(parts, self.capabilities, self.default_namespace)
 
     def find_table(self, path: Path) -> TableRecord | None:
         """Return any entry, or None where it or its namespace does not exist."""

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from .catalog import RESERVED_PREFIX, TableRecord
-from .properties import ENTRY_ID
+from .records import ENTRY_ID
 
 DECLARED_AT = RESERVED_PREFIX + "declared_at"
 """When an entry was declared: milliseconds since 1970, by the clock of the client."""

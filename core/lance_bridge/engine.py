@@ -16,7 +16,7 @@ from .catalog import Path, TableRecord
 from .errors import unsupported
 
 if TYPE_CHECKING:
-    from .ref import Ref
+    from .requests import Ref
 
 HOW: Final = (
     "it needs a compute engine, and this process has none: lance_bridge_spark.register(spark) "

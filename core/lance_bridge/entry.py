@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from lance_namespace.errors import ConcurrentModificationError, TableBranchNotFoundError
+from lance_namespace.errors import (
+    ConcurrentModificationError,
+    TableBranchNotFoundError,
+    TableNotFoundError,
+)
 
 from . import location as locations
 from .catalog import LATEST, MANAGED_BY, Path, TableRecord
 from .connection import Connection
-from .errors import concurrent_modification, display, invalid, unsupported
+from .errors import concurrent_modification, display, invalid, table_not_found, unsupported
 from .lost_replies import retry_after_readback
-from .managed_state import State, is_managed_by_implementation, parse_state, with_state
-from .properties import ENTRY_ID, replace_visible, visible
+from .managed_state import State, parse_state, with_state
+from .records import ENTRY_ID, replace_visible, visible_properties
 from .storage import MAIN, TableFiles, TableStorage
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ class TableEntry:
     @property
     def properties(self) -> dict[str, str]:
         """The properties that users see, without those that lance-bridge keeps for itself."""
-        return visible(self.record.properties)
+        return visible_properties(self.record.properties)
 
     @property
     def entry_id(self) -> str | None:
@@ -165,7 +169,7 @@ class TableEntry:
         Raises:
             InvalidTableStateError: (19) the entry has it in a form that is not ours.
         """
-        return parse_state(self.record)
+        return parse_state(self.record) if self.record.is_managed else None
 
     def managed_state(self) -> State:
         """Return the state of an implementation-managed table.
@@ -191,7 +195,7 @@ class TableEntry:
         Raises:
             UnsupportedOperationError: (0)
         """
-        if is_managed_by_implementation(self.record) and LATEST not in self.record.properties:
+        if self.record.is_managed and LATEST not in self.record.properties:
             raise unsupported(
                 f"The versions of table '{self.name}' are managed by another implementation "
                 f"({MANAGED_BY}={self.record.properties[MANAGED_BY]}), and only that can change "
@@ -246,6 +250,20 @@ class TableEntry:
         if vend is False:
             options = self.connection.config.without_credentials(options)
         return options or None
+
+
+def load_entry(connection: Connection, path: Path) -> TableEntry:
+    """Return any entry, Lance's or not.
+
+    Raises:
+        TableNotFoundError: (4) the namespace exists, and the table does not.
+        NamespaceNotFoundError: (1) the namespace does not exist.
+    """
+    try:
+        return TableEntry(connection, connection.catalog.load_table(path))
+    except TableNotFoundError as error:
+        connection.catalog.load_namespace(path[:-1])
+        raise table_not_found(path) from error
 
 
 def _identity(record: TableRecord) -> object:

@@ -1,15 +1,18 @@
-"""The errors that leave the library, all of them types of ``lance_namespace.errors``.
+"""The errors that leave the library, and those of pylance that are translated into them.
 
-This module adds what that package lacks: messages made in one place, so that each names the
-object and what to do, and one error that tells "failed" apart from "perhaps done". Messages of
-missing and duplicate tables and namespaces, and of namespaces that are not empty, begin as those of
-pylance's own namespaces do: LanceDB and others see the text of an error only, and decide by it.
+All that leave it are types of ``lance_namespace.errors``. This module adds what that package lacks:
+messages made in one place, so that each names the object and what to do, and one error that tells
+"failed" apart from "perhaps done". Messages of missing and duplicate tables and namespaces, and of
+namespaces that are not empty, begin as those of pylance's own namespaces do: LanceDB and others see
+the text of an error only, and decide by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from lance_namespace.errors import (
     ConcurrentModificationError,
@@ -26,25 +29,37 @@ from lance_namespace.errors import (
 )
 
 __all__ = [
+    "LANCE_ERRORS",
+    "MISSING_FILE",
+    "REFUSALS",
+    "STORAGE_ERROR",
+    "TOO_MANY_WRITERS",
+    "ErrorCapturingReader",
     "LanceNamespaceError",
+    "LancePanicError",
     "OutcomeUnknownError",
+    "as_namespace_error",
     "concurrent_modification",
     "display",
+    "first_line",
+    "has_panicked",
     "internal",
     "invalid",
     "is_callers_own",
+    "is_input_error",
     "is_panic",
+    "is_refusal",
     "marking_callers_own",
     "namespace_already_exists",
     "namespace_not_empty",
     "namespace_not_found",
+    "panics_as_errors",
     "require_text",
     "table_already_exists",
     "table_not_found",
+    "translate_lance_errors",
     "unsupported",
 ]
-
-_CALLERS_OWN = "lance_bridge_callers_own"
 
 
 class OutcomeUnknownError(ServiceUnavailableError):
@@ -117,16 +132,20 @@ def concurrent_modification(path: Sequence[str]) -> ConcurrentModificationError:
     )
 
 
-def is_panic(error: BaseException) -> bool:
-    """Return whether Rust code of pylance panicked.
+def require_text(what: str, text: str) -> None:
+    """Refuse a string that is not text: half of a surrogate pair cannot be sent or stored.
 
-    Such an error is a BaseException, which no ``except Exception`` catches. PyO3 defines its type
-    in every extension module and exports it from none, so that only its name can be compared.
+    Raises InvalidInput (13).
     """
-    return any(
-        (each.__module__, each.__name__) == ("pyo3_runtime", "PanicException")
-        for each in type(error).__mro__
-    )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise invalid(f"{what} {text[:60]!r} is not text: it holds half of a character") from None
+
+
+# -- errors of the caller's code -------------------------------------------------------------------
+
+_CALLERS_OWN = "lance_bridge_callers_own"
 
 
 @contextmanager
@@ -144,12 +163,154 @@ def is_callers_own(error: BaseException) -> bool:
     return _CALLERS_OWN in vars(error)
 
 
-def require_text(what: str, text: str) -> None:
-    """Refuse a string that is not text: half of a surrogate pair cannot be sent or stored.
+# -- errors of pylance -----------------------------------------------------------------------------
 
-    Raises InvalidInput (13).
+# pylance's Rust half raises a few built-in types for every failure, and a BaseException for a
+# panic. Only the message says what failed: the request, the storage or Lance.
+
+LANCE_ERRORS = (OSError, ValueError, RuntimeError, NotImplementedError, OverflowError)
+"""The types that pylance raises for any failure in its Rust half."""
+
+REFUSALS = (
+    "Invalid user input",
+    "LanceError(Arrow)",
+    "LanceError(Index)",
+    "LanceError(Schema)",
+    "Not supported",
+    "Query Execution error",
+    "Unprocessable",
+    "External error: General error",  # a geometry that is not WKB
+    "WKT error",
+    "can't set tokenizer",
+)
+"""The beginnings of messages about a request or its rows, and not about storage."""
+
+STORAGE_ERROR = "LanceError(IO)"
+"""Part of the message, at any depth, if the storage failed."""
+
+MISSING_FILE = "Not found: "
+"""The beginning of the message if a file of the table is missing, also a ValueError."""
+
+TOO_MANY_WRITERS = "Too many concurrent writers"
+"""Part of the message if Lance gave up after conflicts; nothing was committed."""
+
+
+class LancePanicError(RuntimeError):
+    """A panic of Lance's Rust code, as one of `LANCE_ERRORS`."""
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether Rust code of pylance panicked.
+
+    Such an error is a BaseException, which no ``except Exception`` catches. PyO3 defines its type
+    in every extension module and exports it from none, so that only its name can be compared.
+    """
+    return any(
+        (each.__module__, each.__name__) == ("pyo3_runtime", "PanicException")
+        for each in type(error).__mro__
+    )
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Raise a panic as a `LancePanicError`, so that it is handled like other errors of Lance.
+
+    PyO3 raises a BaseException, whose type cannot be named in an ``except``.
     """
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise invalid(f"{what} {text[:60]!r} is not text: it holds half of a character") from None
+        yield
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise LancePanicError(str(error)) from error
+
+
+@contextmanager
+def translate_lance_errors(what: str) -> Iterator[None]:
+    """Raise a failure inside pylance as ServiceUnavailable (17), and a panic as Internal (18).
+
+    Args:
+        what: What failed, as the beginning of the message.
+    """
+    try:
+        with panics_as_errors():
+            yield
+    except LANCE_ERRORS as error:
+        raise as_namespace_error(what, error) from error
+
+
+def as_namespace_error(what: str, error: Exception, hint: str = "") -> LanceNamespaceError:
+    """Return InternalError (18) for a panic, and else ServiceUnavailableError (17), for storage.
+
+    Args:
+        hint: Added if storage failed, for example that the call can be retried.
+    """
+    if has_panicked(error):
+        return InternalError(f"{what}: Lance panicked: {first_line(error)}")
+    return ServiceUnavailableError(f"{what}: {first_line(error)}{hint}")
+
+
+def has_panicked(error: Exception) -> bool:
+    """Return whether Lance panicked: in the caller's thread, or in a task, whose error says so."""
+    text = str(error)
+    return (
+        isinstance(error, LancePanicError)
+        or "panicked with message" in text
+        or "JoinError::Panic" in text
+    )
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether Lance refused a request, rather than failed to execute it."""
+    text = str(error)
+    return text.startswith(REFUSALS) and STORAGE_ERROR not in text
+
+
+def is_input_error(error: Exception) -> bool:
+    """Return whether an error is about the input, and not about storage or other writers."""
+    text = str(error)
+    if STORAGE_ERROR in text or text.startswith(MISSING_FILE):
+        return False
+    return isinstance(error, ValueError) or is_refusal(error)
+
+
+def first_line(error: BaseException | str) -> str:
+    """Return the first line of pylance's message, without its source locations."""
+    line = str(error).split("\n", 1)[0]
+    return re.split(r", (?:location: )?(?=/|\S+\.rs:\d)", line, maxsplit=1)[0][:300]
+
+
+class ErrorCapturingReader(Iterator[Any]):
+    """Batches of rows as they arrive, and the error that ended them.
+
+    pylance reports only the text of an error that its source of batches raises.
+    """
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self.begin(batches)
+
+    def begin(self, batches: Iterable[Any]) -> None:
+        """Read other batches from here on."""
+        self._batches = iter(batches)
+        self.failure: BaseException | None = None
+        """The error that ended the batches, or None."""
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    @contextmanager
+    def reraise_source_error(self) -> Iterator[None]:
+        """Raise the error that ended the batches instead of the one that pylance raises for it."""
+        try:
+            with panics_as_errors():
+                yield
+        except LANCE_ERRORS:
+            if self.failure is not None:
+                raise self.failure from None
+            raise

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import lance
 
-from .lance_errors import LANCE_ERRORS, panics_as_errors, translate_lance_errors
+from .errors import LANCE_ERRORS, panics_as_errors, translate_lance_errors
 
 
 def latest_version(dataset: lance.LanceDataset) -> int:

@@ -108,7 +108,7 @@ def parse_state(record: TableRecord) -> State | None:
         InvalidTableStateError: (19) the entry has it in an unknown form.
     """
     text = record.properties.get(LATEST)
-    if text is None or not is_managed_by_implementation(record):
+    if text is None or not record.is_managed:
         return None
     try:
         return State.from_text(text)
@@ -117,11 +117,6 @@ def parse_state(record: TableRecord) -> State | None:
             f"Table '{display(record.path)}' is managed by its catalog, but its entry says "
             f"{text[:100]!r} of its latest version: deregister it, and register it again"
         ) from error
-
-
-def is_managed_by_implementation(record: TableRecord) -> bool:
-    """Return whether a catalog holds the versions: this implementation's, or another's."""
-    return record.properties.get(MANAGED_BY, STORAGE).lower() == IMPLEMENTATION
 
 
 def with_state(record: TableRecord, state: State) -> TableRecord:

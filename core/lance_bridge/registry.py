@@ -16,8 +16,7 @@ from lance_namespace.errors import LanceNamespaceError, ServiceUnavailableError
 from _lance_bridge_names import GROUP, catalogs, implementations
 
 from . import config as configuration
-from .errors import invalid, unsupported
-from .lance_errors import STORAGE_ERROR, first_line
+from .errors import STORAGE_ERROR, first_line, invalid, unsupported
 from .namespace import LanceBridgeNamespace
 
 logger = logging.getLogger(__name__)

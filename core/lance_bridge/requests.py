@@ -1,18 +1,30 @@
-"""Requests as they arrive: models of the API, or mappings of the same fields.
+"""Reading a request: its model, the names in it, its modes, and the version that it means.
 
-pylance's and LanceDB's Rust code calls a namespace with a `dict` that has a `model_dump` method.
+pylance's and LanceDB's Rust code calls a namespace with a `dict` that has a `model_dump` method, so
+a request is a model of the API or a mapping of the same fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 
-from .errors import invalid
+from .catalog import Capabilities, NameRule, Path
+from .errors import LanceNamespaceError, internal, invalid, is_callers_own, is_panic
+from .storage.manifests import MAIN
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+ModeT = TypeVar("ModeT", bound=Enum)
+
+_SHOWN = 60
+"""Characters of a name that a message shows."""
 
 
 def as_model(request_type: type[ModelT], request: Any) -> ModelT:
@@ -47,3 +59,229 @@ def _describe(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     shown = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems[:3]]
     return "; ".join(shown)[:300]
+
+
+def as_operation(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method so that it takes any form of request, and raises errors of the API only."""
+    takes_request = "request" in inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def operation(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            if not takes_request:
+                return function(self, *arguments, **options)
+            request, *more = arguments or (options.pop("request"),)
+            model = as_model(_request_type(function), request)
+            return function(self, model, *more, **options)
+        except LanceNamespaceError:
+            raise
+        except BaseException as error:
+            is_failure = isinstance(error, Exception) or is_panic(error)
+            if not is_failure or is_callers_own(error):
+                raise
+            raise internal(function.__name__, error) from error
+
+    return operation
+
+
+@functools.cache
+def _request_type(function: Callable[..., Any]) -> type[Any]:
+    """Return the type of an operation's request; resolved at its first call, for a fast import."""
+    request_type: type[Any] = get_type_hints(function)["request"]
+    return request_type
+
+
+# -- identifiers -----------------------------------------------------------------------------------
+
+# Every name that these return is safe in a filter, a URL and a path: each catalog's `NameRule` says
+# what that is.
+
+
+def parse_namespace(identifier: Sequence[str] | None, capabilities: Capabilities) -> Path:
+    """Return the path of any namespace, the root included (``None`` and ``[]``).
+
+    Raises:
+        InvalidInputError: (13) more names than the catalog has levels, or a bad name.
+    """
+    names = tuple(identifier or ())
+    rules = capabilities.namespace_levels
+    if len(names) > len(rules):
+        raise invalid(
+            f"Namespace identifier {_format_names(names)} has {_format_count(names)}; "
+            f"this catalog has {_format_levels(rules)}"
+        )
+    return _check_names(names, rules, capabilities)
+
+
+def parse_table_namespace(
+    identifier: Sequence[str] | None, capabilities: Capabilities, default: Path = ()
+) -> Path:
+    """Return the path of a namespace that can hold tables, the innermost level.
+
+    Args:
+        default: The namespace that the root stands for; empty for none.
+
+    Raises:
+        InvalidInputError: (13) any other number of names, or a bad name.
+    """
+    names = tuple(identifier or default)
+    rules = capabilities.namespace_levels
+    if len(names) != len(rules):
+        raise invalid(
+            f"Namespace identifier {_format_names(names)} has {_format_count(names)}; "
+            f"tables are in {_format_levels(rules)}"
+        )
+    return _check_names(names, rules, capabilities)
+
+
+def parse_table(
+    identifier: Sequence[str] | None, capabilities: Capabilities, default: Path = ()
+) -> Path:
+    """Return the path of a table.
+
+    Args:
+        default: The namespace of a table that is given by its own name alone; empty for none.
+
+    Raises:
+        InvalidInputError: (13) no identifier, the wrong number of names, or a bad name.
+    """
+    if identifier is None:
+        raise invalid("The request has no table identifier: set `id`")
+    names = tuple(identifier)
+    rules = (*capabilities.namespace_levels, capabilities.table_rule)
+    if len(names) == 1 and default:
+        names = (*default, *names)
+    if len(names) != len(rules):
+        hint = "" if default or len(names) != 1 else ". Set default-namespace to use one name"
+        raise invalid(
+            f"Table identifier {_format_names(names)} has {_format_count(names)}; "
+            f"this catalog takes {_format_levels(rules)}{hint}"
+        )
+    return _check_names(names, rules, capabilities)
+
+
+def _format_count(names: Path) -> str:
+    return f"{len(names)} name{'' if len(names) == 1 else 's'}"
+
+
+def _check_names(names: Path, rules: Sequence[NameRule], capabilities: Capabilities) -> Path:
+    for name, rule in zip(names, rules, strict=False):
+        _check(name, rule)
+    return tuple(name.lower() for name in names) if capabilities.folds_case else names
+
+
+def _check(name: str, rule: NameRule) -> None:
+    noun = rule.noun.capitalize()
+    if not isinstance(name, str):
+        raise invalid(f"{noun} name {name!r} must be a string")
+    if not name:
+        raise invalid(f"{noun} name is empty")
+    if len(name) > rule.max_length:
+        raise invalid(
+            f"{noun} name {_short(name)} has {len(name)} characters; "
+            f"at most {rule.max_length} are allowed"
+        )
+    if not rule.pattern.fullmatch(name):
+        raise invalid(f"{noun} name {_short(name)} must consist of {rule.allowed}")
+
+
+def _format_levels(rules: Sequence[NameRule]) -> str:
+    return f"{len(rules)}: [{', '.join(rule.noun for rule in rules)}]"
+
+
+def _format_names(names: Path) -> str:
+    return "[" + ", ".join(_short(name) for name in names[:6]) + (", …]" if names[6:] else "]")
+
+
+def _short(name: object) -> str:
+    text = repr(name)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…'"
+
+
+# -- modes -----------------------------------------------------------------------------------------
+
+
+class CreateMode(Enum):
+    """What to do where the name exists already. Source: CreateNamespace, CreateTable."""
+
+    CREATE = "Create"
+    EXIST_OK = "ExistOk"
+    OVERWRITE = "Overwrite"
+
+
+class RegisterMode(Enum):
+    """What to do where the name exists already. Source: RegisterTable."""
+
+    CREATE = "Create"
+    OVERWRITE = "Overwrite"
+
+
+class DropMode(Enum):
+    """What to do where the namespace does not exist. Source: DropNamespace."""
+
+    FAIL = "Fail"
+    SKIP = "Skip"
+
+
+class DropBehavior(Enum):
+    """What to do where the namespace holds something. Source: DropNamespace."""
+
+    RESTRICT = "Restrict"
+    CASCADE = "Cascade"
+
+
+def _spellings(word: str) -> tuple[str, str]:
+    """Return ``ExistOk`` as ``existok`` and ``exist_ok``."""
+    return word.lower(), re.sub(r"(?<!^)(?=[A-Z])", "_", word).lower()
+
+
+def parse_mode(kind: type[ModeT], text: str | None, default: ModeT) -> ModeT:
+    """Return the mode that ``text`` names, or ``default`` for None.
+
+    Raises:
+        InvalidInputError: (13) the mode is unknown.
+    """
+    if text is None:
+        return default
+    for mode in kind:
+        if text.lower() in _spellings(str(mode.value)):
+            return mode
+    known = ", ".join(str(mode.value) for mode in kind)
+    raise invalid(f"Unknown mode {text[:60]!r}: use one of {known}")
+
+
+# -- versions, tags and branches -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Which state of a table is meant: a version, a tag, or the latest; of main, or of a branch."""
+
+    version: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+
+    @classmethod
+    def of(
+        cls, version: int | None = None, tag: str | None = None, branch: str | None = None
+    ) -> Ref:
+        """Return what a request names.
+
+        Raises:
+            InvalidInputError: (13) a tag together with a version or branch, or a bad version.
+        """
+        if tag is not None and (branch is not None or version is not None):
+            raise invalid("`tag` cannot be used together with `version` or `branch`")
+        if version is not None and version < 1:
+            raise invalid(f"version must be 1 or more, not {version}")
+        return cls(version, tag, None if branch in (None, MAIN) else branch)
+
+    def __str__(self) -> str:
+        """Return what a message calls it."""
+        if self.tag is not None:
+            return f"tag '{self.tag}'"
+        of_branch = f" of branch '{self.branch}'" if self.branch else ""
+        return f"version {self.version or 'latest'}{of_branch}"
+
+
+LATEST = Ref()

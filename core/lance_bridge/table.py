@@ -19,21 +19,22 @@ from lance_namespace.errors import (
 
 from . import location as locations
 from .entry import TableEntry
-from .errors import concurrent_modification, invalid
-from .lance_datasets import latest_version, transaction_at
-from .lance_errors import (
+from .errors import (
     LANCE_ERRORS,
     STORAGE_ERROR,
     TOO_MANY_WRITERS,
     as_namespace_error,
+    concurrent_modification,
     first_line,
+    invalid,
     is_input_error,
     panics_as_errors,
     translate_lance_errors,
 )
+from .lance_datasets import latest_version, transaction_at
 from .managed import OutOfBand, conversion, out_of_band
 from .managed.view import TableView
-from .ref import LATEST, Ref
+from .requests import LATEST, Ref
 from .storage.store import TableStorage
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lance_bridge.dataset.arrow_compat import align, align_batch
-from lance_bridge.dataset.data import Rows
+from lance_bridge.dataset.rows import Rows
 
 from .arrow_data import FORMS, LEAVES, make_array, place_at, to_stream
 from .building import TABLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lance_bridge.lance_errors import is_refusal
+from lance_bridge.errors import is_refusal
 
 
 @pytest.mark.parametrize(

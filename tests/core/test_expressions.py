@@ -11,7 +11,7 @@ import pytest
 from lance_namespace import errors
 
 from lance_bridge.dataset import expressions
-from lance_bridge.lance_errors import LANCE_ERRORS
+from lance_bridge.errors import LANCE_ERRORS
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import Capabilities, NameRule
-from lance_bridge.identifier import parse_namespace, parse_table, parse_table_namespace
+from lance_bridge.requests import parse_namespace, parse_table, parse_table_namespace
 
 
 def rule(noun: str, longest: int) -> NameRule:

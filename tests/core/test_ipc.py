@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InvalidInputError
 
-from lance_bridge.dataset.data import Rows
+from lance_bridge.dataset.rows import Rows
 
 from .building import TABLE
 from .memory_catalog import MemoryNamespace, MemoryServer

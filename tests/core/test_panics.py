@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from lance_namespace.errors import InternalError, InvalidInputError
 
-from lance_bridge.dataset import data
+from lance_bridge.dataset import rows as request_rows
 from lance_bridge.errors import is_panic
 
 from .building import TABLE
@@ -41,7 +41,7 @@ def test_a_panic_is_recognized() -> None:
 @pytest.fixture
 def unaligned(monkeypatch: pytest.MonkeyPatch) -> pa.Table:
     """Rows that pylance panics on while it writes, for they are not aligned on the way to it."""
-    monkeypatch.setattr(data, "align_batch", lambda batch: batch)
+    monkeypatch.setattr(request_rows, "align_batch", lambda batch: batch)
     return misaligned_decimals()
 
 
@@ -99,8 +99,8 @@ def test_a_write_that_panics_leaves_the_table_as_it_was(
 def test_a_create_whose_rows_lance_refuses_leaves_no_entry(
     namespace: MemoryNamespace, server: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data, "check_types", lambda _: None)
-    monkeypatch.setattr(data, "require_storable", lambda _: None)
+    monkeypatch.setattr(request_rows, "check_types", lambda _: None)
+    monkeypatch.setattr(request_rows, "require_storable", lambda _: None)
     nulls = pa.table({"c": pa.array([{}, None], pa.struct([]))})
     with pytest.raises(InvalidInputError, match="field c is an empty struct"):
         create(namespace, nulls)

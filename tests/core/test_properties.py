@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from lance_namespace.errors import InvalidInputError
 
 from lance_bridge.catalog import TableRecord
-from lance_bridge.properties import (
+from lance_bridge.records import (
     ENTRY_ID,
     check_properties,
-    for_new_table,
     manager_in,
+    properties_of_new_table,
     replace_visible,
-    visible,
+    visible_properties,
 )
 
 OWN = st.dictionaries(
@@ -31,24 +31,24 @@ OWN = st.dictionaries(
 @given(OWN)
 def test_a_caller_sees_what_a_caller_gave_and_nothing_else(own: dict[str, str]) -> None:
     assert check_properties(own) == own
-    stored = for_new_table(own)
+    stored = properties_of_new_table(own)
     assert TableRecord(("t",), properties=stored).is_lance
-    assert visible(stored) == own
+    assert visible_properties(stored) == own
 
 
 @given(OWN, OWN)
 def test_replacing_keeps_the_marks_and_the_identity(
     old: dict[str, str], new: dict[str, str]
 ) -> None:
-    stored = for_new_table(old)
+    stored = properties_of_new_table(old)
     changed = replace_visible(stored, new)
-    assert visible(changed) == new
+    assert visible_properties(changed) == new
     for key in ("table_type", "managed_by", ENTRY_ID):
         assert changed[key] == stored[key]
 
 
 def test_every_new_entry_has_an_identity_of_its_own() -> None:
-    assert for_new_table({})[ENTRY_ID] != for_new_table({})[ENTRY_ID]
+    assert properties_of_new_table({})[ENTRY_ID] != properties_of_new_table({})[ENTRY_ID]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_what_engines_act_on_is_refused_in_any_letter_case(key: str) -> None:
 
 
 def test_what_core_keeps_is_hidden_and_kept_in_any_letter_case() -> None:
-    stored = {**for_new_table({}), "LANCE_BRIDGE.Latest": "7"}
-    assert visible(stored) == {}
+    stored = {**properties_of_new_table({}), "LANCE_BRIDGE.Latest": "7"}
+    assert visible_properties(stored) == {}
     assert replace_visible(stored, {"a": "b"}) == {**stored, "a": "b"}
 
 

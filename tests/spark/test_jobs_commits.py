@@ -10,7 +10,7 @@ import pytest
 from lance.fragment import write_fragments
 from lance_namespace.errors import ServiceUnavailableError
 
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.jobs.commits import sent_once
 from lance_bridge_spark.lookup import find_table

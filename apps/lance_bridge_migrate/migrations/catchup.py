@@ -17,7 +17,7 @@ from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.tables import Tables
 
 from ..endpoints import Endpoints

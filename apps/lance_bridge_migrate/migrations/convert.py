@@ -19,7 +19,7 @@ from lance_namespace.errors import LanceNamespaceError
 from lance_bridge import location as locations
 from lance_bridge.errors import display, invalid
 from lance_bridge.names import first_names
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 
 from ..endpoints import Endpoints
 from ..journal import Check

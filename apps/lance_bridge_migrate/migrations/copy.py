@@ -28,9 +28,9 @@ from lance_namespace.errors import (
 from lance_bridge import location as locations
 from lance_bridge.dataset import branches_of, columns_of
 from lance_bridge.entry import TableEntry
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import translate_lance_errors
 from lance_bridge.names import first_names
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.storage import RESERVED_FILE, TableFiles, store_errors
 from lance_bridge.table import Table
 

@@ -25,7 +25,7 @@ def name_problems(tables: Tables, path: Path, final: Path) -> list[Problem]:
     """Return what keeps a table from getting its final name."""
     if path == final:
         return [blocker(f"It already has the name '{final[-1]}': choose another to switch to")]
-    if tables.find(tables.connection.table_path(final)) is not None:
+    if tables.find(tables.path_of(final)) is not None:
         return [blocker(f"The name to switch to, '{display(final)}', is taken")]
     return []
 

@@ -8,7 +8,7 @@ from typing import Any
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import invalid
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 
 from ..endpoints import Endpoints
 from ..journal import Check

@@ -22,7 +22,7 @@ from lance_bridge import location as locations
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
 from lance_bridge.names import quoted
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 
 from ..endpoints import Endpoints

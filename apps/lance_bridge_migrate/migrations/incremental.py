@@ -16,7 +16,7 @@ from pydantic import Field
 from lance_bridge.catalog import Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge_spark.functions.rows import change
 from lance_bridge_spark.functions.rows.change import Once

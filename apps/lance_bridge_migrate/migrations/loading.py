@@ -20,10 +20,9 @@ from lance_bridge.dataset import (
     describe_indices,
     write_first,
 )
-from lance_bridge.errors import table_already_exists
+from lance_bridge.errors import table_already_exists, translate_lance_errors
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge.table import Table
 from lance_bridge_spark.jobs.indexing import build_index, index_request
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import lance
 
+from lance_bridge.errors import translate_lance_errors
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import translate_lance_errors
 
 _KEEPS_ROWS = (
     lance.LanceOperation.CreateIndex,

@@ -21,10 +21,9 @@ import obstore
 from lance_namespace.errors import InvalidTableStateError, TableNotFoundError
 from pydantic import Field
 
-from lance_bridge import identifier
 from lance_bridge import location as locations
-from lance_bridge.errors import display
-from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
+from lance_bridge.errors import LANCE_ERRORS, display, translate_lance_errors
+from lance_bridge.requests import parse_table_namespace
 from lance_bridge.storage import RESERVED_FILE, store_errors
 
 from ..endpoints import Directory, Endpoints, directory_at
@@ -83,7 +82,7 @@ class Register(MigrationType):
     def survey(self, endpoints: Endpoints, options: RegisterOptions) -> Survey:
         tables, source = endpoints.target_tables, endpoints.source
         capabilities = tables.connection.capabilities
-        identifier.parse_table_namespace(options.namespace, capabilities)
+        parse_table_namespace(options.namespace, capabilities)
         found = [each for each in tables_in(source) if options.takes(each.names)]
         candidates = [_candidate(each, options, capabilities.levels) for each in found]
         items = plan_items(tables, candidates, make_namespaces=options.make_namespaces)

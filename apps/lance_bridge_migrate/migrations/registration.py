@@ -14,7 +14,7 @@ from lance_bridge import location as locations
 from lance_bridge.catalog import Path
 from lance_bridge.entry import TableEntry
 from lance_bridge.errors import display
-from lance_bridge.properties import check_properties
+from lance_bridge.records import check_properties
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
@@ -106,7 +106,7 @@ def _plan_table(tables: Tables, found: Candidate) -> Item:
     target, location = found.target, found.facts.location
     if not problems:
         try:
-            target = tables.connection.table_path(found.target)
+            target = tables.path_of(found.target)
             location = locations.check(location) if location else ""
         except InvalidInputError as error:
             problems.append(blocker(str(error)))

@@ -8,7 +8,7 @@ from itertools import zip_longest
 import lance
 import pyarrow as pa
 
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import translate_lance_errors
 
 from ..journal import Check
 from ..levels import Level

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from lance_bridge.dataset import Rows
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import LANCE_ERRORS, first_line
+from lance_bridge.errors import LANCE_ERRORS, first_line, invalid
 from lance_bridge.names import quoted
 from lance_bridge_spark.source import schema_compat
 from lance_bridge_spark.source.types import nullable

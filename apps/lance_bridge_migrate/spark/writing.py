@@ -18,10 +18,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from lance_bridge.errors import translate_lance_errors
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.lance_errors import translate_lance_errors
 from lance_bridge.namespace import LanceBridgeNamespace
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 from lance_bridge_spark.addresses import TableAddress
 from lance_bridge_spark.jobs.engine import address_in
 from lance_bridge_spark.jobs.tasks import Refused, done

@@ -28,9 +28,8 @@ from lance_bridge.dataset import (
     translate_query_errors,
     vector_of,
 )
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.ref import Ref
+from lance_bridge.errors import invalid, translate_lance_errors
+from lance_bridge.requests import Ref
 
 from ..addresses import Access
 from ..source import arrays, planning

@@ -11,9 +11,14 @@ import pyarrow as pa
 from lance_namespace.errors import ServiceUnavailableError
 
 from lance_bridge.dataset import count_rows, directory_of
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import LANCE_ERRORS, first_line, is_refusal, translate_lance_errors
-from lance_bridge.ref import LATEST, Ref
+from lance_bridge.errors import (
+    LANCE_ERRORS,
+    first_line,
+    invalid,
+    is_refusal,
+    translate_lance_errors,
+)
+from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of
 from ..lookup import find_table

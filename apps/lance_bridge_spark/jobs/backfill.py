@@ -12,7 +12,7 @@ from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge.dataset import check_predicate, field_ids
 from lance_bridge.errors import concurrent_modification, invalid
-from lance_bridge.ref import LATEST, Ref
+from lance_bridge.requests import LATEST, Ref
 
 from ..addresses import address_of
 from ..lookup import find_table

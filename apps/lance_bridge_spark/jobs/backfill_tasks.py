@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lance_bridge.dataset import ErrorCapturingReader, translate_query_errors
-from lance_bridge.errors import invalid
+from lance_bridge.dataset import translate_query_errors
+from lance_bridge.errors import ErrorCapturingReader, invalid
 
 from ..addresses import Access
 from ..source.arrays import stored, to_spark

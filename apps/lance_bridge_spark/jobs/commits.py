@@ -12,9 +12,8 @@ from lance_namespace.errors import (
     ServiceUnavailableError,
 )
 
-from lance_bridge.errors import OutcomeUnknownError
+from lance_bridge.errors import LANCE_ERRORS, OutcomeUnknownError
 from lance_bridge.lance_datasets import find_commit, latest_version, transaction_at
-from lance_bridge.lance_errors import LANCE_ERRORS
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable

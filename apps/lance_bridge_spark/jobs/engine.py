@@ -9,8 +9,8 @@ from lance_namespace import LanceNamespace
 
 from lance_bridge import engine as port
 from lance_bridge.catalog import Path, TableRecord
-from lance_bridge.ref import Ref
 from lance_bridge.registry import require_lance_bridge
+from lance_bridge.requests import Ref
 
 from ..addresses import CatalogAddress, TableAddress
 from ..lookup import find_table

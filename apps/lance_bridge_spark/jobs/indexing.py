@@ -24,8 +24,7 @@ from lance_bridge.dataset import (
     parse_index_type,
     stored_type,
 )
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import invalid, translate_lance_errors
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import find_table

@@ -11,8 +11,7 @@ from lance import optimize
 
 from lance_bridge.dataset import DEFAULT_AGE, Cleaned
 from lance_bridge.dataset import clean_up as clean_up_table
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import invalid, translate_lance_errors
 
 from ..addresses import Access, address_of
 from ..lookup import find_table

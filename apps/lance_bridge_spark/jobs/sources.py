@@ -16,10 +16,10 @@ from lance_namespace.errors import LanceNamespaceError
 
 from lance_bridge.config import named_catalogs
 from lance_bridge.dataset import columns_in
+from lance_bridge.errors import LANCE_ERRORS
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import LANCE_ERRORS
 from lance_bridge.names import parts_of, quoted
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress, address_of, catalogs_of
 from ..lookup import find_table

@@ -22,8 +22,7 @@ from lance_namespace.errors import (
 )
 from pyspark.errors import AnalysisException, PySparkException
 
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import LANCE_ERRORS, first_line, is_refusal
+from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, is_refusal
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")

@@ -18,10 +18,9 @@ import lance
 import pyarrow as pa
 from lance.fragment import write_fragments
 
-from lance_bridge.dataset import ErrorCapturingReader, field_ids
-from lance_bridge.errors import invalid
+from lance_bridge.dataset import field_ids
+from lance_bridge.errors import LANCE_ERRORS, ErrorCapturingReader, invalid
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import LANCE_ERRORS
 
 from ..addresses import Access, TableAddress, address_of
 from ..lookup import create_table, find_table

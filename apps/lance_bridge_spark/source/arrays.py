@@ -10,9 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
-from lance_bridge.dataset import ErrorCapturingReader, align
-from lance_bridge.errors import invalid
-from lance_bridge.lance_errors import LANCE_ERRORS, as_namespace_error, first_line, is_refusal
+from lance_bridge.dataset import align
+from lance_bridge.errors import (
+    LANCE_ERRORS,
+    ErrorCapturingReader,
+    as_namespace_error,
+    first_line,
+    invalid,
+    is_refusal,
+)
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

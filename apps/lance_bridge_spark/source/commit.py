@@ -14,11 +14,16 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import InvalidTableStateError, LanceNamespaceError
 
-from lance_bridge.errors import OutcomeUnknownError, concurrent_modification
+from lance_bridge.errors import (
+    LANCE_ERRORS,
+    OutcomeUnknownError,
+    concurrent_modification,
+    first_line,
+    translate_lance_errors,
+)
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
-from lance_bridge.properties import ENTRY_ID
-from lance_bridge.ref import Ref
+from lance_bridge.records import ENTRY_ID
+from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress
 from ..lookup import find_table

@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lance_bridge.dataset import check_predicate
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 
 from ..addresses import Access, CatalogAddress, TableAddress
 from ..lookup import find_table

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lance_bridge.errors import invalid
-from lance_bridge.ref import Ref
+from lance_bridge.requests import Ref
 
 from ..addresses import TableAddress
 from ..lookup import find_table

@@ -20,9 +20,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lance_bridge.errors import invalid
+from lance_bridge.errors import LANCE_ERRORS, first_line, invalid, translate_lance_errors
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import LANCE_ERRORS, first_line, translate_lance_errors
 
 from ..addresses import TableAddress
 from .errors import as_spark_errors

@@ -9,8 +9,8 @@ import lance
 from lance.fragment import FragmentMetadata
 from lance_namespace.errors import ConcurrentModificationError, TableVersionNotFoundError
 
+from lance_bridge.errors import LANCE_ERRORS, translate_lance_errors
 from lance_bridge.lance_datasets import transaction_at
-from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
 
 from .planning import rows_of
 

@@ -27,8 +27,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lance_bridge import location as locations
-from lance_bridge.properties import ENTRY_ID
-from lance_bridge.ref import Ref
+from lance_bridge.records import ENTRY_ID
+from lance_bridge.requests import Ref
 from lance_bridge.storage import MAIN
 
 from ..addresses import Access, TableAddress

@@ -28,8 +28,8 @@ from lance_bridge.dataset import (
     update_field_metadata,
 )
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.properties import check_properties, manager_in
-from lance_bridge.ref import LATEST
+from lance_bridge.records import check_properties, manager_in
+from lance_bridge.requests import LATEST
 from lance_bridge.table import Table
 
 from ..addresses import CatalogAddress

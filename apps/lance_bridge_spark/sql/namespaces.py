@@ -16,8 +16,8 @@ from lance_namespace import (
 from lance_bridge.catalog import IMPLEMENTATION, MANAGED_BY, RESERVED_PREFIX, NamespaceWords, Path
 from lance_bridge.connection import Connection
 from lance_bridge.errors import display, invalid, require_text, unsupported
-from lance_bridge.identifier import parse_namespace
 from lance_bridge.lost_replies import retry_after_readback
+from lance_bridge.requests import parse_namespace
 
 from ..addresses import CatalogAddress
 

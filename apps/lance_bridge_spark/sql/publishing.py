@@ -22,14 +22,15 @@ from lance_bridge import location as locations
 from lance_bridge.catalog import Path
 from lance_bridge.dataset import FIRST_VERSION, columns_of, not_written
 from lance_bridge.errors import (
+    LANCE_ERRORS,
     OutcomeUnknownError,
     display,
     invalid,
     table_already_exists,
+    translate_lance_errors,
     unsupported,
 )
-from lance_bridge.lance_errors import LANCE_ERRORS, translate_lance_errors
-from lance_bridge.properties import check_properties
+from lance_bridge.records import check_properties
 from lance_bridge.storage import RESERVED_FILE, VersionDirectory
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables

@@ -30,7 +30,7 @@ from lance_bridge import location as locations
 from lance_bridge.catalog import IMPLEMENTATION
 from lance_bridge.errors import display, invalid
 from lance_bridge.lance_datasets import find_commit
-from lance_bridge.properties import check_properties, manager_in
+from lance_bridge.records import check_properties, manager_in
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
@@ -137,7 +137,7 @@ def replace(catalog: CatalogAddress, args: Args) -> Answer:
 
 
 def _defined(tables: Tables, args: Args) -> Definition:
-    definition = Definition.of(tables.connection.table_path(args["table"]), args)
+    definition = Definition.of(tables.path_of(args["table"]), args)
     if not definition.has_columns:
         raise invalid(f"Table '{display(definition.path)}' needs at least one column")
     definition.schema()

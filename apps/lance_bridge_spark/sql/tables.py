@@ -19,13 +19,10 @@ from lance_bridge.dataset import (
     delete_rows,
     translate_query_errors,
 )
-from lance_bridge.errors import display, invalid
-from lance_bridge.identifier import parse_namespace
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import display, invalid, translate_lance_errors
 from lance_bridge.location import for_lance
-from lance_bridge.modes import CreateMode
-from lance_bridge.properties import ENTRY_ID
-from lance_bridge.ref import LATEST, Ref
+from lance_bridge.records import ENTRY_ID
+from lance_bridge.requests import LATEST, CreateMode, Ref, parse_namespace
 from lance_bridge.table import Table
 from lance_bridge.tables import Tables
 
@@ -154,7 +151,7 @@ def create(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, ServiceUnavailable.
     """
     tables = catalog.connect().tables
-    definition = Definition.of(tables.connection.table_path(args["table"]), args)
+    definition = Definition.of(tables.path_of(args["table"]), args)
     if not definition.has_columns:
         table = _registered(tables, definition)
     elif definition.location is not None:
@@ -185,7 +182,7 @@ def drop(catalog: CatalogAddress, args: Args) -> Answer:
     Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
     """
     tables = catalog.connect().tables
-    tables.drop(tables.connection.table_path(args["table"]))
+    tables.drop(tables.path_of(args["table"]))
     return {}
 
 
@@ -198,9 +195,9 @@ def rename(catalog: CatalogAddress, args: Args) -> Answer:
         ConcurrentModification, InvalidTableState.
     """
     tables = catalog.connect().tables
-    path = tables.connection.table_path(args["table"])
+    path = tables.path_of(args["table"])
     target = _target(catalog, path, tuple(args["to"]))
-    tables.rename(path, tables.connection.table_path(target))
+    tables.rename(path, tables.path_of(target))
     return {}
 
 

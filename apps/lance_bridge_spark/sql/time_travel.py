@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 from lance_namespace.errors import TableVersionNotFoundError
 
-from lance_bridge.lance_errors import translate_lance_errors
-from lance_bridge.ref import LATEST, Ref
+from lance_bridge.errors import translate_lance_errors
+from lance_bridge.requests import LATEST, Ref
 
 if TYPE_CHECKING:
     from ..spark_tables import SparkTable

@@ -1,7 +1,7 @@
 """What happens inside a Lance table, over pylance and the location that the catalog gave.
 
 All modules share `expressions` (SQL in requests) and `paths` (fields by name). Rows come in by
-`data`, and are written by `create`, `insert`, `merge` and `change`. `query` finds rows,
+`rows`, and are written by `create`, `insert`, `merge` and `change`. `query` finds rows,
 `schema_evolution` changes columns, and `history` has versions, tags, branches and transactions.
 
 Applications import the names in ``__all__`` from here, and none of the modules. A name is imported
@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .arrow_compat import align
-    from .batch_stream import ErrorCapturingReader
     from .change import delete_rows
     from .create import FIRST_VERSION, NewTable, create_table, not_written, write_first
-    from .data import Rows
     from .expressions import check_predicate, columns_in, in_brackets, translate_query_errors
     from .history.references import branches_of
     from .history.versions import directory_of
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from .query.full_text import parse_full_text
     from .query.nearest import parse_nearest
     from .read import count_rows
+    from .rows import Rows
     from .schema_evolution import (
         RESERVED_COLUMNS,
         alter_columns,
@@ -43,7 +42,7 @@ It is defined here because the help of a command shows it, without importing Lan
 
 __all__ = [
     "DEFAULT_AGE", "FIRST_VERSION", "RESERVED_COLUMNS", "SMALL_FRAGMENT", "Cleaned", "Column",
-    "ErrorCapturingReader", "IndexType", "NewTable", "Rows", "align", "alter_columns",
+    "IndexType", "NewTable", "Rows", "align", "alter_columns",
     "branches_of", "canonical", "check_predicate", "clean_up", "columns_in",
     "columns_of", "compact", "count_rows", "create_table", "delete_rows", "describe_indices",
     "directory_of", "drop_columns", "field_ids", "find_column", "in_brackets", "index_options",
@@ -54,10 +53,8 @@ __all__ = [
 
 _MODULES = {
     "arrow_compat": ("align",),
-    "batch_stream": ("ErrorCapturingReader",),
     "change": ("delete_rows",),
     "create": ("FIRST_VERSION", "NewTable", "create_table", "not_written", "write_first"),
-    "data": ("Rows",),
     "expressions": ("check_predicate", "columns_in", "in_brackets", "translate_query_errors"),
     "history.references": ("branches_of",),
     "history.versions": ("directory_of",),
@@ -68,6 +65,7 @@ _MODULES = {
     "query.full_text": ("parse_full_text",),
     "query.nearest": ("parse_nearest",),
     "read": ("count_rows",),
+    "rows": ("Rows",),
     "schema_evolution": (
         "RESERVED_COLUMNS",
         "alter_columns",

@@ -1,7 +1,4 @@
-"""What Lance takes of Arrow: the types that it can store, and arrays aligned as Rust reads them.
-
-Lance's check of a schema lets some types pass whose rows it panics on, cannot read back, or loses
-together with those of other columns. They are refused by name, before anything is written.
+"""What Lance takes of Arrow: schemas that it can store, and arrays aligned as Rust reads them.
 
 Buffers that point into a caller's bytes can start anywhere, and Arrow's format promises multiples
 of 8 bytes at most. Rust panics below the size of a number, which is 16 bytes for decimals and for
@@ -19,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as arrow
 
-from ..errors import invalid
-from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
+from ..errors import LANCE_ERRORS, first_line, invalid, panics_as_errors
 
 _ANYWHERE = (pa.null(), pa.bool_(), pa.binary(1))
 _NUMBERS = (
@@ -176,24 +172,15 @@ _NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], pa.Array]], 
 )
 
 
-def check_types(schema: pa.Schema) -> None:
-    """Check that no column is of a type whose rows Lance would lose. Raises InvalidInput (13)."""
-    for field in schema:
-        reason = _find_lossy_type(field.type)
-        if reason is not None:
-            raise invalid(f"Lance cannot store {_format_field(field)}: {reason}")
-
-
 def require_storable(schema: pa.Schema) -> None:
     """Check that Lance can create a table of a schema. Raises InvalidInput (13)."""
-    check_types(schema)
     error = _try_create(schema)
     if error is None:
         return
     for field in schema:
         if _try_create(pa.schema([field])) is not None:
             raise invalid(
-                f"Lance cannot store {_format_field(field)}: {first_line(error)}"
+                f"Lance cannot store {format_field(field)}: {first_line(error)}"
             ) from error
     raise invalid(f"Lance cannot store this schema: {first_line(error)}") from error
 
@@ -203,37 +190,9 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, [])
 
 
-def _format_field(field: pa.Field) -> str:
+def format_field(field: pa.Field) -> str:
+    """Return a column's name and type, for messages."""
     return f"column {field.name!r} of type {field.type}"
-
-
-def _find_lossy_type(kind: pa.DataType) -> str | None:
-    if arrow.is_struct(kind) and not kind.num_fields:
-        return "it would lose rows of the other columns beside a struct without fields"
-    if arrow.is_fixed_size_list(kind) and not _is_plain(kind.value_type):
-        return (
-            "a fixed-size list can hold booleans, numbers, times, fixed-size binary and "
-            "fixed-size lists"
-        )
-    if isinstance(kind, pa.BaseExtensionType):
-        return _find_lossy_type(kind.storage_type)
-    reasons = (_find_lossy_type(kind.field(i).type) for i in range(kind.num_fields))
-    return next((reason for reason in reasons if reason is not None), None)
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether all values have one fixed size."""
-    if arrow.is_fixed_size_list(kind):
-        return _is_plain(kind.value_type)
-    return bool(
-        arrow.is_null(kind)
-        or arrow.is_boolean(kind)
-        or arrow.is_integer(kind)
-        or arrow.is_floating(kind)
-        or arrow.is_decimal(kind)
-        or arrow.is_temporal(kind)
-        or arrow.is_fixed_size_binary(kind)
-    )
 
 
 def _try_create(schema: pa.Schema) -> Exception | None:

@@ -9,9 +9,9 @@ import lance
 import pyarrow as pa
 from lance_namespace.errors import LanceNamespaceError
 
-from .. import properties as entry_properties
 from ..errors import unsupported
-from ..ref import Ref
+from ..records import check_properties
+from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
 
@@ -94,7 +94,7 @@ def _merge_properties(table: Table, properties: Mapping[str, str] | None) -> dic
     """Return all properties after the update, checked to be storable."""
     if properties is None:
         return None
-    wanted = {**table.properties, **entry_properties.check_properties(properties)}
+    wanted = {**table.properties, **check_properties(properties)}
     table.require_settable(wanted)
     return wanted
 

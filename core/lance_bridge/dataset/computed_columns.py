@@ -15,7 +15,7 @@ from lance_namespace import AlterTableBackfillColumnsRequest
 
 from ..engine import Backfill
 from ..errors import invalid, unsupported
-from ..ref import Ref
+from ..requests import Ref
 from ..table import Table
 from . import expressions, paths
 from .paths import Column

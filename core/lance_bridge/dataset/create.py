@@ -17,24 +17,25 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from .. import properties as table_properties
 from ..catalog import IMPLEMENTATION, Path
 from ..connection import Connection
-from ..errors import concurrent_modification, invalid, table_already_exists
-from ..lance_errors import (
+from ..errors import (
     LANCE_ERRORS,
     as_namespace_error,
+    concurrent_modification,
     first_line,
+    invalid,
     is_refusal,
+    table_already_exists,
     translate_lance_errors,
 )
 from ..managed import conversion
-from ..modes import CreateMode
-from ..properties import manager_in
+from ..records import check_properties, manager_in
+from ..requests import CreateMode
 from ..table import Table, raise_view_failure
 from ..tables import creation
 from ..tables.locations import LazyNamespace, allocate
-from .data import Rows
+from .rows import Rows
 from .spark_types import columns_of
 
 FIRST_VERSION = 1
@@ -74,7 +75,7 @@ def create_table(connection: Connection, new: NewTable) -> tuple[Table, int]:
     """
     requested = new.properties
     if requested is not None:
-        new = replace(new, properties=table_properties.check_properties(requested))
+        new = replace(new, properties=check_properties(requested))
     new = replace(new, manager=manager_in(requested))
     _check_names(new.rows.schema)
     new.rows.require_storable()

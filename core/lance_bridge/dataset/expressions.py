@@ -20,13 +20,14 @@ from lance_namespace.errors import (
     TableColumnNotFoundError,
 )
 
-from ..errors import invalid, require_text
-from ..lance_errors import (
+from ..errors import (
     LANCE_ERRORS,
     as_namespace_error,
     first_line,
+    invalid,
     is_refusal,
     panics_as_errors,
+    require_text,
 )
 from ..names import written
 

@@ -15,10 +15,9 @@ from lance_namespace.errors import TableIndexAlreadyExistsError, TableIndexNotFo
 from lance_namespace_urllib3_client.models import IndexContent
 
 from .. import location as locations
-from ..errors import invalid, require_text
-from ..lance_errors import translate_lance_errors
+from ..errors import invalid, require_text, translate_lance_errors
 from ..paging import PageRequest
-from ..ref import Ref
+from ..requests import Ref
 from ..table import Table, transaction_id
 from . import index_types, paths
 from .expressions import truncate

@@ -16,13 +16,12 @@ from lance_namespace.errors import (
     TableSchemaValidationError,
 )
 
-from ..errors import concurrent_modification
-from ..lance_errors import LANCE_ERRORS, first_line, panics_as_errors
-from ..ref import Ref
+from ..errors import LANCE_ERRORS, concurrent_modification, first_line, panics_as_errors
+from ..requests import Ref
 from ..table import Table
 from .arrow_compat import no_rows
 from .create import write_first
-from .data import Rows
+from .rows import Rows
 
 ResultT = TypeVar("ResultT")
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from lance import optimize
 
-from ..errors import invalid
-from ..lance_errors import translate_lance_errors
+from ..errors import invalid, translate_lance_errors
 from ..managed import conversion
 from ..table import Table
 from . import SMALL_FRAGMENT

@@ -24,14 +24,13 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from ..errors import concurrent_modification, invalid, unsupported
-from ..lance_errors import LANCE_ERRORS, panics_as_errors
-from ..ref import Ref
+from ..errors import LANCE_ERRORS, concurrent_modification, invalid, panics_as_errors, unsupported
+from ..requests import Ref
 from ..table import Table, transaction_id
 from . import expressions, paths
 from .arrow_compat import no_rows
-from .data import Rows
 from .insert import open_or_none, require_fit, write_first_or_retry
+from .rows import Rows
 
 _ATTEMPTS = 11
 _RETRY_TIME = timedelta(seconds=30)

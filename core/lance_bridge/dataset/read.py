@@ -9,8 +9,8 @@ from lance_namespace import DescribeTableRequest, DescribeTableResponse, GetTabl
 from lance_namespace_urllib3_client.models import FragmentStats, FragmentSummary, TableBasicStats
 
 from .. import location as locations
-from ..lance_errors import translate_lance_errors
-from ..ref import LATEST, Ref
+from ..errors import translate_lance_errors
+from ..requests import LATEST, Ref
 from ..table import Table
 from . import SMALL_FRAGMENT, expressions
 from . import schema_json as schemas

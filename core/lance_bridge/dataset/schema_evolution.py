@@ -17,7 +17,7 @@ from lance_namespace_urllib3_client.models import (
 
 from .. import location as locations
 from ..errors import invalid, require_text, unsupported
-from ..ref import Ref
+from ..requests import Ref
 from ..table import Table, transaction_id
 from . import computed_columns, expressions, paths
 from . import schema_json as schemas

@@ -51,7 +51,7 @@ class ComputeOperations(Operations):
         schema = _schema(request.output_schema)
         made = worker.create_materialized_view(
             self,
-            self._table(request.id),
+            self.tables.path_of(request.id),
             request.source_query,
             schema,
             with_data=request.with_no_data is False,
@@ -77,7 +77,7 @@ class ComputeOperations(Operations):
             raise invalid(f"src_version must be 1 or more, not {request.src_version}")
         job = worker.refresh_materialized_view(
             self,
-            self._table(request.id),
+            self.tables.path_of(request.id),
             source_version=request.src_version,
             max_rows_per_fragment=request.max_rows_per_fragment,
         )

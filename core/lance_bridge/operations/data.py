@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import lance_namespace as api
 
-from .. import modes
 from ..dataset import change, create, insert, merge, read
-from ..dataset.data import Data, Rows
-from ..ref import Ref
+from ..dataset.rows import Data, Rows
+from ..requests import CreateMode, Ref, parse_mode
 from .base import Operations
 
 
@@ -23,8 +22,8 @@ class DataOperations(Operations):
         ConcurrentModification, PermissionDenied, Unauthenticated, ServiceUnavailable,
         InvalidTableState.
         """
-        path = self._table(request.id)
-        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
+        path = self.tables.path_of(request.id)
+        mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
         table = create.NewTable(
             path,
             Rows.from_data(request_data),
@@ -47,7 +46,7 @@ class DataOperations(Operations):
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         count = read.count_rows(table, ref, request.predicate)
         return api.CountTableRowsResponse(count=count)
 
@@ -59,10 +58,10 @@ class DataOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         ServiceUnavailable, InvalidTableState, TableSchemaValidation, TableBranchNotFound.
         """
-        mode = modes.parse(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
+        mode = parse_mode(insert.InsertMode, request.mode, insert.InsertMode.APPEND)
         ref = Ref.of(branch=request.branch)
         rows = Rows.from_data(request_data)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         done = insert.insert(table, rows, mode, ref)
         return api.InsertIntoTableResponse(
             transaction_id=done.transaction_id, num_inserted_rows=done.rows, version=done.version
@@ -89,7 +88,7 @@ class DataOperations(Operations):
         )
         ref = Ref.of(branch=request.branch)
         rows = Rows.from_data(request_data)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         done = merge.merge(table, rows, wanted, ref)
         return api.MergeInsertIntoTableResponse(
             transaction_id=done.transaction_id,
@@ -108,7 +107,7 @@ class DataOperations(Operations):
         """
         ref = Ref.of(branch=request.branch)
         wanted = change.Update(request.updates, request.predicate, request.properties)
-        done = change.update(self._lance_table(request.id), wanted, ref)
+        done = change.update(self.tables.load_by_id(request.id), wanted, ref)
         return api.UpdateTableResponse(
             transaction_id=done.transaction_id,
             updated_rows=done.rows,
@@ -123,6 +122,6 @@ class DataOperations(Operations):
         ConcurrentModification, ServiceUnavailable, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         version, transaction_id = change.delete_rows(table, request.predicate, ref)
         return api.DeleteFromTableResponse(version=version, transaction_id=transaction_id)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import lance_namespace as api
 from lance_namespace.errors import TableAlreadyExistsError
 
-from .. import modes
 from ..dataset import read
 from ..entry import TableEntry
 from ..errors import invalid, unsupported
 from ..paging import PageRequest
+from ..requests import CreateMode, DropBehavior, DropMode, RegisterMode, parse_mode
 from ..table import Table
 from ..tables import namespaces
 from .base import Operations
@@ -30,7 +30,7 @@ class EntryOperations(Operations):
         NamespaceNotEmpty (Overwrite), InvalidInput.
         """
         path = self._namespace(request.id)
-        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
+        mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
         properties = namespaces.create(self.connection, path, mode, request.properties)
         return api.CreateNamespaceResponse(properties=properties)
 
@@ -60,8 +60,8 @@ class EntryOperations(Operations):
         (Cascade).
         """
         path = self._namespace(request.id)
-        mode = modes.parse(modes.DropMode, request.mode, modes.DropMode.FAIL)
-        behavior = modes.parse(modes.DropBehavior, request.behavior, modes.DropBehavior.RESTRICT)
+        mode = parse_mode(DropMode, request.mode, DropMode.FAIL)
+        behavior = parse_mode(DropBehavior, request.behavior, DropBehavior.RESTRICT)
         properties = namespaces.drop(self.connection, path, mode, behavior)
         return api.DropNamespaceResponse(properties=properties)
 
@@ -73,7 +73,7 @@ class EntryOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification.
         """
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         return declared(
             *self.tables.declare(
                 path, request.location, request.properties, vend=request.vend_credentials
@@ -90,16 +90,16 @@ class EntryOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification.
         """
-        mode = modes.parse(modes.CreateMode, request.mode, modes.CreateMode.CREATE)
-        if mode is modes.CreateMode.OVERWRITE:
+        mode = parse_mode(CreateMode, request.mode, CreateMode.CREATE)
+        if mode is CreateMode.OVERWRITE:
             raise unsupported("CreateEmptyTable overwrites nothing: use CreateTable for that")
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         try:
             table, options = self.tables.declare(path, None, request.properties)
         except TableAlreadyExistsError:
-            if mode is modes.CreateMode.CREATE:
+            if mode is CreateMode.CREATE:
                 raise
-            table = self._lance_table(request.id)
+            table = self.tables.load_by_id(request.id)
             options = table.storage_options(write=True)
         return api.CreateEmptyTableResponse(
             location=table.uri, storage_options=options, properties=table.properties
@@ -136,7 +136,7 @@ class EntryOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, TableVersionNotFound,
         InvalidInput (also: not Lance's), InvalidTableState, TableBranchNotFound.
         """
-        return read.describe(self._lance_table(request.id), request)
+        return read.describe(self.tables.load_by_id(request.id), request)
 
     def table_exists(self, request: api.TableExistsRequest) -> api.TableExistsResponse:
         """Return normally where the Lance table exists.
@@ -144,7 +144,7 @@ class EntryOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
         InvalidTableState.
         """
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         read.describe(table, api.DescribeTableRequest(version=request.version))
         return api.TableExistsResponse()
 
@@ -154,18 +154,18 @@ class EntryOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableAlreadyExists, InvalidInput,
         ConcurrentModification, InvalidTableState.
         """
-        mode = modes.parse(modes.RegisterMode, request.mode, modes.RegisterMode.CREATE)
+        mode = parse_mode(RegisterMode, request.mode, RegisterMode.CREATE)
         table = self.tables.add(
-            self._table(request.id),
+            self.tables.path_of(request.id),
             request.location,
             request.properties,
-            overwrite=mode is modes.RegisterMode.OVERWRITE,
+            overwrite=mode is RegisterMode.OVERWRITE,
         )
         return api.RegisterTableResponse(location=table.uri, properties=table.properties)
 
     def deregister_table(self, request: api.DeregisterTableRequest) -> api.DeregisterTableResponse:
         """Remove an entry and no file. Raises: NamespaceNotFound, TableNotFound, InvalidInput."""
-        return deregistered(self.tables.remove(self._table(request.id)))
+        return deregistered(self.tables.remove(self.tables.path_of(request.id)))
 
     def rename_table(self, request: api.RenameTableRequest) -> api.RenameTableResponse:
         """Move an entry to another name; its files stay.
@@ -173,10 +173,10 @@ class EntryOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, TableAlreadyExists,
         InvalidInput, ConcurrentModification, InvalidTableState.
         """
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         namespace = request.new_namespace_id
         target = list(path[:-1]) if namespace is None else namespace
-        new_path = self._table([*target, request.new_table_name])
+        new_path = self.tables.path_of([*target, request.new_table_name])
         self.tables.rename(path, new_path)
         return api.RenameTableResponse()
 
@@ -186,7 +186,7 @@ class EntryOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, PermissionDenied, Unauthenticated,
         ServiceUnavailable, InvalidTableState.
         """
-        table = self.tables.drop(self._table(request.id))
+        table = self.tables.drop(self.tables.path_of(request.id))
         return api.DropTableResponse(
             id=list(table.path), location=table.uri, properties=table.properties
         )

@@ -6,7 +6,7 @@ import lance_namespace as api
 
 from ..dataset import indices, read
 from ..paging import PageRequest
-from ..ref import Ref
+from ..requests import Ref
 from .base import Operations
 
 
@@ -22,7 +22,7 @@ class IndexOperations(Operations):
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         transaction = indices.create(table, ref, request)
         return api.CreateTableIndexResponse(transaction_id=transaction)
 
@@ -35,7 +35,7 @@ class IndexOperations(Operations):
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         transaction = indices.create(table, ref, request, only_scalar=True)
         return api.CreateTableScalarIndexResponse(transaction_id=transaction)
 
@@ -48,9 +48,9 @@ class IndexOperations(Operations):
         InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         page = PageRequest.parse(f"indices {path} {ref}", request.limit, request.page_token)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         found, token = indices.list_indices(table, ref, page)
         return api.ListTableIndicesResponse(indexes=found, page_token=token)
 
@@ -63,7 +63,7 @@ class IndexOperations(Operations):
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         return indices.describe_stats(table, ref, request.index_name)
 
     def drop_table_index(self, request: api.DropTableIndexRequest) -> api.DropTableIndexResponse:
@@ -73,7 +73,7 @@ class IndexOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         transaction = indices.drop(table, ref, request.index_name)
         return api.DropTableIndexResponse(transaction_id=transaction)
 
@@ -84,4 +84,4 @@ class IndexOperations(Operations):
         TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        return read.table_stats(self._lance_table(request.id), ref)
+        return read.table_stats(self.tables.load_by_id(request.id), ref)

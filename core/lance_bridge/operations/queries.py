@@ -83,7 +83,7 @@ class QueryOperations(Operations):
         return query.analyze(self._query(request))
 
     def _query(self, request: Request) -> query.Query:
-        return query.parse(self._lance_table(request.id), request)
+        return query.parse(self.tables.load_by_id(request.id), request)
 
 
 def _same(name: str, outer: T | None, inner: T | None) -> T | None:

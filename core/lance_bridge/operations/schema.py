@@ -6,7 +6,7 @@ import lance_namespace as api
 
 from .. import engine
 from ..dataset import computed_columns, schema_evolution
-from ..ref import Ref
+from ..requests import Ref
 from .base import Operations
 
 
@@ -22,7 +22,7 @@ class SchemaOperations(Operations):
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         version = schema_evolution.add_columns(table, ref, request.new_columns)
         return api.AlterTableAddColumnsResponse(version=version)
 
@@ -35,7 +35,7 @@ class SchemaOperations(Operations):
         InvalidInput, ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         version = schema_evolution.alter_columns(table, ref, request.alterations)
         return api.AlterTableAlterColumnsResponse(version=version)
 
@@ -48,7 +48,7 @@ class SchemaOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         version, transaction = schema_evolution.drop_columns(table, ref, request.columns)
         return api.AlterTableDropColumnsResponse(version=version, transaction_id=transaction)
 
@@ -63,7 +63,7 @@ class SchemaOperations(Operations):
         ref = Ref.of(branch=request.branch)
         worker = engine.current()
         computed_columns.refuse_options(request, has_engine=worker is not None)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         if worker is None:
             job = computed_columns.backfill(table, ref, request)
         else:
@@ -80,7 +80,7 @@ class SchemaOperations(Operations):
         InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         now, transaction = schema_evolution.replace_schema_metadata(table, ref, request.metadata)
         return api.UpdateTableSchemaMetadataResponse(metadata=now, transaction_id=transaction)
 
@@ -93,6 +93,6 @@ class SchemaOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         version, fields = schema_evolution.update_field_metadata(table, ref, request.updates)
         return api.UpdateFieldMetadataResponse(version=version, fields=fields)

@@ -74,21 +74,21 @@ class TransactionOperations(Operations):
     def _transaction(self, names: Sequence[str] | None) -> tuple[Table, str]:
         if not names:
             raise invalid("A transaction is named by its table's identifier and its own id")
-        return self._lance_table(names[:-1]), names[-1]
+        return self.tables.load_by_id(names[:-1]), names[-1]
 
     def _step(self, name: str, operation: CommitTableOperation) -> batches.Step:
         request = getattr(operation, name)
         if name == "declare_table":
             return batches.declare(
                 self.tables,
-                self._table(request.id),
+                self.tables.path_of(request.id),
                 request.location,
                 request.properties,
                 vend=request.vend_credentials,
             )
         if name == "deregister_table":
-            return batches.deregister(self.tables, self._table(request.id))
-        table = self._lance_table(request.id)
+            return batches.deregister(self.tables, self.tables.path_of(request.id))
+        table = self.tables.load_by_id(request.id)
         if name == "create_table_version":
             return batches.create_version(table, Staged.from_request(request))
         return batches.delete_versions(table, request.branch, ranges_of(request))

@@ -10,7 +10,7 @@ from ..dataset.history import batches, branches, tags, versions
 from ..managed import conversion, out_of_band
 from ..managed.out_of_band import OutOfBand
 from ..paging import PageRequest
-from ..ref import Ref
+from ..requests import Ref
 from ..storage.staging import Staged
 from .base import Operations
 
@@ -34,10 +34,10 @@ class VersionOperations(Operations):
         TableBranchNotFound.
         """
         descending = bool(request.descending)
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         scope = f"versions {path} {request.branch or ''} {descending}"
         page = PageRequest.parse(scope, request.limit, request.page_token)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         if versions.is_for_latest(page, descending=descending):
             table = out_of_band.clear_next_version_if_allowed(table)
         directory = versions.directory_of(table, request.branch)
@@ -54,7 +54,7 @@ class VersionOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, TableVersionNotFound, InvalidInput,
         InvalidTableState, TableBranchNotFound.
         """
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         directory = versions.directory_of(table, request.branch)
         found = versions.describe(table, directory, request.version)
         return api.DescribeTableVersionResponse(version=found.to_table_version())
@@ -67,7 +67,7 @@ class VersionOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         made = versions.create(table, Staged.from_request(request))
         return api.CreateTableVersionResponse(version=made.to_table_version())
 
@@ -80,7 +80,7 @@ class VersionOperations(Operations):
         ConcurrentModification, Internal, InvalidTableState, TableBranchNotFound.
         """
         steps = [
-            batches.create_version(self._lance_table(entry.id), Staged.from_request(entry))
+            batches.create_version(self.tables.load_by_id(entry.id), Staged.from_request(entry))
             for entry in request.entries
         ]
         made = batches.run(steps)
@@ -97,7 +97,7 @@ class VersionOperations(Operations):
         InvalidTableState, TableBranchNotFound.
         """
         ranges = ranges_of(request)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         planned = versions.prepare_deletion(table, request.branch, ranges)
         return api.BatchDeleteTableVersionsResponse(deleted_count=versions.delete(planned))
 
@@ -108,7 +108,7 @@ class VersionOperations(Operations):
         ConcurrentModification, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        table = self._lance_table(request.id)
+        table = self.tables.load_by_id(request.id)
         return api.RestoreTableResponse(transaction_id=versions.restore(table, ref))
 
     # -- tags --------------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ class VersionOperations(Operations):
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
         """
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         page = PageRequest.parse(f"tags {path}", request.limit, request.page_token)
-        found = tags.list_all(self._lance_table(request.id))
+        found = tags.list_all(self.tables.load_by_id(request.id))
         names, token = page.cut_names(list(found))
         return api.ListTableTagsResponse(tags={n: found[n] for n in names}, page_token=token)
 
@@ -131,7 +131,7 @@ class VersionOperations(Operations):
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
         """
-        found = tags.get(self._lance_table(request.id), request.tag)
+        found = tags.get(self.tables.load_by_id(request.id), request.tag)
         return api.GetTableTagVersionResponse(version=found.version, branch=found.branch)
 
     def create_table_tag(self, request: api.CreateTableTagRequest) -> api.CreateTableTagResponse:
@@ -141,7 +141,7 @@ class VersionOperations(Operations):
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        tags.create(self._lance_table(request.id), request.tag, ref)
+        tags.create(self.tables.load_by_id(request.id), request.tag, ref)
         return api.CreateTableTagResponse()
 
     def update_table_tag(self, request: api.UpdateTableTagRequest) -> api.UpdateTableTagResponse:
@@ -151,7 +151,7 @@ class VersionOperations(Operations):
         InvalidInput, InvalidTableState, TableBranchNotFound.
         """
         ref = Ref.of(request.version, branch=request.branch)
-        tags.update(self._lance_table(request.id), request.tag, ref)
+        tags.update(self.tables.load_by_id(request.id), request.tag, ref)
         return api.UpdateTableTagResponse()
 
     def delete_table_tag(self, request: api.DeleteTableTagRequest) -> api.DeleteTableTagResponse:
@@ -159,7 +159,7 @@ class VersionOperations(Operations):
 
         Raises: NamespaceNotFound, TableNotFound, TableTagNotFound, InvalidInput, InvalidTableState.
         """
-        tags.delete(self._lance_table(request.id), request.tag)
+        tags.delete(self.tables.load_by_id(request.id), request.tag)
         return api.DeleteTableTagResponse()
 
     # -- branches ----------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class VersionOperations(Operations):
         source), TableBranchAlreadyExists.
         """
         source = Ref.of(request.from_version, branch=request.from_branch)
-        branches.create(self._lance_table(request.id), request.name, source)
+        branches.create(self.tables.load_by_id(request.id), request.name, source)
         return api.CreateTableBranchResponse()
 
     def list_table_branches(
@@ -184,9 +184,9 @@ class VersionOperations(Operations):
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
         """
-        path = self._table(request.id)
+        path = self.tables.path_of(request.id)
         page = PageRequest.parse(f"branches {path}", request.limit, request.page_token)
-        found = branches.list_all(self._lance_table(request.id))
+        found = branches.list_all(self.tables.load_by_id(request.id))
         names, token = page.cut_names(list(found))
         return api.ListTableBranchesResponse(
             branches={n: found[n] for n in names}, page_token=token
@@ -200,7 +200,7 @@ class VersionOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState,
         TableBranchNotFound.
         """
-        branches.delete(self._lance_table(request.id), request.name)
+        branches.delete(self.tables.load_by_id(request.id), request.name)
         return api.DeleteTableBranchResponse()
 
 
@@ -216,7 +216,7 @@ class ManagementOperations(Operations):
         Raises: UnsupportedOperation, NamespaceNotFound, TableNotFound, InvalidInput,
         ConcurrentModification, InvalidTableState.
         """
-        conversion.begin(self._lance_table(id))
+        conversion.begin(self.tables.load_by_id(id))
 
     def release_table(self, id: Sequence[str]) -> None:
         """Leave a table's versions to its storage again.
@@ -224,14 +224,14 @@ class ManagementOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState.
         """
-        conversion.end(self._lance_table(id))
+        conversion.end(self.tables.load_by_id(id))
 
     def list_out_of_band_versions(self, id: Sequence[str]) -> OutOfBand:
         """List what was written past the catalog, and is not shown.
 
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, InvalidTableState.
         """
-        return out_of_band.inspect(self._lance_table(id))
+        return out_of_band.inspect(self.tables.load_by_id(id))
 
     def adopt_out_of_band_versions(self, id: Sequence[str]) -> int:
         """Make such versions the table's own; return its latest.
@@ -239,7 +239,7 @@ class ManagementOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState.
         """
-        return out_of_band.adopt(self._lance_table(id))
+        return out_of_band.adopt(self.tables.load_by_id(id))
 
     def discard_out_of_band_versions(self, id: Sequence[str]) -> int:
         """Delete such versions' manifests; return their number.
@@ -247,4 +247,4 @@ class ManagementOperations(Operations):
         Raises: NamespaceNotFound, TableNotFound, InvalidInput, ConcurrentModification,
         InvalidTableState.
         """
-        return out_of_band.discard(self._lance_table(id))
+        return out_of_band.discard(self.tables.load_by_id(id))

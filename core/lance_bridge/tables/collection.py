@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..catalog import Column, Path, TableRecord
 from ..connection import Connection
-from ..entry import TableEntry
+from ..entry import TableEntry, load_entry
 from ..managed import conversion
 from ..paging import PageRequest
+from ..requests import parse_table
 from ..table import Table
 from . import creation, dropping, listing, locations, overlap, rename
 
@@ -24,7 +25,16 @@ class Tables:
 
     connection: Connection
 
+    def path_of(self, identifier: Sequence[str] | None) -> Path:
+        """Return the path of the table that a request names. Raises InvalidInput."""
+        capabilities = self.connection.catalog.capabilities
+        return parse_table(identifier, capabilities, self.connection.default_namespace)
+
     # -- reading -----------------------------------------------------------------------------------
+
+    def load_by_id(self, identifier: Sequence[str] | None) -> Table:
+        """Return the Lance table that a request names; raises as `path_of` and `load`."""
+        return self.load(self.path_of(identifier))
 
     def find(self, path: Path) -> TableEntry | None:
         """Return any entry, Lance's or not; None where it or its namespace does not exist."""
@@ -42,7 +52,7 @@ class Tables:
             TableNotFoundError: (4) the namespace exists, and the table does not.
             NamespaceNotFoundError: (1) the namespace does not exist.
         """
-        return TableEntry(self.connection, self.connection.load_table(path))
+        return load_entry(self.connection, path)
 
     def load(self, path: Path) -> Table:
         """Return a Lance table.

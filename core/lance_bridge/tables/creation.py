@@ -17,14 +17,14 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from .. import properties as table_properties
 from ..catalog import IMPLEMENTATION, MANAGED_BY, Column, Path, TableRecord
 from ..connection import Connection
 from ..declarations import DECLARED_AT, now
-from ..entry import TableEntry
+from ..entry import TableEntry, load_entry
 from ..errors import concurrent_modification, display, table_already_exists
 from ..lost_replies import retry_after_readback
 from ..managed import conversion
+from ..records import check_properties, manager_in, properties_of_new_table
 from ..table import Table
 from .locations import LazyNamespace, allocate, reserved
 
@@ -51,7 +51,7 @@ def plan_declaration(
     Raises:
         UnsupportedOperationError: (0), InvalidInputError: (13) as `declare`.
     """
-    checked = table_properties.check_properties(properties)
+    checked = check_properties(properties)
     given = locations.check(location) if location is not None else None
     namespace = LazyNamespace(connection, path[:-1])
     is_managed = wants_management(path, namespace, properties)
@@ -64,7 +64,7 @@ def wants_management(
 ) -> bool:
     """Do what `Tables.wants_management` says."""
     connection = namespace.connection
-    manager = table_properties.manager_in(properties)
+    manager = manager_in(properties)
     if manager is not None:
         if manager == IMPLEMENTATION:
             connection.require_manageable(f"Table '{display(path)}'")
@@ -165,7 +165,7 @@ def register(
         InvalidInputError: (13) bad location or properties.
     """
     checked_location = locations.check(location)
-    checked = table_properties.check_properties(properties)
+    checked = check_properties(properties)
     is_managed = wants_management(path, LazyNamespace(connection, path[:-1]), properties)
     table, is_new = add_or_find(connection, path, checked_location, checked, columns=columns)
     if is_new:
@@ -188,7 +188,7 @@ def _move_registration(table: Table, location: str, properties: Mapping[str, str
         replace(
             table.record,
             location=locations.for_catalog(location),
-            properties=table_properties.for_new_table(properties),
+            properties=properties_of_new_table(properties),
         )
     )
     retry_after_readback(
@@ -224,7 +224,7 @@ def add_or_find(
         else:
             return made, True
         try:
-            entry = TableEntry(connection, connection.load_table(path))
+            entry = load_entry(connection, path)
         except TableNotFoundError:
             continue  # dropped meanwhile
         if not entry.record.is_lance or not entry.location:
@@ -243,7 +243,7 @@ def add(
     columns: tuple[Column, ...] = (),
 ) -> Table:
     """Do what `Tables.add_entry` says."""
-    own = table_properties.for_new_table(properties)
+    own = properties_of_new_table(properties)
     if declared:
         own[DECLARED_AT] = now()
     table = Table(

@@ -9,7 +9,7 @@ from lance_namespace.errors import (
 )
 
 from .. import location as locations
-from ..entry import TableEntry
+from ..entry import TableEntry, load_entry
 from ..errors import OutcomeUnknownError
 from ..storage.table_files import LocationFiles
 from .locations import is_taken
@@ -33,7 +33,7 @@ def drop(table: TableEntry) -> None:
     try:
         files = require_droppable(table, LocationIndex(table.connection, [namespace]))
     except LanceNamespaceError:
-        table.connection.load_table(table.path)  # a concurrent drop may have removed the entry
+        load_entry(table.connection, table.path)  # a concurrent drop may have removed the entry
         raise
     drop_with_data(table, files)
 

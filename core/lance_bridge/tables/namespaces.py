@@ -14,7 +14,6 @@ from lance_namespace.errors import (
     NamespaceNotFoundError,
 )
 
-from .. import properties as table_properties
 from ..catalog import IMPLEMENTATION, MANAGED_BY, NamespaceRecord, Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
@@ -27,8 +26,9 @@ from ..errors import (
     unsupported,
 )
 from ..lost_replies import retry_after_readback
-from ..modes import CreateMode, DropBehavior, DropMode
 from ..names import first_names
+from ..records import ENTRY_ID, is_reserved
+from ..requests import CreateMode, DropBehavior, DropMode
 from . import dropping
 from .overlap import LocationIndex
 
@@ -56,7 +56,7 @@ def create(
     given = dict(properties or {})
     _refuse_reserved(given)
     _require_manager(connection, path, given)
-    record = NamespaceRecord(path, {**given, table_properties.ENTRY_ID: uuid.uuid4().hex})
+    record = NamespaceRecord(path, {**given, ENTRY_ID: uuid.uuid4().hex})
     try:
         retry_after_readback(
             lambda: connection.catalog.create_namespace(record),
@@ -69,14 +69,14 @@ def create(
 
 def _visible(properties: Mapping[str, str]) -> dict[str, str]:
     """Return what a caller sees; the marks of Lance tables mean nothing on a namespace."""
-    return {k: v for k, v in properties.items() if not table_properties.is_reserved(k)}
+    return {k: v for k, v in properties.items() if not is_reserved(k)}
 
 
 def _refuse_reserved(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         require_text("Property key", key)
         require_text(f"Property '{key[:60]}'", value)
-        if not key or table_properties.is_reserved(key):
+        if not key or is_reserved(key):
             raise invalid(f"Property key {key[:60]!r} is empty or reserved")
 
 
@@ -107,7 +107,7 @@ def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
         found = connection.catalog.load_namespace(record.path)
     except NamespaceNotFoundError:
         return False
-    own = table_properties.ENTRY_ID
+    own = ENTRY_ID
     if own in found.properties or len(record.path) == connection.capabilities.levels:
         return found.properties.get(own) == record.properties[own]
     return True  # an outer level need not be able to hold properties
@@ -116,7 +116,7 @@ def _was_created(connection: Connection, record: NamespaceRecord) -> bool:
 def _was_altered(connection: Connection, record: NamespaceRecord) -> bool:
     """Return whether the namespace has these properties; not every kind can hold our own one."""
     found = connection.catalog.load_namespace(record.path).properties
-    own = table_properties.ENTRY_ID
+    own = ENTRY_ID
     if own in found:
         return found[own] == record.properties[own]
     wanted = _visible(record.properties)

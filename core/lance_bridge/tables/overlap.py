@@ -19,7 +19,7 @@ from ..catalog import Path, TableRecord
 from ..connection import Connection
 from ..entry import TableEntry
 from ..errors import concurrent_modification, display
-from ..properties import ENTRY_ID
+from ..records import ENTRY_ID
 from ..storage.table_files import LocationFiles
 
 _THREADS = 8

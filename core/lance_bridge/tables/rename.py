@@ -12,11 +12,11 @@ from lance_namespace.errors import (
 )
 
 from ..catalog import Capabilities, Path
-from ..entry import EntryT, TableEntry
+from ..entry import EntryT, TableEntry, load_entry
 from ..errors import concurrent_modification, display, table_already_exists, unsupported
 from ..lost_replies import retry_after_readback
 from ..managed.compare_and_set import held, release
-from ..properties import ENTRY_ID
+from ..records import ENTRY_ID
 from .locations import reserve_if_free
 
 
@@ -57,7 +57,7 @@ def _move(table: TableEntry, new_path: Path) -> TableEntry:
             moved.is_in_catalog,
         )
     except ConcurrentModificationError:
-        table.connection.load_table(table.path)
+        load_entry(table.connection, table.path)
         raise
     return moved
 

@@ -21,7 +21,7 @@ from lance_namespace.errors import ConcurrentModificationError
 
 from lance_bridge.dataset import field_ids
 from lance_bridge.errors import invalid
-from lance_bridge.properties import ENTRY_ID
+from lance_bridge.records import ENTRY_ID
 
 from ...source.commit import NO_FRAGMENT, Commit, guarded
 from ...source.types import ROW_ID

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lance_namespace.errors import TableColumnNotFoundError
 from pyspark.sql.types import LongType, StructField, StructType
 
-from lance_bridge.ref import LATEST, Ref
+from lance_bridge.requests import LATEST, Ref
 
 from ...addresses import Access, address_of
 from ...lookup import find_table

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowIdSequence
 
-from lance_bridge.lance_errors import translate_lance_errors
+from lance_bridge.errors import translate_lance_errors
 
 from ...source import arrays
 from ...source.types import ROW_ADDRESS, ROW_ID

@@ -26,14 +26,15 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import BranchContents
 
-from ...errors import invalid, unsupported
-from ...lance_errors import (
+from ...errors import (
     LANCE_ERRORS,
     as_namespace_error,
+    invalid,
     panics_as_errors,
     translate_lance_errors,
+    unsupported,
 )
-from ...ref import Ref
+from ...requests import Ref
 from ...storage.manifests import TableFiles, VersionDirectory, discard
 from ...table import Table
 from .references import branches_of, check_branch_name, tags_of

@@ -9,8 +9,7 @@ from typing import Any
 
 import lance
 
-from ...errors import invalid
-from ...lance_errors import LANCE_ERRORS, first_line, panics_as_errors, translate_lance_errors
+from ...errors import LANCE_ERRORS, first_line, invalid, panics_as_errors, translate_lance_errors
 from ...storage.manifests import MAIN
 
 logger = logging.getLogger(__name__)

@@ -16,13 +16,8 @@ from lance_namespace.errors import (
 )
 from lance_namespace_urllib3_client.models import TagContents
 
-from ...lance_errors import (
-    LANCE_ERRORS,
-    as_namespace_error,
-    panics_as_errors,
-    translate_lance_errors,
-)
-from ...ref import Ref
+from ...errors import LANCE_ERRORS, as_namespace_error, panics_as_errors, translate_lance_errors
+from ...requests import Ref
 from ...table import Table
 from .references import check_tag_name, tags_of
 from .versions import directory_of

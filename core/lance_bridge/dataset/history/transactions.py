@@ -16,10 +16,9 @@ import lance
 from lance_namespace.errors import TransactionNotFoundError
 from lance_namespace_urllib3_client.models import AlterTransactionAction
 
-from ...errors import invalid, unsupported
+from ...errors import invalid, translate_lance_errors, unsupported
 from ...lance_datasets import transaction_at
-from ...lance_errors import translate_lance_errors
-from ...ref import Ref
+from ...requests import Ref
 from ...storage.manifests import TableFiles, VersionDirectory
 from ...table import Table
 from .references import branches_of

@@ -22,7 +22,7 @@ from ...errors import invalid
 from ...managed import commits
 from ...managed.versions import managed_directory
 from ...paging import PageRequest
-from ...ref import Ref
+from ...requests import Ref
 from ...storage import staging
 from ...storage.manifests import MAIN, Manifest, VersionDirectory, sorting_key
 from ...storage.staging import Commit, Staged

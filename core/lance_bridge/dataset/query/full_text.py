@@ -22,8 +22,7 @@ from lance_namespace_urllib3_client.models import (
     StringFtsQuery,
 )
 
-from ...errors import display, invalid, unsupported
-from ...lance_errors import first_line
+from ...errors import display, first_line, invalid, unsupported
 from .. import paths
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ import pyarrow as pa
 from lance.dataset import LanceScanner
 from lance_namespace.errors import InvalidInputError, LanceNamespaceError
 
-from ...errors import invalid, unsupported
-from ...lance_errors import panics_as_errors
-from ...ref import Ref
+from ...errors import invalid, panics_as_errors, unsupported
+from ...requests import Ref
 from ...table import Table
 from .. import expressions, paths
 from . import full_text, nearest, projection

@@ -2,32 +2,44 @@
 
 Lance writes fragments first and makes them visible in one step, so rows can be checked while they
 are written: bad rows end the write before that step.
+
+Arrow allows a stream without its end-of-stream mark. A stream that was cut between two batches
+then looks whole, so the mark is required here, and nothing may follow it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.types as arrow
 from lance_namespace.errors import ServiceUnavailableError, TableSchemaValidationError
 
-from ..errors import invalid, marking_callers_own
-from ..lance_errors import first_line
-from . import batch_stream
-from .arrow_compat import align, align_batch, check_types, require_storable
-from .batch_stream import ErrorCapturingReader
+from ..errors import ErrorCapturingReader, first_line, invalid, marking_callers_own
+from .arrow_compat import align, align_batch, format_field, require_storable
 
-Data = bytes | bytearray | memoryview | batch_stream.BinaryFile | Iterable[Any]
+_PIECE = 16 * 2**20
+"""Bytes read from a file at once. Some files allocate the size requested, which may be wrong."""
+
+_Pass = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+
+
+class BinaryFile(Protocol):
+    """A source of bytes: a file opened in binary mode, a response, a pipe."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """Return at most ``size`` bytes, and no bytes at the end."""
+
+
+Data = bytes | bytearray | memoryview | BinaryFile | Iterable[Any]
 """An Arrow IPC stream as bytes, in any other buffer, or in a file opened as binary; or batches, as
 a ``pa.Table``, ``pa.RecordBatch``, ``pa.RecordBatchReader``, anything else that has
 ``__arrow_c_stream__``, or an iterable of ``pa.RecordBatch``."""
-
-_Pass = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
 class RowSource(Enum):
@@ -178,7 +190,7 @@ def _open_data(data: Any) -> tuple[Callable[[], _Pass], RowSource]:
         return lambda: (table.schema, iter(table.to_batches())), RowSource.MEMORY
     buffer = _buffer(data)
     if buffer is not None:
-        return lambda: batch_stream.open_stream(pa.BufferReader(buffer)), RowSource.MEMORY
+        return lambda: open_stream(pa.BufferReader(buffer)), RowSource.MEMORY
     if hasattr(data, "__arrow_c_stream__"):
         stream = pa.RecordBatchReader.from_stream(data)
         return lambda: (stream.schema, iter(stream)), RowSource.ONCE
@@ -211,12 +223,12 @@ def _open_file(file: Any) -> tuple[Callable[[], _Pass], RowSource]:
     # A memory map can seek, and has said so only since Python 3.13.
     can_go_back = file.seekable() if hasattr(file, "seekable") else hasattr(file, "seek")
     if not can_go_back:
-        return lambda: batch_stream.open_stream(file), RowSource.ONCE
+        return lambda: open_stream(file), RowSource.ONCE
     start = file.tell()
 
     def begin() -> _Pass:
         file.seek(start)
-        return batch_stream.open_stream(file)
+        return open_stream(file)
 
     return begin, RowSource.FILE
 
@@ -233,6 +245,117 @@ def _open_batches(data: Iterable[Any]) -> _Pass:
 
 def _not_a_batch(item: Any) -> Exception:
     return invalid(f"The request's data holds a {type(item).__name__} and not a record batch")
+
+
+# -- Arrow IPC streams -----------------------------------------------------------------------------
+
+
+def open_stream(source: BinaryFile) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema of an Arrow IPC stream, and its batches, which are not validated.
+
+    The stream must be all that is left in ``source``. Each batch is read when it is requested, and
+    buffers of a ``pa.BufferReader`` are not copied. Errors of ``source.read`` are passed on.
+
+    Raises:
+        InvalidInputError: (13) here or between batches: it is not an Arrow IPC stream, is
+            truncated, or is followed by something else.
+    """
+    file = _EndCheckingFile(source)
+    with _translate_errors(file):
+        reader = pa.ipc.open_stream(pa.PythonFile(file, mode="r"))
+    return reader.schema, _read_batches(reader, file)
+
+
+def _read_batches(reader: Any, file: _EndCheckingFile) -> Iterator[pa.RecordBatch]:
+    while True:
+        with _translate_errors(file):
+            batch = next(reader, None)
+        if batch is None:
+            break
+        yield batch
+    if file.is_exhausted:
+        raise invalid("The Arrow IPC stream is cut short: it has no end-of-stream mark")
+    rest = len(file.read(_PIECE))
+    if rest:
+        more = " or more" if rest == _PIECE else ""
+        raise invalid(f"The Arrow IPC stream is followed by {rest} bytes{more} of other data")
+
+
+@contextmanager
+def _translate_errors(file: _EndCheckingFile) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        if file.failure is not None:
+            raise file.failure from None
+        if not file.size:
+            raise invalid(
+                "The request has no data: send an Arrow IPC stream; one without batches is enough"
+            ) from error
+        raise invalid(
+            f"The data is not a complete Arrow IPC stream: {first_line(error)}"
+        ) from error
+
+
+class _EndCheckingFile:
+    """A file for Arrow that records whether its end was reached. Closing it closes nothing."""
+
+    closed = False
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.size = 0
+        self.is_exhausted = False
+        """Whether the last read returned fewer bytes than it asked for."""
+        self.failure: BaseException | None = None
+        if hasattr(source, "read_buffer"):
+            self.read_buffer = self._read_buffer
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Do nothing: the caller opened the file, and closes it."""
+
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, or the rest. The source may give fewer bytes at a time."""
+        pieces = []
+        missing = size
+        while missing > 0:
+            piece = self._read_piece(min(missing, _PIECE))
+            if not piece:
+                break
+            pieces.append(piece)
+            missing -= len(piece)
+        data = b"".join(pieces) if len(pieces) != 1 else pieces[0]
+        self._count(len(data), size)
+        return data
+
+    def _read_buffer(self, size: int) -> pa.Buffer:
+        data = self._source.read_buffer(size)
+        self._count(len(data), size)
+        return data
+
+    def _read_piece(self, size: int) -> bytes:
+        try:
+            piece = self._source.read(size)
+        except BaseException as error:
+            self.failure = error
+            raise
+        if not isinstance(piece, bytes | bytearray | memoryview):
+            kind = type(piece).__name__
+            self.failure = invalid(
+                f"The file returned {kind} instead of bytes: open it in binary mode"
+            )
+            raise self.failure
+        return bytes(piece)
+
+    def _count(self, given: int, wanted: int) -> None:
+        self.size += given
+        self.is_exhausted = given < wanted
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -276,7 +399,7 @@ def _has_forbidden_null(array: pa.Array, field: pa.Field, hidden: int = 0) -> bo
     if array.null_count == len(array):
         return False  # pyarrow cannot flatten lists of every type then
     kind = array.type
-    if pa.types.is_struct(kind):
+    if arrow.is_struct(kind):
         parts = {kind.field(i).name: part for i, part in enumerate(array.flatten())}
         inside = [(parts[each.name], each) for each in _children(field) if each.name in parts]
         return any(_has_forbidden_null(part, each, array.null_count) for part, each in inside)
@@ -294,9 +417,7 @@ def _children(field: pa.Field) -> list[pa.Field]:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    return bool(arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind))
 
 
 def _check_names(schema: pa.Schema) -> None:
@@ -312,7 +433,7 @@ def _check_names(schema: pa.Schema) -> None:
 def _check_text(field: pa.Field) -> None:
     """Raise UnicodeDecodeError for a name that is not UTF-8, on which Rust would panic."""
     kind = field.type
-    if pa.types.is_dictionary(kind):
+    if arrow.is_dictionary(kind):
         kind = kind.value_type
     texts = [field.name, getattr(kind, "tz", None) or ""]  # Arrow decodes them when asked
     texts += [b" ".join(pair).decode() for pair in (field.metadata or {}).items()]
@@ -320,3 +441,44 @@ def _check_text(field: pa.Field) -> None:
         raise invalid(f"The data has a NUL in the name or metadata of {field.name!r}")
     for i in range(kind.num_fields):
         _check_text(kind.field(i))
+
+
+def check_types(schema: pa.Schema) -> None:
+    """Check that no column is of a type whose rows Lance would lose. Raises InvalidInput (13).
+
+    Lance's own check lets some types pass whose rows it panics on, cannot read back, or loses
+    together with those of other columns.
+    """
+    for field in schema:
+        reason = _find_lossy_type(field.type)
+        if reason is not None:
+            raise invalid(f"Lance cannot store {format_field(field)}: {reason}")
+
+
+def _find_lossy_type(kind: pa.DataType) -> str | None:
+    if arrow.is_struct(kind) and not kind.num_fields:
+        return "it would lose rows of the other columns beside a struct without fields"
+    if arrow.is_fixed_size_list(kind) and not _is_plain(kind.value_type):
+        return (
+            "a fixed-size list can hold booleans, numbers, times, fixed-size binary and "
+            "fixed-size lists"
+        )
+    if isinstance(kind, pa.BaseExtensionType):
+        return _find_lossy_type(kind.storage_type)
+    reasons = (_find_lossy_type(kind.field(i).type) for i in range(kind.num_fields))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether all values have one fixed size."""
+    if arrow.is_fixed_size_list(kind):
+        return _is_plain(kind.value_type)
+    return bool(
+        arrow.is_null(kind)
+        or arrow.is_boolean(kind)
+        or arrow.is_integer(kind)
+        or arrow.is_floating(kind)
+        or arrow.is_decimal(kind)
+        or arrow.is_temporal(kind)
+        or arrow.is_fixed_size_binary(kind)
+    )

@@ -1,0 +1,56 @@
+"""How many files of core a reader opens to follow a call: those with a function that runs in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import lance_namespace as api
+
+import lance_bridge
+
+from .building import TABLE, count_rows, create, stream
+from .memory_catalog import MemoryNamespace
+
+CORE = Path(lance_bridge.__file__).parent
+
+
+def files_of(call: Callable[[], object]) -> list[str]:
+    """Return the files of core whose functions run in this thread during a call, sorted."""
+    entered: set[str] = set()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            entered.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    paths = map(Path, entered)
+    return sorted(str(path.relative_to(CORE)) for path in paths if path.is_relative_to(CORE))
+
+
+def test_describing_a_table_takes_at_most_nine_files(namespace: MemoryNamespace) -> None:
+    create(namespace, TABLE)
+    request = api.DescribeTableRequest(id=TABLE)
+
+    files = files_of(lambda: namespace.describe_table(request))
+
+    assert "dataset/read.py" in files
+    assert len(files) <= 9, ", ".join(files)
+
+
+def test_inserting_rows_takes_at_most_ten_files(namespace: MemoryNamespace) -> None:
+    create(namespace, TABLE, rows=3)
+    request = api.InsertIntoTableRequest(id=TABLE)
+
+    files = files_of(lambda: namespace.insert_into_table(request, stream(2)))
+
+    assert count_rows(namespace, TABLE) == 5
+    assert "dataset/insert.py" in files
+    assert len(files) <= 10, ", ".join(files)

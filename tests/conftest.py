@@ -12,10 +12,14 @@ from collections.abc import Iterator
 
 import pytest
 from servers.metastores import Metastores
+from servers.sparks import SHORT_JVM
 
 from lance_bridge import engine
 
 pytest_plugins = ["ci_skips", "distribution"]
+
+for variable, value in SHORT_JVM.items():
+    os.environ.setdefault(variable, value)
 
 
 def external_metastores() -> dict[str, str]:

@@ -1,13 +1,16 @@
 """The README from its first line to its last, on an empty system: a new metastore, an empty home.
 
-Every snippet and every command runs, but for what installs packages (`test_clean_installs`) or runs
-the project's own tests. Addresses and absolute paths are those of the test.
+Every snippet and every command runs, but for what installs packages (`test_clean_installs`), the
+project's own tests, and the kit (`test_kit_command`). Addresses and absolute paths are those of the
+test.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,12 +18,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from servers.processes import end
+from servers.sparks import ROOT, SHORT_JVM
 
 from lance_bridge_hive import HiveNamespace
 
@@ -28,9 +34,8 @@ from .test_readme import README, printed_by
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1500)]
 
-NOT_RUN = ("pip install ", "make ")
+NOT_RUN = ("pip install ", "make ", "python -m lance_bridge.testing ")
 METASTORE = "lance-bridge metastore start "
-KIT = "python -m lance_bridge.testing "
 EXITS = {"lance-bridge managed check": 3}
 """Commands that find something."""
 ADDRESS = re.compile(r"(?:localhost|metastore):9083")
@@ -51,7 +56,6 @@ spark.sql.shuffle.partitions 2
 UNWANTED = ("LANCE_BRIDGE_", "SPARK_", "PYSPARK_", "HADOOP_", "HIVE_", "AWS_", "DATABRICKS_")
 """How variables begin that a new user has not set."""
 CACHE = "LANCE_BRIDGE_CACHE"
-_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class NewUser:
     home: Path
     port: str = ""
     metastore: subprocess.Popen[str] | None = None
+    program: subprocess.Popen[str] | None = None
     migrations: dict[str, str] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
 
@@ -94,24 +99,13 @@ class NewUser:
         elif block.language == "sh":
             self._command(block.text)
         else:
-            self._python(block.text)
+            self.run_snippets([block])
 
-    def follow_in_spark(self, parts: list[Block]) -> None:
-        """Run the blocks of a section one after another in one program, as they go on."""
-        lines = []
-        for part in parts:
-            if part.language == "python":
-                lines.append(part.text)
-            for statement in part.text.split(";\n") if part.language == "sql" else ():
-                lines.append(f"spark.sql({statement!r}).collect()\n")
-        self._python("".join(lines))
-
-    def _python(self, text: str) -> None:
-        script = self.home / "snippet.py"
-        script.write_text(self._here(text), encoding="utf-8")
-        done = self._run([sys.executable, str(script)])
-        assert done.returncode == 0, f"{text}\n{done.stderr[-5000:]}"
-        assert done.stdout.splitlines() == printed_by(text), text
+    def run_snippets(self, parts: list[Block]) -> None:
+        """Run snippets that go on from one another, and check what they print."""
+        _, printed, _ = self._run([[each.language, self._here(each.text)] for each in parts])
+        expected = [line for each in parts for line in printed_by(each.text)]
+        assert printed.splitlines() == expected, printed
 
     def _command(self, text: str) -> None:
         if text.startswith(NOT_RUN):
@@ -119,14 +113,11 @@ class NewUser:
         if text.startswith(METASTORE):
             self._start_metastore(text)
             return
-        here = self._here(text)
-        if text.startswith(KIT):
-            here += " -k rename"  # other tests run all of it
-        done = self._run(["sh", "-c", here])
+        code, out, error = self._run(shlex.split(self._here(text))[1:])
         name = " ".join(text.split()[:3])
-        assert done.returncode == EXITS.get(name, 0), f"{here}\n{done.stdout}\n{done.stderr}"
-        self.said[name] = done.stdout
-        for found in MIGRATION.finditer(done.stdout):
+        assert code == EXITS.get(name, 0), f"{text}\n{out}\n{error}"
+        self.said[name] = out
+        for found in MIGRATION.finditer(out):
             self.migrations[found[1]] = found[0]
 
     def _start_metastore(self, text: str) -> None:
@@ -144,17 +135,23 @@ class NewUser:
         uris = (line for line in self.metastore.stdout if line.startswith("thrift://"))
         self.port = next(uris).strip().rpartition(":")[2]
 
-    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=self.home,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
+    def _run(self, task: list[Any]) -> tuple[int, str, str]:
+        """Have `docs.readme_program` do a task."""
+        if self.program is None:
+            self.program = subprocess.Popen(
+                [sys.executable, "-m", "docs.readme_program"],
+                cwd=self.home,
+                env={**self.environment, "PYTHONPATH": str(ROOT / "tests")},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self.program.stdin is not None
+        assert self.program.stdout is not None
+        self.program.stdin.write(json.dumps(task) + "\n")
+        self.program.stdin.flush()
+        code, out, error = json.loads(self.program.stdout.readline())
+        return code, out, error
 
     def _here(self, text: str) -> str:
         """Return a text with the addresses, directories and identifiers that there are here."""
@@ -173,6 +170,7 @@ class NewUser:
             "PATH": path,
             "SPARK_CONF_DIR": str(self.home / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **SHORT_JVM,
         }
 
 
@@ -183,6 +181,8 @@ def user(tmp_path: Path) -> Iterator[NewUser]:
     (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
     made = NewUser(tmp_path)
     yield made
+    if made.program is not None:
+        end(made.program)
     if made.metastore is not None:
         made.metastore.send_signal(signal.SIGINT)
         try:
@@ -201,14 +201,14 @@ def add_orders(home: Path) -> None:
 
 def test_the_readme_runs_from_top_to_bottom_on_an_empty_system(user: NewUser) -> None:
     todo = blocks(README)
-    in_spark = [each for each in todo if each.section == "In Spark"]
     assert {each.language for each in todo} == {"python", "sql", "yaml", "sh"}
+    in_spark = [each for each in todo if each.section == "In Spark"]
     assert len(in_spark) > 3
     for block in todo:
         if block not in in_spark:
             user.follow(block)
         elif block is in_spark[0]:
-            user.follow_in_spark(in_spark)
+            user.run_snippets(in_spark)
         if block.text.startswith("lance-bridge migrate verify"):
             add_orders(user.home)
     _check(user)

@@ -29,8 +29,6 @@ def beside(uri: str, conf: Mapping[str, str] | None = None) -> Spark:
         "spark.python.daemon.module": "servers.spark_daemon",
         # A machine with more to do than it can is slow, and nothing has failed.
         "spark.python.authenticate.socketTimeout": "60s",
-        # A session of a few minutes is over before the second compiler has been of use.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     # So that times without a zone are the same moments here and in Spark.
     return Spark(conf={**settings, **(conf or {})}, environment={"TZ": "UTC"})

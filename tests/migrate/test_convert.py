@@ -153,6 +153,8 @@ def test_what_does_not_fit_is_in_the_plan(scene: Scene) -> None:
     )
     with scene.run("convert") as run:
         # In the same database the names are those of the sources.
+        plan = run.plan(include=[f"{database}.none*"])
+        assert (plan.items, plan.notes) == ((), ("Nothing was selected",))
         plan = run.plan(include=[f"{database}.taken"])
         assert "taken by" in plan.blocked[0].blockers[0].text
         plan = run.plan(include=[f"{database}.*"], namespace=[scene.target], find_vectors=True)

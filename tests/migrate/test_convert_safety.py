@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import count, product
+from itertools import count, cycle, product
 from typing import Any
 
 import lance
@@ -42,7 +42,17 @@ from lance_bridge_migrate.report.summary import report_of
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -> None:
+    _killed_and_run_again(scene, lambda moments: product(range(moments), (True, False)))
+
+
+def test_killed_at_some_moments_and_run_again_each_row_exists_once(scene: Scene) -> None:
+    _killed_and_run_again(scene, lambda moments: zip(range(0, moments, 3), cycle((True, False))))
+
+
+def _killed_and_run_again(scene: Scene, kills: Callable[[int], Iterable[tuple[int, bool]]]) -> None:
+    """Kill a conversion at the moments of `kills`, and resume or undo it."""
     database = scene.database()
     scene.spark.sql(
         f"CREATE TABLE {database}.orders USING parquet AS "
@@ -64,7 +74,7 @@ def test_killed_at_any_moment_and_run_again_each_row_exists_once(scene: Scene) -
         assert passed() > 15
         assert undoing() > 8
         assert passed() > undoing()
-        for moment, is_resumed in product(range(passed()), (True, False)):
+        for moment, is_resumed in kills(passed()):
             again(run)
             with pytest.raises(Died), moments(moment):
                 run.execute(at_once=1)

@@ -74,12 +74,15 @@ class Case:
         return found
 
 
-CASES = ["register in hive", "entries to glue"]
-"""A migration from files, and one between catalogs."""
-FURTHER = ["register in unity", "marks in hive", "to the catalog in hive", "to the storage in glue"]
+SLOW = [
+    "entries to glue", "register in unity", "marks in hive", "to the catalog in hive",
+    "to the storage in glue",
+]  # fmt: skip
 
 
-@pytest.fixture(params=[*CASES, *(pytest.param(each, marks=pytest.mark.slow) for each in FURTHER)])
+@pytest.fixture(
+    params=["register in hive", *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
+)
 def case(request: pytest.FixtureRequest, lake: Path) -> Case:
     what: str = request.param
     if what.startswith("register"):

@@ -21,9 +21,6 @@ from lance_bridge_migrate import State
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-_EXAMPLES = 6
-"""Each of them is a dozen jobs of Spark's: seconds."""
-
 Table = tuple[spark.StructType, list[tuple[Any, ...]]]
 Kind = tuple[spark.DataType, st.SearchStrategy[Any]]
 
@@ -120,10 +117,20 @@ _HARD: Table = (
 
 
 def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
+    _tables_there_and_back(scene, 2)
+
+
+@pytest.mark.slow
+def test_many_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
+    _tables_there_and_back(scene, 20)
+
+
+def _tables_there_and_back(scene: Scene, examples: int) -> None:
+    """Try this many random tables, each a dozen jobs of Spark's, beside those that are hard."""
     done = 0
 
     @settings(
-        max_examples=_EXAMPLES,
+        max_examples=examples,
         deadline=None,
         database=None,
         phases=[Phase.explicit, Phase.generate],
@@ -139,10 +146,9 @@ def test_random_tables_are_the_same_row_by_row_both_ways(scene: Scene) -> None:
         with _session_zone(scene, zone):
             _there_and_back(scene, f"t{done}", table)
 
-    database = scene.database()
-    assert database
+    scene.database()
     there_and_back()
-    assert done >= _EXAMPLES
+    assert done >= examples
 
 
 def _there_and_back(scene: Scene, name: str, table: Table) -> None:

@@ -28,6 +28,8 @@ INSTALLED = "4.3"
 LOCAL = "local[2]"
 CLUSTER = "local-cluster[2,1,1024]"
 """Two executors in processes of their own, with one core and 1024 MB each."""
+SHORT_JVM = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""The environment of drivers: a session of minutes is over before the second compiler is of use."""
 _SPARKS = Path(os.environ.get("LANCE_BRIDGE_TEST_SPARKS", ROOT / ".cache" / "pyspark"))
 _END_SECONDS = 10.0
 _TAIL = 6000
@@ -126,6 +128,7 @@ class Spark:
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **SHORT_JVM,
             **self.environment,
         }
 

@@ -140,9 +140,9 @@ wheel: $(STAMP) ## build the wheel and the source archive into dist/
 
 lock: $(STAMP) ## resolve the locked dependencies again (needs the package index)
 	@$(COMPILE) --upgrade --group build --output-file requirements/build.txt
-	@$(COMPILE) --upgrade pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra testing --group dev \
+	@$(COMPILE) --upgrade pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra server --extra testing --group dev \
 		--constraint requirements/build.txt --output-file requirements/dev.txt
-	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra testing --group clients \
+	@$(COMPILE) --upgrade --no-strip-extras pyproject.toml --extra hive-sasl --extra glue --extra unity --extra spark --extra cli --extra report --extra server --extra testing --group clients \
 		--constraint requirements/build.txt --output-file requirements/clients.txt
 	@echo "$(LOCKS) requirements/clients.txt written"
 

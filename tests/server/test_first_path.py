@@ -14,6 +14,7 @@ from server.serving import serving
 from servers.metastores import Metastores
 
 import lance_bridge
+from lance_bridge_hive import HiveNamespace
 from lance_bridge_server.app import create_app
 from lance_bridge_server.gateway import Gateway
 
@@ -31,7 +32,7 @@ ROWS = pa.table(
 def url(tmp_path_factory: pytest.TempPathFactory, metastores: Metastores) -> Iterator[str]:
     port, root = metastores.get("2.3").port, tmp_path_factory.mktemp("root")
     with (
-        lance_bridge.connect("hive", uri=f"thrift://127.0.0.1:{port}", root=str(root)) as hive,
+        HiveNamespace(uri=f"thrift://127.0.0.1:{port}", root=str(root)) as hive,
         serving(create_app(Gateway(hive))) as address,
     ):
         yield address

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lance_bridge.errors import internal
 
 from . import lancedb
+from .audit import AuditMiddleware
 from .calls import BodyTooLargeError
 from .errors import error_answer, error_of_status
 from .gateway import Gateway
@@ -39,7 +40,11 @@ def create_app(gateway: Gateway) -> Starlette:
     app = Starlette(
         routes=routes,
         exception_handlers=handlers,
-        middleware=[Middleware(RawPaths), Middleware(ResponseHeaders)],
+        middleware=[
+            Middleware(RawPaths),
+            Middleware(ResponseHeaders),
+            Middleware(AuditMiddleware, log=gateway.audit),
+        ],
     )
     app.router.redirect_slashes = False
     return app
@@ -47,6 +52,7 @@ def create_app(gateway: Gateway) -> Starlette:
 
 def _route(gateway: Gateway, operation: Operation) -> Route:
     async def endpoint(request: Request) -> Response:
+        request.state.operation = operation
         principal = await gateway.authenticator.authenticate(request)
         if principal is None:
             raise UnauthenticatedError("The request has no credentials")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from lance_namespace.errors import PermissionDeniedError
+from lance_namespace.errors import LanceNamespaceError, PermissionDeniedError
 
 from lance_bridge.errors import display, namespace_not_found, table_not_found
 
-from .calls import Call
+from .accesses import CREATING, Access, Names
 from .principals import Principal
-
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -30,24 +28,40 @@ class Decision:
 class Authorizer(Protocol):
     """Decides what principals may do. Safe to share between threads."""
 
-    def check(self, principal: Principal, operation: str, path: Names) -> Decision:
+    def check(
+        self, principal: Principal, operation: str, path: Names, location: str | None = None
+    ) -> Decision:
         """Decide whether a principal may do an operation on a namespace or table.
 
+        The decision must not depend on whether the object exists.
+
         Args:
-            operation: The name of the method of `lance_namespace.LanceNamespace`.
+            operation: The name of the method of `lance_namespace.LanceNamespace`; ``set_location``
+                or ``set_namespace_location`` where a request says where data is to be.
             path: The names down to the object; the root is empty.
+            location: That location, which `lance_bridge.location` has checked.
         """
 
     def filter(
         self, principal: Principal, operation: str, paths: Sequence[Names]
     ) -> Sequence[Names]:
-        """Return those of the objects in a listing that a principal may see."""
+        """Return those of the objects in a listing that a principal may see.
+
+        Args:
+            operation: ``list_namespaces``, ``list_tables`` or ``list_all_tables``.
+        """
 
 
 class AllowAll:
     """Allows everything."""
 
-    def check(self, principal: Principal, operation: str, path: Names) -> Decision:  # noqa: ARG002
+    def check(
+        self,
+        principal: Principal,  # noqa: ARG002
+        operation: str,  # noqa: ARG002
+        path: Names,  # noqa: ARG002
+        location: str | None = None,  # noqa: ARG002
+    ) -> Decision:
         return Decision(True)
 
     def filter(
@@ -59,78 +73,65 @@ class AllowAll:
         return paths
 
 
-def authorize(authorizer: Authorizer, principal: Principal, call: Call) -> None:
-    """Check every object that a call names.
+class HiddenError(Exception):
+    """A request is for an object that its principal may not see."""
 
-    Raises:
-        PermissionDeniedError: (15) the principal may see the object, but not do this.
-        NamespaceNotFoundError: (1) or
-        TableNotFoundError: (4) it may not know that the object exists.
-    """
-    for operation, path in objects_of(call):
-        decision = authorizer.check(principal, operation, path)
-        if decision.allowed:
-            continue
-        if not decision.visible:
-            raise _not_found(operation, path)
-        shown = f"'{display(path)}'" if path else "the root namespace"
-        raise PermissionDeniedError(f"{principal.name} may not do {operation} on {shown}")
+    def __init__(self, access: Access, answer: LanceNamespaceError) -> None:
+        """Args: answer: The error of a request for an object that does not exist."""
+        super().__init__(str(answer))
+        self.access = access
+        self.answer = answer
 
 
-def objects_of(call: Call) -> Iterator[tuple[str, Names]]:
-    """Yield every object that a call names, with the operation to check on it."""
-    name, fields = call.operation.name, call.fields
-    yield from ((name, tuple(path)) for path in _ids(call))
-    if name == "rename_table":
-        path = tuple(call.id or ())
-        namespace = fields.get("new_namespace_id")
-        parent = path[:-1] if namespace is None else tuple(namespace)
-        yield "declare_table", (*parent, str(fields.get("new_table_name", "")))
-
-
-def _ids(call: Call) -> Iterator[Sequence[str]]:
-    """Yield the call's own identifier, and those of the entries of a batch."""
-    entries = call.fields.get("entries") or call.fields.get("operations") or ()
-    if call.operation.has_id or not entries:
-        yield call.id or ()
-        return
-    for entry in entries:
-        parts = [entry, *(each for each in entry.values() if isinstance(each, dict))]
-        yield from (each["id"] for each in parts if isinstance(each.get("id"), list))
-
-
-def _not_found(operation: str, path: Names) -> Exception:
-    if "namespace" in operation or operation in ("list_tables", "list_all_tables"):
-        return namespace_not_found(path)
-    return table_not_found(path)
-
-
-def visible_page(
+def authorize(
     authorizer: Authorizer,
     principal: Principal,
-    call: Call,
-    request: Any,
-    list_page: Callable[[Any], Any],
-) -> Any:
-    """List, and leave out what a principal may not see before pages are cut.
+    accesses: Iterable[Access],
+    record: Callable[[Access, Decision], None],
+) -> None:
+    """Check all that a request would do.
 
-    Pages of the catalog are read until one page is full, so that its size does not say how much
-    was left out.
+    Args:
+        record: Called with each decision.
+
+    Raises:
+        PermissionDeniedError: (15) the principal may know the object, but not do this.
+        HiddenError: It may not know that the object exists.
     """
-    names = "namespaces" if call.operation.name == "list_namespaces" else "tables"
-    parent, kept = tuple(call.id or ()), []
-    while True:
-        answer = list_page(request)
-        paths = {name: (*parent, *_parts(call, name)) for name in getattr(answer, names)}
-        seen = set(authorizer.filter(principal, call.operation.name, list(paths.values())))
-        kept += [name for name, path in paths.items() if path in seen]
-        left = None if request.limit is None else request.limit - len(kept)
-        if not answer.page_token or left is None or left <= 0:
-            return answer.model_copy(update={names: kept})
-        request = request.model_copy(update={"page_token": answer.page_token, "limit": left})
+    for access in accesses:
+        decision = authorizer.check(principal, access.operation, access.path, access.location)
+        if decision.allowed and access.operation in CREATING and not decision.visible:
+            # Whether an object is there already is what the answer would say.
+            decision = Decision(False, decision.reasons, visible=False)
+        record(access, decision)
+        if not decision.allowed:
+            raise _refusal(authorizer, principal, access, decision)
 
 
-def _parts(call: Call, name: str) -> Sequence[str]:
-    if call.operation.name == "list_all_tables":
-        return name.split(call.delimiter)
-    return (name,)
+def _refusal(
+    authorizer: Authorizer, principal: Principal, access: Access, decision: Decision
+) -> Exception:
+    if not decision.visible:
+        parent = access.path[:-1]
+        if not _sees_namespace(authorizer, principal, parent):
+            return HiddenError(access, not_found(access, is_parent_missing=True))
+        if access.operation not in CREATING:
+            return HiddenError(access, not_found(access))
+    shown = f"'{display(access.path)}'" if access.path else "the root namespace"
+    return PermissionDeniedError(f"{principal.name} may not do {access.operation} on {shown}")
+
+
+def _sees_namespace(authorizer: Authorizer, principal: Principal, path: Names) -> bool:
+    return not path or authorizer.check(principal, "describe_namespace", path).visible
+
+
+def not_found(access: Access, *, is_parent_missing: bool = False) -> LanceNamespaceError:
+    """Return the error of a request for an object that does not exist, or whose namespace doesn't.
+
+    A namespace within one that is missing is itself not found, except where it is to be created.
+    """
+    if access.is_table and not is_parent_missing:
+        return table_not_found(access.path)
+    if access.is_table or access.operation in CREATING:
+        return namespace_not_found(access.path[:-1])
+    return namespace_not_found(access.path)

@@ -10,18 +10,27 @@ import anyio
 import anyio.to_thread
 import pyarrow as pa
 from lance_namespace import LanceNamespace
-from lance_namespace.errors import LanceNamespaceError
+from lance_namespace.errors import (
+    LanceNamespaceError,
+    NamespaceNotFoundError,
+    TableNotFoundError,
+)
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from lance_bridge.errors import internal, is_panic
 
 from . import lancedb
-from .authorization import AllowAll, Authorizer, authorize, visible_page
+from .accesses import LISTINGS, Access, accesses_of
+from .audit import AuditLog, AuditTrail, trail_of
+from .authorization import AllowAll, Authorizer, HiddenError, authorize
 from .calls import Call, read_call
+from .cascade import authorize_cascade
+from .hiding import answer_hidden, hide_storage_options, same_not_found
 from .operations import Answer, Body, Operation
 from .principals import Anonymous, Authenticator, Principal
 from .streams import ARROW_FILE, ARROW_STREAM, RowsResponse, UploadedFile, with_first_batch
+from .visible_listing import VisibleListing
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,7 @@ class Gateway:
     namespace: LanceNamespace
     authenticator: Authenticator = field(default_factory=Anonymous)
     authorizer: Authorizer = field(default_factory=AllowAll)
+    audit: AuditLog | None = None
     limits: Limits = field(default_factory=Limits)
     database_path: Callable[[str], Sequence[str]] = lambda name: name.split(".")
     """The path of the namespace that LanceDB calls a database."""
@@ -61,11 +71,10 @@ class Gateway:
         is_lancedb = lancedb.is_lancedb(request.headers)
         if is_lancedb:
             call = self._of_lancedb(request, call)
-        authorize(self.authorizer, principal, call)
         arguments: list[Any] = [call.model()]
         if operation.body is Body.ROWS:
             arguments.append(UploadedFile(request, self.limits.stall_seconds))
-        run = _Run(self, principal, call, arguments, is_lancedb)
+        run = _Run(self, principal, call, arguments, is_lancedb, trail_of(request))
         return await anyio.to_thread.run_sync(run, limiter=self._threads)
 
     def _of_lancedb(self, request: Request, call: Call) -> Call:
@@ -87,10 +96,11 @@ class _Run:
     call: Call
     arguments: list[Any]
     is_lancedb: bool
+    trail: AuditTrail
 
     def __call__(self) -> Response:
         try:
-            return self._respond(self._result())
+            return self._respond(self._authorized())
         except LanceNamespaceError:
             raise
         except BaseException as error:
@@ -98,14 +108,35 @@ class _Run:
                 raise
             raise internal(self.call.operation.name, error) from error
 
-    def _result(self) -> Any:
+    def _authorized(self) -> Any:
+        """Authorize the request, then do what it asks for."""
+        gateway = self.gateway
+        accesses = accesses_of(self.call, self.arguments[0], gateway.namespace)
+        try:
+            authorize(gateway.authorizer, self.principal, accesses, self.trail.record)
+            authorize_cascade(
+                gateway.authorizer, self.principal, self.call, accesses, gateway.namespace
+            )
+        except HiddenError as hidden:
+            return answer_hidden(gateway.namespace, self.call, hidden)
+        self.trail.begin()
+        try:
+            result = self._result(accesses[0] if accesses else None)
+        except (NamespaceNotFoundError, TableNotFoundError) as error:
+            raise same_not_found(error, accesses) from error
+        self.trail.note_result(self.call.operation.name, self.arguments[0], result)
+        return hide_storage_options(gateway.authorizer, self.principal, accesses, result)
+
+    def _result(self, access: Access | None) -> Any:
         operation, namespace = self.call.operation, self.gateway.namespace
         if operation.answer is Answer.ROWS and hasattr(namespace, "query_table_reader"):
             return with_first_batch(namespace.query_table_reader(*self.arguments))
         method = getattr(namespace, operation.name)
-        if operation.name in _LISTINGS:
-            allowed = (self.gateway.authorizer, self.principal)
-            return visible_page(*allowed, self.call, self.arguments[0], method)
+        if operation.name in LISTINGS and access is not None:
+            listing = VisibleListing(
+                self.gateway.authorizer, self.principal, operation.name, access.path, method
+            )
+            return listing.page(self.arguments[0])
         return method(*self.arguments)
 
     def _respond(self, result: Any) -> Response:
@@ -128,9 +159,6 @@ class _Run:
             media_type = ARROW_STREAM if self.is_lancedb else ARROW_FILE
             return RowsResponse(result, media_type, self.gateway.limits.stall_seconds)
         return Response(result if isinstance(result, bytes) else result.data, media_type=ARROW_FILE)
-
-
-_LISTINGS = {"list_namespaces", "list_tables", "list_all_tables"}
 
 
 def _plain(result: Any) -> Any:

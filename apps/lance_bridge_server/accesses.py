@@ -161,6 +161,17 @@ def _checked_location(text: str) -> str:
     return text
 
 
+def path_of(operation: str, names: Sequence[str], namespace: LanceNamespace) -> Names:
+    """Return the path that an operation's identifier names, as a namespace understands it.
+
+    Raises:
+        InvalidInputError: (13) the namespace cannot have such an object.
+    """
+    if is_table_operation(operation):
+        return _Paths(namespace).table(names)
+    return _Paths(namespace).namespace(names, of_tables=operation == "list_tables")
+
+
 @dataclass(frozen=True)
 class _Paths:
     """Paths of what identifiers name, as a namespace understands them."""

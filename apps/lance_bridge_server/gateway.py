@@ -118,7 +118,7 @@ class _Run:
                 gateway.authorizer, self.principal, self.call, accesses, gateway.namespace
             )
         except HiddenError as hidden:
-            return answer_hidden(gateway.namespace, self.call, hidden)
+            return answer_hidden(gateway.namespace, self.call.operation, self.arguments[0], hidden)
         self.trail.begin()
         try:
             result = self._result(accesses[0] if accesses else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,45 +11,61 @@ from lance_namespace import LanceNamespace
 from lance_namespace.errors import (
     LanceNamespaceError,
     NamespaceNotFoundError,
-    ServiceUnavailableError,
     TableNotFoundError,
-    ThrottlingError,
 )
 
 from .accesses import CREATING, Access
 from .authorization import Authorizer, HiddenError, not_found
-from .calls import Call
+from .operations import Body, Operation
 from .principals import Principal
 
-_PASSED_ON = (ServiceUnavailableError, ThrottlingError)
 
+def answer_hidden(
+    namespace: LanceNamespace, operation: Operation, request: Any, hidden: HiddenError
+) -> Any:
+    """Answer a request for a hidden object as one for an object that does not exist.
 
-def answer_hidden(namespace: LanceNamespace, call: Call, hidden: HiddenError) -> Any:
-    """Answer a request for a hidden object as if it did not exist, after as many catalog calls.
+    The catalog does what it does for the latter, in the same time: it is asked for a name that
+    nothing has.
 
     Raises:
         NamespaceNotFoundError: (1)
         TableNotFoundError: (4)
-        ServiceUnavailableError: (17) the catalog does not answer.
-        ThrottlingError: (21) it refuses calls for now.
+        LanceNamespaceError: What the operation raises whatever it is for.
     """
-    path = list(hidden.access.path)
+    path = hidden.access.path
+    position = -1
+    if hidden.access.is_table and isinstance(hidden.answer, NamespaceNotFoundError):
+        position = -2
+    absent, asked = f"absent_{uuid.uuid4().hex[:16]}", list(path)
+    asked[position] = absent
     try:
-        if hidden.access.is_table:
-            namespace.table_exists(api.TableExistsRequest(id=path))
-        else:
-            namespace.namespace_exists(api.NamespaceExistsRequest(id=path))
-    except _PASSED_ON:
-        raise
-    except LanceNamespaceError:
-        pass  # What it says depends on the object.
-    if call.operation.name == "drop_namespace" and _skips_missing(call):
-        return api.DropNamespaceResponse(properties={})
-    raise hidden.answer from None
+        if _is_harmless(operation):
+            names = [*asked, *_transaction(operation, request)]
+            return getattr(namespace, operation.name)(request.model_copy(update={"id": names}))
+        _look_up(namespace, asked, is_table=hidden.access.is_table)
+    except (NamespaceNotFoundError, TableNotFoundError):
+        pass
+    except LanceNamespaceError as error:
+        raise type(error)(str(error).replace(absent, path[position])) from None
+    raise hidden.answer
 
 
-def _skips_missing(call: Call) -> bool:
-    return str(call.fields.get("mode") or "").lower() == "skip"
+def _look_up(namespace: LanceNamespace, names: list[str], *, is_table: bool) -> None:
+    if is_table:
+        namespace.table_exists(api.TableExistsRequest(id=names))
+    else:
+        namespace.namespace_exists(api.NamespaceExistsRequest(id=names))
+
+
+def _is_harmless(operation: Operation) -> bool:
+    """Return whether an operation can change nothing where its object does not exist."""
+    return operation.has_id and operation.body is not Body.ROWS and operation.name not in CREATING
+
+
+def _transaction(operation: Operation, request: Any) -> list[str]:
+    """Return the part of an identifier that follows the table's."""
+    return list(request.id[-1:]) if operation.name.endswith("_transaction") else []
 
 
 def same_not_found(error: LanceNamespaceError, accesses: Sequence[Access]) -> LanceNamespaceError:

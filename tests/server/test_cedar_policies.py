@@ -47,13 +47,15 @@ def test_forbid_wins_and_hides(tmp_path: Path) -> None:
 
 
 def test_forbidding_changes_does_not_hide(tmp_path: Path) -> None:
-    text = 'permit(principal, action, resource); forbid(principal, action in Action::"write", resource);'
+    text = """permit(principal, action, resource);
+    forbid(principal, action in Action::"write", resource);"""
     decision = cedar(tmp_path, text).check(BOB, "insert_into_table", TABLE)
     assert (decision.allowed, decision.visible) == (False, True)
 
 
 def test_a_namespace_above_a_named_table_is_visible_and_can_be_listed(tmp_path: Path) -> None:
-    text = '@id("one") permit(principal, action in Action::"read", resource == Table::"prod.sales.orders");'
+    text = """@id("one")
+    permit(principal, action in Action::"read", resource == Table::"prod.sales.orders");"""
     authorizer = cedar(tmp_path, text)
     for operation, path in [
         ("list_namespaces", ()),
@@ -148,18 +150,22 @@ def test_filter_returns_what_check_lets_see(
 # -- files -----------------------------------------------------------------------------------------
 
 
+ALL = "permit(principal, action, resource)"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("// one\n\npermit(principal,\n", "line 3: "),
-        ('permit(principal, action, resource);\n\n@id("x;//")\npermit(principal, action in Action::"reed", resource);',
-         "line 3 (policy 'x;//'): unrecognized action"),
-        ("permit(principal, action, resource) when { principal.age > 3 };", "line 1: attribute `age`"),
-        ('@id("x") permit(principal, action, resource);\n@id("x") permit(principal, action, resource);',
-         "line 2 (policy 'x'): "),
+        (
+            f'{ALL};\n\n@id("x;//")\npermit(principal, action in Action::"reed", resource);',
+            "line 3 (policy 'x;//'): unrecognized action",
+        ),
+        (f"{ALL} when {{ principal.age > 3 }};", "line 1: attribute `age`"),
+        (f'@id("x") {ALL};\n@id("x") {ALL};', "line 2 (policy 'x'): "),
         ("permit(principal == ?principal, action, resource);", "line 1: a policy with ?principal"),
     ],
-)  # fmt: skip
+)
 def test_problems_name_file_line_and_policy(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         cedar(tmp_path, text)

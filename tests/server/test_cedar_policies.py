@@ -88,6 +88,29 @@ def test_claims_and_methods_can_be_conditions(tmp_path: Path) -> None:
     assert not authorizer.check(Principal("bob", method="api_key"), "query_table", TABLE).allowed
 
 
+@pytest.mark.parametrize(
+    ("scope", "is_for"),
+    [
+        ("principal", True),
+        ("principal is User", True),
+        ('principal == User::"bob"', True),
+        ('principal == User::"analysts"', False),
+        ('principal in Group::"analysts"', True),
+        ('principal in Group::"bob"', False),
+        ('principal in User::"bob"', True),
+        ('principal is User in Group::"analysts"', True),
+        ('principal is User in Group::"others"', False),
+    ],
+)
+def test_every_form_of_a_scope_applies_to_its_principals(
+    tmp_path: Path, scope: str, is_for: bool
+) -> None:
+    permitting = cedar(tmp_path, f"permit({scope}, action, resource);")
+    assert permitting.check(BOB, "query_table", TABLE).allowed is is_for
+    all_but = f"permit(principal, action, resource); forbid({scope}, action, resource);"
+    assert cedar(tmp_path, all_but).check(BOB, "query_table", TABLE).allowed is not is_for
+
+
 def test_locations_can_be_conditions(tmp_path: Path) -> None:
     text = """permit(principal, action == Action::"set_location", resource)
         when { context.location like "s3://team-a/*" };"""

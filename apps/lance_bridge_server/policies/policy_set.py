@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from ..principals import Principal
 from .entities import Entity, entities_json, principal_entity
 from .schema import schema_text
 from .statements import Policy, read_policies
+
+_CACHED_PRINCIPALS = 1024
 
 
 @cache
@@ -47,12 +49,7 @@ class PolicySet:
 
     def __init__(self, policies: Iterable[Policy]) -> None:
         self.policies: Mapping[str, Policy] = {each.id: each for each in policies}
-        content = {
-            "templates": {},
-            "staticPolicies": {key: each.content for key, each in self.policies.items()},
-            "templateLinks": [],
-        }
-        self._parsed = cedarpy.PolicySet.from_json_str(json.dumps(content))
+        self._parsed_for = lru_cache(_CACHED_PRINCIPALS)(self._parse_for)
         permits = [each for each in self.policies.values() if each.content["effect"] == "permit"]
         self.named_objects = frozenset(
             found for each in permits for found in _objects_in(each.content)
@@ -75,8 +72,29 @@ class PolicySet:
             problem = "the name of the principal or of a group is not text"
             return [Result(False, (), (problem,)) for _ in questions]
         requests = [_request(principal, each) for each in questions]
-        found = cedarpy.is_authorized_batch(requests, self._parsed, entities, schema())
+        parsed = self._parsed_for(principal.name, principal.groups)
+        found = cedarpy.is_authorized_batch(requests, parsed, entities, schema())
         return [_result(each) for each in found]
+
+    def _parse_for(self, name: str, groups: frozenset[str]) -> cedarpy.PolicySet:
+        """Return the policies whose scope has a principal. Cedar evaluates all that it gets."""
+        entities = {Entity("User", name), *(Entity("Group", each) for each in groups)}
+        content = {
+            "templates": {},
+            "staticPolicies": {
+                key: each.content
+                for key, each in self.policies.items()
+                if _may_be_for(each.content["principal"], entities)
+            },
+            "templateLinks": [],
+        }
+        return cedarpy.PolicySet.from_json_str(json.dumps(content))
+
+
+def _may_be_for(scope: Any, entities: Collection[Entity]) -> bool:
+    """Return whether the principal of a policy's scope is one of some entities, or any."""
+    entity = scope.get("entity") or scope.get("in", {}).get("entity")
+    return entity is None or Entity(entity["type"], entity["id"]) in entities
 
 
 def _request(principal: Principal, question: Question) -> dict[str, Any]:

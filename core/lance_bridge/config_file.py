@@ -22,6 +22,8 @@ from .errors import invalid
 from .user_files import CONFIG_FILE_VARIABLE, config_path
 
 _CATALOGS = "catalogs"
+_NAME_LIST = "catalogs"
+"""The property of a namespace made of others that may be a YAML list: their names."""
 
 
 class NamedCatalogs(Mapping[str, dict[str, str]]):
@@ -126,6 +128,9 @@ def catalogs_in(path: Path, text: str) -> NamedCatalogs:
 def _check_entry(name: str, properties: Any) -> dict[str, str]:
     if not isinstance(properties, dict) or not isinstance(properties.get("impl"), str):
         raise invalid(f"catalog '{name}' must be a mapping with `impl:`")
+    names = properties.get(_NAME_LIST)
+    if isinstance(names, list) and all(isinstance(each, str) for each in names):
+        properties = {**properties, _NAME_LIST: ",".join(names)}
     return property_texts(name, properties)
 
 

@@ -36,7 +36,7 @@ _MEMBERS = {
     "okta": ("kty", "alg", "kid", "use", "e", "n"),
     "google": ("n", "e", "kid", "kty", "use", "alg"),
 }
-_DISCOVERY = {
+_DISCOVERY: dict[str, dict[str, Any]] = {
     "keycloak": {"grant_types_supported": ["authorization_code", "client_credentials"]},
     "entra": {"tenant_region_scope": "EU", "cloud_instance_name": "microsoftonline.com"},
     "okta": {"request_parameter_supported": True},
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _new_key() -> RSAKey:
-    key = RSAKey.generate_key(2048)
+    key: RSAKey = RSAKey.generate_key(2048)
     key.ensure_kid()
     return key
 

@@ -64,7 +64,7 @@ def list_all(
     catalog, token, *missing = asked.after or ("", "")
     page = _Page([], dict.fromkeys(missing, _EARLIER), request.limit)
     for name in sorted(children):
-        if name < catalog or name in missing:
+        if name < catalog:
             continue
         if page.room == 0:
             return _answer(page, (name, ""))

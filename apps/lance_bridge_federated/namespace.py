@@ -12,7 +12,7 @@ from lance_namespace.errors import NamespaceNotFoundError
 from pydantic import BaseModel
 
 from lance_bridge.errors import invalid, unsupported
-from lance_bridge.paging import PageRequest, bad_token, decode_token, encode_token
+from lance_bridge.paging import PageRequest, decode_token, encode_token
 from lance_bridge.requests import as_model
 
 from . import listing
@@ -110,7 +110,8 @@ class FederatedNamespace(LanceNamespace):
         child = self._child(catalog)
         token = getattr(inner, "page_token", None)
         if token:
-            inner = inner.model_copy(update={"page_token": _own_token(catalog, token)})
+            own, *_ = decode_token(_scope(catalog), token)
+            inner = inner.model_copy(update={"page_token": own})
         with errors_of(catalog, operation, list(ids_in(inner))):
             answer = getattr(child.namespace(), operation)(inner, *rows)
         return _with_catalog(answer, catalog) if isinstance(answer, BaseModel) else answer
@@ -222,14 +223,6 @@ class FederatedNamespace(LanceNamespace):
 
 def _scope(catalog: str) -> str:
     return f"a listing of the catalog {catalog}"
-
-
-def _own_token(catalog: str, token: str) -> str:
-    """Return the catalog's own token. Raises InvalidInput."""
-    content = decode_token(_scope(catalog), token)
-    if len(content) != 1:
-        raise bad_token()
-    return content[0]
 
 
 def _with_catalog(answer: BaseModel, catalog: str) -> BaseModel:

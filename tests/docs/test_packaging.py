@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[2]
 CATALOGS = {"glue": "GlueNamespace", "hive": "HiveNamespace", "unity": "UnityNamespace"}
-APPS = ("cli", "doctor", "metastore", "migrate", "spark")
+APPS = ("cli", "doctor", "federated", "metastore", "migrate", "spark")
 PACKAGES = [
     REPOSITORY / "core" / "lance_bridge",
     *(REPOSITORY / "adapters" / f"lance_bridge_{name}" for name in CATALOGS),
@@ -145,10 +145,17 @@ def test_the_wheel_registers_every_adapter_and_the_command(wheel: ZipFile) -> No
         "migrate",
         "=",
         "lance_bridge_migrate.commands:app",
+        "search",
+        "=",
+        "lance_bridge_federated.command:search",
         "[lance_bridge.maintenance]",
         "spark",
         "=",
         "lance_bridge_spark.local_session:open_session",
+        "[lance_bridge.namespaces]",
+        "federated",
+        "=",
+        "lance_bridge_federated:FederatedNamespace",
     ]
 
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lance
 import lance_namespace as api
@@ -211,5 +212,5 @@ def test_what_needs_one_catalog_takes_it_from_the_federation(federation: Federat
         hive = namespace.child("prod")
         assert isinstance(hive, HiveNamespace)
         assert hive.tables.load((federation.db, "t")).open().count_rows() == 2
-        request = api.QueryTableRequest(id=federation.id("prod"), k=5, vector={})
+        request: Any = {"id": federation.id("prod"), "k": 5, "vector": {}}
         assert namespace.query_table_reader(request).read_all().num_rows == 2

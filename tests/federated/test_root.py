@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import lance_namespace as api
@@ -199,11 +200,13 @@ def test_what_is_no_namespace_is_refused_when_it_is_used() -> None:
 
 def test_threads_share_one_connection() -> None:
     made: list[Recorder] = []
-    start = threading.Barrier(8)
+    start, second = threading.Barrier(8), threading.Barrier(2)
 
     def connect() -> LanceNamespace:
         made.append(Recorder())
-        return made[-1]
+        with suppress(threading.BrokenBarrierError):
+            second.wait(0.5)  # for another thread that gets here, which none may
+        return made[0]
 
     namespace = FederatedNamespace({"prod": connect})
 

@@ -140,8 +140,9 @@ def test_a_request_and_rows_may_be_keywords(namespace: FederatedNamespace, prod:
 def test_a_nested_query_has_no_catalog_either(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
-    query = api.QueryTableRequest(id=FULL_ID, k=1, vector={})
-    namespace.explain_table_query_plan(api.ExplainTableQueryPlanRequest(id=FULL_ID, query=query))
+    query = {"id": FULL_ID, "k": 1, "vector": {}}
+    given: Any = {"id": FULL_ID, "query": query}
+    namespace.explain_table_query_plan(given)
     assert prod.calls[0].request.query.id == OWN_ID
 
 
@@ -208,13 +209,10 @@ def test_a_batch_of_one_catalog_is_answered_by_it(
 def test_a_batch_of_several_catalogs_is_invalid_input(
     namespace: FederatedNamespace, prod: Recorder
 ) -> None:
-    calls = [
-        lambda: namespace.batch_commit_tables(commit("prod", "other")),
-        lambda: namespace.batch_create_table_versions(versions("other", "prod")),
-    ]
-    for call in calls:
-        with pytest.raises(InvalidInputError, match="One request works in one catalog"):
-            call()
+    with pytest.raises(InvalidInputError, match="One request works in one catalog"):
+        namespace.batch_commit_tables(commit("prod", "other"))
+    with pytest.raises(InvalidInputError, match="One request works in one catalog"):
+        namespace.batch_create_table_versions(versions("other", "prod"))
     assert prod.calls == []
 
 

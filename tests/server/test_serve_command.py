@@ -12,7 +12,7 @@ import httpx
 import lance_namespace as api
 import pytest
 import yaml
-from cli.running import answer_of, program, run
+from cli.running import answer_of, program, run, wait_until
 
 from lance_bridge_server.authentication.key_file import ApiKeyFile
 
@@ -69,6 +69,20 @@ def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
         assert code == 0, error
         assert len([line for line in error.splitlines() if "Started server process" in line]) == 2
         assert all(json.loads(line)["level"] for line in error.splitlines())
+
+
+def test_sighup_reads_the_configuration_again(tmp_path: Path) -> None:
+    config = tmp_path / "server.yaml"
+    files = {"impl": "dir", "root": f"{tmp_path}/lake"}
+    content = {"catalogs": {"one": files}, "listeners": [{"port": 0}], "workers": 2}
+    config.write_text(yaml.safe_dump(content))
+    with serve("--config", str(config)) as served:
+        assert children(served.url) == ["one"]
+        config.write_text(yaml.safe_dump({**content, "catalogs": {"one": files, "two": files}}))
+        served.process.send_signal(signal.SIGHUP)
+        # The workers are replaced one after another, and none is left in the end.
+        wait_until(lambda: all(children(served.url) == ["one", "two"] for _ in range(10)))
+        assert served.stop()[0] == 0
 
 
 def test_it_refuses_other_addresses_without_authentication(tmp_path: Path) -> None:

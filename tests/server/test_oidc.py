@@ -151,9 +151,28 @@ def test_no_token_is_taken_that_anybody_can_sign(served: Served, okta: IdentityP
     token = jwt.encode({"alg": "HS256", "kid": "shared"}, claims, shared_secret)
     assert ask(served, token)[:2] == (401, 16)
     assert ask(served, jwt.encode({"alg": "RS256"}, claims, unknown_key()))[:2] == (401, 16)
-    assert ask(served, okta.token(header={"alg": "RS512"}))[:2] == (401, 16)
+    status, code, text = ask(served, okta.token(header={"alg": "RS512"}))
+    assert (status, code) == (401, 16)
+    assert "algorithm that is not allowed" in text
+    status, code, text = ask(served, okta.token(header={"alg": "PS256"}))
+    assert (status, code) == (401, 16)
+    assert "algorithm that is not its key's" in text
     other = jwt.encode({"alg": "ES256", "kid": public["kid"]}, claims, ECKey.generate_key())
     assert ask(served, other)[:2] == (401, 16)
+
+
+@pytest.mark.parametrize("use", [{}, {"use": "sig"}])
+def test_only_public_keys_for_signatures_are_kept(use: dict[str, str]) -> None:
+    public = {**RSAKey.generate_key(2048).as_dict(private=False), "kid": "public"}
+    others = [
+        {**public, "kid": "for-encryption", "use": "enc"},
+        {"kty": "oct", "kid": "shared", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQ"},
+        {"kty": "AKP", "kid": "of-a-new-type"},
+        {"kty": "RSA", "kid": "without-numbers"},
+        "no-key",
+    ]
+    assert list(public_keys({"keys": [*others, {**public, **use}]})) == ["public"]
+    assert public_keys({"keys": None}) == {}
 
 
 def unknown_key() -> Any:

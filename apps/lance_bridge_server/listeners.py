@@ -88,7 +88,6 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
         InvalidInputError: (13) a file cannot be read, or does not fit the others.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     password = _password(settings.key_password_file)
     try:
         # A function, as OpenSSL asks at the terminal for a password that is missing.

@@ -22,6 +22,10 @@ from .factory import app_from_source
 from .listeners import tls_context
 from .logs import log_config
 
+_WORKER_SECONDS = 60
+"""How long a worker process may not answer before it is replaced. It does not while it imports
+what it needs: with uvicorn's 5 seconds, a busy machine would end each one before it has begun."""
+
 
 class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # chosen by what is installed
     """HTTP of uvicorn. Requests have their connection's client certificate in their state.
@@ -91,6 +95,7 @@ def uvicorn_config(
         # A client's own X-Forwarded-For must not make it a trusted proxy.
         proxy_headers=False,
         timeout_graceful_shutdown=settings.stop_seconds,
+        timeout_worker_healthcheck=_WORKER_SECONDS,
     )
 
 

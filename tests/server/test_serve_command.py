@@ -67,6 +67,7 @@ def test_several_processes_serve_a_file_and_a_socket(tmp_path: Path) -> None:
             assert client.get(f"http://x{LIST}", headers={"x-api-key": key}).status_code == 200
         code, _, error = served.stop()
         assert code == 0, error
+        assert "died" not in error
         assert len([line for line in error.splitlines() if "Started server process" in line]) == 2
         assert all(json.loads(line)["level"] for line in error.splitlines())
 
